@@ -1,7 +1,9 @@
 //! The normalised cascade: one reduction per node, everything else pointwise. Both the program as written and the
 //! derived program have this form, so that the planner can lower either.
 
-use einloom_cascade::{BinaryOp, Cascade, DType, IndexExpr, IndexId, Monoid, ParamId, RankId, SizeExpr, Span, TensorId, UnaryOp};
+use einloom_cascade::{
+    BinaryOp, Cascade, DType, IndexExpr, IndexId, Monoid, ParamId, RankId, SizeExpr, Span, TensorId, UnaryOp,
+};
 
 /// Names a [`Node`] of its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,7 +27,8 @@ pub struct Graph {
 pub struct Node {
     /// The tensor's name, or that of the tensor it is part of followed by what it is, such as `O.sum`.
     pub name: String,
-    /// Its dimensions, as the indices over which `def` is written. No index twice.
+    /// Its dimensions, as the indices over which `def` is written. No index twice. Empty for inputs, whose
+    /// dimensions have only `extents`.
     pub axes: Vec<IndexId>,
     /// Extent per dimension (differs from the index's rank only for iterative tensors).
     pub extents: Vec<SizeExpr>,

@@ -2,6 +2,25 @@
 //!
 //! This crate knows no memory sizes and no backend.
 
+mod derive;
+mod explain;
+mod flatten;
+mod form;
 mod graph;
+mod level;
+pub mod passes;
+mod product;
+pub mod show;
+mod sign;
+mod steps;
+mod term;
 
+pub use derive::{Derivation, derive};
+pub use explain::explain;
+pub use flatten::flatten;
+pub use form::{StreamingForm, streaming_forms};
 pub use graph::*;
+pub use passes::{Passes, RankPasses, TensorPasses};
+pub(crate) use product::Product;
+pub use steps::{Refusal, Rule, Step};
+pub use term::Operand;

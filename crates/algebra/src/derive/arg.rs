@@ -1,0 +1,57 @@
+//! Positions of extrema: the extremum, and the first position at which it is attained.
+//!
+//! `argmax(n) x = min(n) where(x == max(n) x, n, inf)`, and the minimum streams beside the maximum: while the maximum
+//! stands, positions found remain; when it moves, none of the earlier elements attains it and the state is empty
+//! again.
+
+use super::Deriver;
+use crate::{Def, Node, NodeId, Reduction, Repair, Rule, Streaming, Term, show};
+use einloom_cascade::{BinaryOp, IndexExpr, Monoid, SizeExpr};
+
+impl Deriver<'_> {
+    pub(super) fn arg(&mut self, node: Node, mut r: Reduction) -> NodeId {
+        let before = show::reduction(&self.out, &r);
+        let barriers = self.barriers(&r.body, &r.over);
+        let over = r.over.clone();
+        if !barriers.is_empty() {
+            let reason = format!("the position of the extremum needs {} for every element", self.names(&barriers));
+            self.refuse(Rule::Separate, &node, &over, reason, None);
+            let reads = barriers.clone();
+            reads.into_iter().for_each(|n| self.must_not_be_scaled(n));
+        }
+        let (monoid, what) = if r.monoid == Monoid::ArgMax { (Monoid::Max, "max") } else { (Monoid::Min, "min") };
+        r.monoid = monoid;
+        let best = self.reduction_node(&node, what, r.clone());
+        // Row-major position over the reduced indices.
+        let mut position = Term::Number(0.0);
+        for (k, &i) in over.iter().enumerate() {
+            let p = Term::Position(i);
+            position = if k == 0 {
+                p
+            } else {
+                let size = Term::Size(SizeExpr::rank(self.out.cascade[i].rank));
+                let scaled = Term::Binary(BinaryOp::Mul, Box::new(position), Box::new(size));
+                Term::Binary(BinaryOp::Add, Box::new(scaled), Box::new(p))
+            };
+        }
+        let none = Term::Number(f64::INFINITY);
+        let at: Vec<IndexExpr> = self.out[best].axes.iter().map(|&i| IndexExpr::var(i)).collect();
+        let (new, old) = (Term::Read(best, at.clone()), Term::Old(best, at));
+        let attained = Term::Binary(BinaryOp::Eq, Box::new(r.body.clone()), Box::new(new.clone()));
+        let body = Term::Select(Box::new(attained), Box::new(position), Box::new(none.clone()));
+        let repair = Repair {
+            combine: BinaryOp::Add,
+            factor: Term::Number(0.0),
+            keep_if: Some(Term::Binary(BinaryOp::Eq, Box::new(old), Box::new(new))),
+        };
+        let streaming = Streaming { level: 0, anchors: vec![best], repair: Some(repair) };
+        let first = self.reduction_node(&node, "first", Reduction { monoid: Monoid::Min, body, streaming, ..r });
+        let read = self.out.read(first);
+        let empty = Term::Binary(BinaryOp::Eq, Box::new(read.clone()), Box::new(none));
+        let def = Def::Map(Term::Select(Box::new(empty), Box::new(Term::Number(-1.0)), Box::new(read)));
+        let why = "an element attains the extremum so far or it does not; when the extremum moves, earlier positions are void";
+        let after = show::def(&self.out, &def);
+        self.step(Rule::Split, &node, &over, why.into(), before, after);
+        self.push(Node { def, ..node })
+    }
+}

@@ -1,0 +1,158 @@
+//! Maximum and minimum: `max(x·c) = max(x)·c` for `c >= 0`, `max(x + c) = max(x) + c`.
+
+use super::{Deriver, guard};
+use crate::{Def, Node, NodeId, Product, Reduction, Rule, Streaming, Term, product, show, sign};
+use einloom_cascade::{BinaryOp, IndexId, Monoid};
+
+/// A reduced body without what could leave, and how to put that back: `value = body-reduction · factor + addend`.
+struct Left {
+    body: Term,
+    factor: Product,
+    addend: product::Sum,
+}
+
+impl Deriver<'_> {
+    pub(super) fn extremum(&mut self, node: Node, mut r: Reduction) -> NodeId {
+        let own_filter = self.hoist_filter(&node, &mut r);
+        let before = show::reduction(&self.out, &r);
+        let body = self.inline_barriers(&r.body, &r.over);
+        let barriers = self.barriers(&body, &r.over);
+        if barriers.is_empty() || !self.filters_ready(&r) {
+            return self.barred(node, r, None);
+        }
+        let Some(left) = self.leave(&body, &r.over, r.monoid) else {
+            let reason = format!(
+                "{} mixes {} with {}",
+                show::term(&self.out, &body),
+                self.index_names(&r.over),
+                self.names(&barriers)
+            );
+            return self.barred(node, r, Some(reason));
+        };
+        let over = r.over.clone();
+        let state = self.reduction_node(
+            &node,
+            r.monoid.name(&self.old.cascade.clone()),
+            Reduction { body: left.body, ..r.clone() },
+        );
+        let mut value = self.out.read(state);
+        if !left.factor.is_one() {
+            value = Term::Binary(BinaryOp::Mul, Box::new(value), Box::new(left.factor.term()));
+        }
+        for (c, t) in &left.addend {
+            value = Term::Binary(BinaryOp::Add, Box::new(value), Box::new(product::sum_term(&vec![(*c, t.clone())])));
+        }
+        let identity = if r.monoid == Monoid::Max { f64::NEG_INFINITY } else { f64::INFINITY };
+        let seen = self.seen(&node, &over, &own_filter);
+        let value = self.cancel(&value);
+        let def = Def::Map(guard::where_some(seen, value, identity));
+        let what = r.monoid.name(&self.old.cascade).to_string();
+        let why = format!(
+            "what leaves does not carry {}, and {what} commutes with adding and with multiplying by what is not negative",
+            self.index_names(&over)
+        );
+        let after = match &def {
+            Def::Map(t) => show::term(&self.out, &show::unguarded(t)),
+            other => show::def(&self.out, other),
+        };
+        self.step(Rule::Defer, &node, &over, why, before, after);
+        self.push(Node { def, ..node })
+    }
+
+    /// Takes out of `body` what does not carry the reduced indices. `None` if what remains still needs a reduction
+    /// over them.
+    fn leave(&self, body: &Term, over: &[IndexId], monoid: Monoid) -> Option<Left> {
+        let _ = monoid;
+        let stays = |t: &Term| t.mentions(over);
+        let (mut x, addend): (product::Sum, product::Sum) = product::sum(body).into_iter().partition(|(_, t)| stays(t));
+        let mut factor = Product::one();
+        // Several addends may share no factor; one alone may give its own.
+        if let [(c, t)] = x.as_slice() {
+            let p = Product::of(t, &self.out);
+            let (mut keep, leave) = p.partition(|t| stays(t));
+            let removable = leave.factors.iter().all(|(t, _)| sign::nonnegative(t, &self.out));
+            if removable {
+                keep.coefficient *= leave.coefficient * c;
+                x = vec![(1.0, keep.term())];
+                factor = Product { coefficient: 1.0, ..leave };
+            }
+        }
+        let body = product::sum_term(&x);
+        let free = !x.is_empty() && self.barriers(&body, over).is_empty();
+        free.then_some(Left { body, factor, addend })
+    }
+
+    /// The running maximum of `exponent` over the reduced indices, as a state and the term that gives its value.
+    /// A positive constant factor leaves, so that equal maxima are found equal.
+    pub(super) fn running_max(
+        &mut self,
+        node: &Node,
+        exponent: &Term,
+        over: &[IndexId],
+        filter: &[Term],
+    ) -> (NodeId, Term) {
+        let sum = product::sum(exponent);
+        let (mut body, mut factor) = (exponent.clone(), Product::one());
+        if let [(c, t)] = sum.as_slice() {
+            let (keep, leave) = Product::of(t, &self.out).partition(|t| !sign::positive_constant(t));
+            let inner = keep.term();
+            if *c * leave.coefficient > 0.0 && leave.exponent.is_empty() && keep.coefficient > 0.0 {
+                factor = Product { coefficient: *c * keep.coefficient, ..leave };
+                body = Product { coefficient: 1.0, ..Product::of(&inner, &self.out) }.term();
+            }
+        }
+        let reduction = Reduction {
+            monoid: Monoid::Max,
+            over: over.to_vec(),
+            filter: filter.to_vec(),
+            body,
+            streaming: Streaming::default(),
+        };
+        let state = self.reduction_node(node, "max", reduction);
+        let value = self.out.read(state);
+        if factor.is_one() {
+            return (state, value);
+        }
+        let (with, scale) = (factor.term(), self.out.read(state));
+        (state, Term::Binary(BinaryOp::Mul, Box::new(scale), Box::new(with)))
+    }
+
+    pub(super) fn names(&self, nodes: &[NodeId]) -> String {
+        nodes.iter().map(|&n| self.out[n].name.as_str()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether no filter waits for a reduction over the reduced indices.
+    pub(super) fn filters_ready(&self, r: &Reduction) -> bool {
+        r.filter.iter().all(|f| self.barriers(f, &r.over).is_empty())
+    }
+
+    /// Keeps a reduction as it is; with a reason, says why that costs a pass.
+    pub(super) fn barred(&mut self, mut node: Node, r: Reduction, reason: Option<String>) -> NodeId {
+        for t in r.filter.iter().chain([&r.body]) {
+            let mut operands = vec![];
+            self.out.reads(t, &mut operands);
+            let reads: Vec<NodeId> = operands.iter().map(|o| o.node).collect();
+            reads.into_iter().for_each(|n| self.must_not_be_scaled(n));
+        }
+        if let Some(reason) = reason {
+            let over = r.over.clone();
+            self.refuse(Rule::Separate, &node, &over, reason, None);
+        }
+        node.def = Def::Reduce(r);
+        self.push(node)
+    }
+
+    /// A product or a user's monoid: nothing is known to distribute over it.
+    pub(super) fn opaque(&mut self, node: Node, mut r: Reduction) -> NodeId {
+        self.hoist_filter(&node, &mut r);
+        let barriers = self.barriers(&r.body, &r.over);
+        let reason = (!barriers.is_empty()).then(|| {
+            format!(
+                "its body needs {}, and nothing is known to distribute over {}",
+                self.names(&barriers),
+                r.monoid.name(&self.out.cascade)
+            )
+        });
+        self.barred(node, r, reason)
+    }
+}

@@ -1,0 +1,134 @@
+//! Conditions under which the reduced value is neutral become filters, from which the planner makes loop bounds.
+
+use super::{Deriver, inline};
+use crate::{Def, Graph, Node, Reduction, Rule, Term, show, sign};
+use einloom_cascade::{BinaryOp, Monoid, UnaryOp};
+
+impl Deriver<'_> {
+    /// Moves conditions out of `where` into the reduction's filter. Returns the filters that were there before:
+    /// over those alone a reduction over nothing has its identity by definition.
+    ///
+    /// Condition: where the filter does not hold, the body equals the monoid's identity (for a product with a
+    /// neutral factor: the other factors being finite).
+    pub(super) fn hoist_filter(&mut self, node: &Node, r: &mut Reduction) -> Vec<Term> {
+        let own = r.filter.clone();
+        let identity = match r.monoid {
+            Monoid::Sum => 0.0,
+            Monoid::Prod => 1.0,
+            Monoid::Max => f64::NEG_INFINITY,
+            Monoid::Min => f64::INFINITY,
+            _ => return own,
+        };
+        let mut conditions = vec![];
+        let body = strip(&r.body, identity, &self.out, &mut conditions);
+        // A condition that itself waits for a reduction over the index would make the traversal wait.
+        let ready = |c: &Term| self.barriers(c, &r.over).is_empty();
+        if conditions.is_empty() || !conditions.iter().all(ready) {
+            return own;
+        }
+        let before = show::reduction(&self.out, r);
+        conditions.retain(|c| !r.filter.contains(c));
+        r.filter.extend(conditions);
+        r.body = body;
+        let after = show::reduction(&self.out, r);
+        let why = format!(
+            "elsewhere the reduced value is {}, which is neutral for {}",
+            show::number(identity),
+            r.monoid.name(&self.out.cascade)
+        );
+        let over = r.over.clone();
+        self.step(Rule::Filter, node, &over, why, before, after);
+        own
+    }
+}
+
+/// The term without the conditions outside which it equals `neutral`; they are appended to `out`.
+fn strip(term: &Term, neutral: f64, graph: &Graph, out: &mut Vec<Term>) -> Term {
+    let keep = |op: BinaryOp, a: Term, b: Term| Term::Binary(op, Box::new(a), Box::new(b));
+    match term {
+        Term::Select(c, a, b) if b.as_number() == Some(neutral) => {
+            split(c, out);
+            strip(a, neutral, graph, out)
+        }
+        Term::Select(c, a, b) if a.as_number() == Some(neutral) => {
+            split(&negate(c), out);
+            strip(b, neutral, graph, out)
+        }
+        Term::Read(n, at) => match &graph[*n].def {
+            Def::Map(def) if graph.is_plain(*n, at) && !inline::rounds(&graph[*n]) => {
+                let before = out.len();
+                let inner = strip(def, neutral, graph, out);
+                if out.len() > before { inner } else { term.clone() }
+            }
+            _ => term.clone(),
+        },
+        Term::Unary(UnaryOp::Neg, x) => Term::Unary(UnaryOp::Neg, Box::new(strip(x, -neutral, graph, out))),
+        Term::Unary(op @ (UnaryOp::Exp | UnaryOp::Exp2), x) if neutral == 0.0 => {
+            Term::Unary(*op, Box::new(strip(x, f64::NEG_INFINITY, graph, out)))
+        }
+        Term::Binary(BinaryOp::Mul, a, b) if neutral == 0.0 => {
+            keep(BinaryOp::Mul, strip(a, neutral, graph, out), strip(b, neutral, graph, out))
+        }
+        Term::Binary(BinaryOp::Div, a, b) if neutral == 0.0 => {
+            keep(BinaryOp::Div, strip(a, neutral, graph, out), (**b).clone())
+        }
+        Term::Binary(op @ (BinaryOp::Mul | BinaryOp::Div), a, b)
+            if neutral.is_infinite() && sign::positive_constant(b) =>
+        {
+            keep(*op, strip(a, neutral, graph, out), (**b).clone())
+        }
+        Term::Binary(BinaryOp::Add, a, b) if neutral.is_infinite() => {
+            keep(BinaryOp::Add, strip(a, neutral, graph, out), strip(b, neutral, graph, out))
+        }
+        Term::Binary(BinaryOp::Sub, a, b) if neutral.is_infinite() => {
+            keep(BinaryOp::Sub, strip(a, neutral, graph, out), (**b).clone())
+        }
+        other => other.clone(),
+    }
+}
+
+fn split(c: &Term, out: &mut Vec<Term>) {
+    match c {
+        Term::Binary(BinaryOp::And, a, b) => {
+            split(a, out);
+            split(b, out);
+        }
+        _ if out.contains(c) => {}
+        _ => out.push(c.clone()),
+    }
+}
+
+/// The opposite condition. Comparisons turn round only where both sides are integers (a NaN satisfies neither).
+fn negate(c: &Term) -> Term {
+    let integer = |t: &Term| {
+        let mut ok = true;
+        t.visit(&mut |t| {
+            ok &= matches!(
+                t,
+                Term::Position(_) | Term::Size(_) | Term::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul, ..)
+            ) || matches!(t, Term::Number(v) if v.is_finite());
+        });
+        ok
+    };
+    if let Term::Binary(op, a, b) = c
+        && integer(a)
+        && integer(b)
+    {
+        let turned = match op {
+            BinaryOp::Lt => Some(BinaryOp::Ge),
+            BinaryOp::Le => Some(BinaryOp::Gt),
+            BinaryOp::Gt => Some(BinaryOp::Le),
+            BinaryOp::Ge => Some(BinaryOp::Lt),
+            BinaryOp::Eq => Some(BinaryOp::Ne),
+            BinaryOp::Ne => Some(BinaryOp::Eq),
+            _ => None,
+        };
+        if let Some(op) = turned {
+            return Term::Binary(op, a.clone(), b.clone());
+        }
+    }
+    match c {
+        Term::Unary(UnaryOp::Not, x) => (**x).clone(),
+        _ => Term::Unary(UnaryOp::Not, Box::new(c.clone())),
+    }
+}

@@ -1,0 +1,140 @@
+//! Guards: what moves out of a reduction must not be applied where the reduction is over nothing, and an anchor must
+//! be finite while it is used.
+
+use super::Deriver;
+use crate::{Def, Node, Reduction, Streaming, Term, flatten::fresh_name, product};
+use einloom_cascade::{BinaryOp, IndexId, Monoid, SizeExpr, UnaryOp};
+
+fn binary(op: BinaryOp, a: Term, b: Term) -> Term {
+    Term::Binary(op, Box::new(a), Box::new(b))
+}
+
+/// Whether `x` is a finite number.
+pub(super) fn is_finite(x: &Term) -> Term {
+    binary(BinaryOp::Lt, Term::Unary(UnaryOp::Abs, Box::new(x.clone())), Term::Number(f64::INFINITY))
+}
+
+/// `x` where it is finite, else 0: a legitimate anchor in every case, since any finite number is one.
+pub(super) fn finite(x: &Term) -> Term {
+    Term::Select(Box::new(is_finite(x)), Box::new(x.clone()), Box::new(Term::Number(0.0)))
+}
+
+/// `then` where the reduction is over something, else the identity; `then` alone where it is known to be.
+pub(super) fn where_some(seen: Term, then: Term, identity: f64) -> Term {
+    Term::Select(Box::new(seen), Box::new(then), Box::new(Term::Number(identity)))
+}
+
+impl Deriver<'_> {
+    /// A term that tells whether the reduction is over anything, for each position of the node's axes.
+    pub(super) fn seen(&mut self, node: &Node, over: &[IndexId], filter: &[Term]) -> Term {
+        let mut size = SizeExpr::constant(1);
+        for &i in over {
+            size = size.mul(&SizeExpr::rank(self.out.cascade[i].rank));
+        }
+        let some = binary(BinaryOp::Gt, Term::Size(size), Term::Number(0.0));
+        if filter.is_empty() {
+            return some;
+        }
+        if let Some(term) = self.interval(over, filter) {
+            return term.into_iter().fold(some, |a, b| binary(BinaryOp::And, a, b));
+        }
+        // The filter depends on data, or on several indices: count by traversing.
+        let reduction = Reduction {
+            monoid: Monoid::Max,
+            over: over.to_vec(),
+            filter: filter.to_vec(),
+            body: Term::Number(1.0),
+            streaming: Streaming::default(),
+        };
+        let any = self.reduction_node(node, "any", reduction);
+        binary(BinaryOp::Gt, self.out.read(any), Term::Number(0.0))
+    }
+
+    /// Adds a reduction that belongs to `node`, or finds the equal one that exists.
+    pub(super) fn reduction_node(&mut self, node: &Node, what: &str, reduction: Reduction) -> crate::NodeId {
+        let mut free = std::collections::BTreeSet::new();
+        reduction.body.indices(&mut free);
+        reduction.filter.iter().for_each(|t| t.indices(&mut free));
+        let axes: Vec<IndexId> = node.axes.iter().copied().filter(|i| free.contains(i)).collect();
+        let def = Def::Reduce(reduction);
+        let equal = |n: &crate::NodeId| {
+            let other = &self.out[*n];
+            other.def == def && other.axes == axes && !super::inline::rounds(other)
+        };
+        if let Some(n) = self.out.ids().find(equal) {
+            return n;
+        }
+        let extents =
+            axes.iter().map(|a| node.extents[node.axes.iter().position(|b| a == b).expect("own axis")].clone());
+        let node = Node {
+            name: fresh_name(&self.out.nodes, &format!("{}.{what}", node.name)),
+            extents: extents.collect(),
+            axes,
+            def,
+            dtype: None,
+            tensor: None,
+            statement: node.statement,
+            span: node.span,
+        };
+        self.push(node)
+    }
+
+    /// For a filter of integer bounds on one index with coefficient ±1: the comparisons that say that the interval is
+    /// not empty. `None` if the filter is not of this form.
+    fn interval(&self, over: &[IndexId], filter: &[Term]) -> Option<Vec<Term>> {
+        let &[index] = over else { return None };
+        let position = Term::Position(index);
+        // Inclusive bounds.
+        let mut lower = vec![vec![]];
+        let size = Term::Size(SizeExpr::rank(self.out.cascade[index].rank));
+        let mut upper = vec![vec![(1.0, size), (-1.0, Term::Number(1.0))]];
+        for term in filter {
+            let Term::Binary(op, a, b) = term else { return None };
+            let mut difference = product::sum(a);
+            product::append(&mut difference, product::sum(b), -1.0);
+            let at = difference.iter().position(|(_, t)| *t == position)?;
+            let (own, _) = difference.remove(at);
+            let integer = |(c, t): &(f64, Term)| {
+                c.fract() == 0.0
+                    && !t.mentions(over)
+                    && matches!(t, Term::Number(_) | Term::Size(_) | Term::Position(_))
+            };
+            if own.abs() != 1.0 || !difference.iter().all(integer) {
+                return None;
+            }
+            // own·n + d OP 0, so n OP' -d/own
+            let mut bound: product::Sum = vec![];
+            product::append(&mut bound, difference, -own);
+            let below = |mut b: product::Sum, by: f64| {
+                product::append(&mut b, vec![(by, Term::Number(1.0))], 1.0);
+                b
+            };
+            match (op, own > 0.0) {
+                (BinaryOp::Le, true) | (BinaryOp::Ge, false) => upper.push(bound),
+                (BinaryOp::Lt, true) | (BinaryOp::Gt, false) => upper.push(below(bound, -1.0)),
+                (BinaryOp::Ge, true) | (BinaryOp::Le, false) => lower.push(bound),
+                (BinaryOp::Gt, true) | (BinaryOp::Lt, false) => lower.push(below(bound, 1.0)),
+                (BinaryOp::Eq, _) => {
+                    lower.push(bound.clone());
+                    upper.push(bound);
+                }
+                _ => return None,
+            }
+        }
+        let mut out = vec![];
+        for (k, lo) in lower.iter().enumerate() {
+            for (j, hi) in upper.iter().enumerate() {
+                if (k, j) == (0, 0) {
+                    continue;
+                }
+                let mut room = hi.clone();
+                product::append(&mut room, lo.clone(), -1.0);
+                let trivial = room.iter().all(|(c, t)| *c > 0.0 && !matches!(t, Term::Number(v) if *v < 0.0));
+                if !trivial {
+                    out.push(binary(BinaryOp::Ge, product::sum_term(&room), Term::Number(0.0)));
+                }
+            }
+        }
+        Some(out)
+    }
+}

@@ -1,0 +1,167 @@
+//! Putting definitions in place of reads.
+
+use super::Deriver;
+use crate::{Def, Graph, Node, NodeId, Product, Rule, Term, show};
+use einloom_cascade::{BinaryOp, DType, IndexExpr, IndexId, UnaryOp};
+use std::collections::BTreeSet;
+
+/// The reductions that a term needs, through pointwise nodes and through other reductions.
+pub(super) fn completed(graph: &Graph, term: &Term) -> BTreeSet<NodeId> {
+    let mut found = BTreeSet::new();
+    let mut seen = BTreeSet::new();
+    let mut operands = vec![];
+    graph.reads(term, &mut operands);
+    let mut todo: Vec<NodeId> = operands.iter().map(|o| o.node).collect();
+    while let Some(n) = todo.pop() {
+        if seen.insert(n) {
+            if matches!(graph[n].def, Def::Reduce(_)) {
+                found.insert(n);
+            }
+            todo.extend(graph.operands(n).iter().map(|o| o.node));
+        }
+    }
+    found
+}
+
+/// Whether the node's declared type may lose precision: its rounding is part of the meaning.
+pub(super) fn rounds(node: &Node) -> bool {
+    !matches!(node.dtype, None | Some(DType::F64 | DType::F32))
+}
+
+impl Deriver<'_> {
+    /// The reductions over exactly these indices that `term` needs complete.
+    pub(super) fn barriers(&self, term: &Term, over: &[IndexId]) -> Vec<NodeId> {
+        let same = |a: &NodeId| match &self.out[*a].def {
+            Def::Reduce(r) => r.over.iter().any(|i| over.contains(i)),
+            _ => false,
+        };
+        completed(&self.out, term).into_iter().filter(same).collect()
+    }
+
+    /// Inlines pointwise nodes that are read at other places than their own axes (another index, a gather): only the
+    /// wanted elements are then computed.
+    pub(super) fn inline_displaced(&mut self, term: &Term, into: &Node) -> Term {
+        let mut names = vec![];
+        let out = self.out.clone_maps();
+        let result = replace_displaced(term, &self.out, &out, &mut names, 0);
+        for (name, before) in names {
+            let why = format!("{name} is pointwise, so only the elements that {} reads need be computed", into.name);
+            let after = show::term(&self.out, &result);
+            self.step(Rule::Inline, into, &[], why, before, after);
+        }
+        result
+    }
+
+    /// Inlines pointwise nodes that carry a reduced index and depend on a reduction over it.
+    pub(super) fn inline_barriers(&self, term: &Term, over: &[IndexId]) -> Term {
+        term.replace_reads(&mut |n, at| {
+            let node = &self.out[n];
+            let Def::Map(def) = &node.def else { return None };
+            if rounds(node) || !at.iter().any(|e| moves(e, over)) || self.barriers(def, over).is_empty() {
+                return None;
+            }
+            let map = |i: IndexId| node.axes.iter().position(|&a| a == i).map(|k| at[k].clone());
+            let inlined = if self.out.is_plain(n, at) { def.clone() } else { def.substitute(&map)? };
+            Some(self.inline_barriers(&inlined, over))
+        })
+    }
+
+    /// A term in which exponentials that stabilisation introduced have been cancelled; nodes whose exponential
+    /// remains are noted as failed.
+    pub(super) fn cancel(&mut self, term: &Term) -> Term {
+        if self.scaled.is_empty() || !term.any_read(&|n| self.scaled.contains_key(&n)) {
+            return term.clone();
+        }
+        let mut anchors = BTreeSet::new();
+        let mut origins = BTreeSet::new();
+        let expanded = term.replace_reads(&mut |n, at| {
+            let s = self.scaled.get(&n)?;
+            if !self.out.is_plain(n, at) {
+                self.failed.insert(s.origin);
+                return None;
+            }
+            anchors.insert(s.anchor);
+            origins.insert(s.origin);
+            Some(s.term.clone())
+        });
+        let simple = absorb(&expanded, &self.out);
+        if exponential_of(&simple, &anchors) {
+            self.failed.extend(origins);
+        }
+        simple
+    }
+
+    pub(super) fn must_not_be_scaled(&mut self, n: NodeId) {
+        if let Some(s) = self.scaled.get(&n) {
+            self.failed.insert(s.origin);
+        }
+    }
+}
+
+fn moves(e: &IndexExpr, over: &[IndexId]) -> bool {
+    let mut found = false;
+    e.visit_indices(&mut |i| found |= over.contains(&i));
+    found
+}
+
+impl Graph {
+    /// The pointwise definitions, so that they can be read while the graph grows.
+    fn clone_maps(&self) -> Vec<Option<(Vec<IndexId>, Term)>> {
+        let pick = |n: &Node| match &n.def {
+            Def::Map(t) if !rounds(n) => Some((n.axes.clone(), t.clone())),
+            _ => None,
+        };
+        self.nodes.iter().map(pick).collect()
+    }
+}
+
+/// Definitions are followed this far; deeper chains stay as reads.
+const DEPTH: usize = 32;
+
+fn replace_displaced(
+    term: &Term,
+    graph: &Graph,
+    maps: &[Option<(Vec<IndexId>, Term)>],
+    names: &mut Vec<(String, String)>,
+    depth: usize,
+) -> Term {
+    term.replace_reads(&mut |n, at| {
+        let (axes, def) = maps[n.0 as usize].as_ref()?;
+        if depth == DEPTH || graph.is_plain(n, at) || axes.len() != at.len() {
+            return None;
+        }
+        let map = |i: IndexId| axes.iter().position(|&a| a == i).map(|k| at[k].clone());
+        let inlined = def.substitute(&map)?;
+        names.push((graph[n].name.clone(), show::term(graph, term)));
+        Some(replace_displaced(&inlined, graph, maps, names, depth + 1))
+    })
+}
+
+/// Rewrites products and logarithms so that exponentials meet and cancel.
+fn absorb(term: &Term, graph: &Graph) -> Term {
+    let term = term.map_children(&mut |t| absorb(t, graph));
+    match &term {
+        Term::Binary(BinaryOp::Mul | BinaryOp::Div, ..) => Product::of(&term, graph).term(),
+        // log(r·exp(u)) = log(r) + u
+        Term::Unary(UnaryOp::Log, x) => {
+            let mut p = Product::of(x, graph);
+            if p.exponent.is_empty() {
+                return term;
+            }
+            let exponent = std::mem::take(&mut p.exponent);
+            let rest = Term::Unary(UnaryOp::Log, Box::new(p.term()));
+            Term::Binary(BinaryOp::Add, Box::new(rest), Box::new(crate::product::sum_term(&exponent)))
+        }
+        _ => term,
+    }
+}
+
+pub(super) fn exponential_of(term: &Term, anchors: &BTreeSet<NodeId>) -> bool {
+    let mut found = false;
+    term.visit(&mut |t| {
+        if let Term::Unary(UnaryOp::Exp | UnaryOp::Exp2, x) = t {
+            found |= x.any_read(&|n| anchors.contains(&n));
+        }
+    });
+    found
+}

@@ -1,0 +1,187 @@
+//! The walk over the graph: old nodes in, new nodes out, and what is no longer needed removed.
+
+use super::{Deriver, inline};
+use crate::{Def, NodeId, Recurrence, Rule, Term, level};
+use einloom_cascade::Monoid;
+use std::collections::BTreeSet;
+
+impl Deriver<'_> {
+    pub(super) fn run(&mut self) {
+        // Members of recurrences keep their order and their form: they are computed position by position.
+        let members: BTreeSet<NodeId> = self.old.recurrences.iter().flat_map(|r| r.members.iter().copied()).collect();
+        // Members read one another before they exist, so their numbers must be known in advance; they are placed
+        // when the first of them is met.
+        self.new_of = vec![NodeId(u32::MAX); self.old.nodes.len()];
+        for id in self.old.ids() {
+            if self.new_of[id.0 as usize] != NodeId(u32::MAX) {
+                continue;
+            }
+            if members.contains(&id) {
+                self.recurrence_of(id);
+            } else {
+                let new = self.node(id);
+                self.new_of[id.0 as usize] = new;
+            }
+        }
+        self.out.outputs = self.old.outputs.iter().map(|o| self.new_of[o.0 as usize]).collect();
+        for &o in &self.out.outputs.clone() {
+            self.must_not_be_scaled(o);
+        }
+    }
+
+    fn recurrence_of(&mut self, id: NodeId) {
+        let number = self.old.recurrences.iter().position(|r| r.members.contains(&id)).expect("is a member");
+        let old = &self.old.recurrences[number];
+        // In order of their old numbers: reserved places of iterative tensors come first there too.
+        let mut order = old.members.clone();
+        order.sort_unstable();
+        let first = self.out.nodes.len() as u32;
+        for (k, m) in order.iter().enumerate() {
+            self.new_of[m.0 as usize] = NodeId(first + k as u32);
+        }
+        let number = self.out.recurrences.len();
+        for &m in &order {
+            let mut node = self.old[m].clone();
+            let rename = |t: &Term| t.rename_nodes(&|n| self.new_of[n.0 as usize]);
+            match &mut node.def {
+                Def::Input => {}
+                Def::Map(t) => *t = rename(t),
+                Def::Reduce(r) => {
+                    r.body = rename(&r.body);
+                    r.filter = r.filter.iter().map(rename).collect();
+                }
+                Def::Iterative { recurrence, initial, step, .. } => {
+                    *recurrence = number;
+                    initial.iter_mut().for_each(|(_, t)| *t = rename(t));
+                    *step = rename(step);
+                }
+            }
+            for operand in self.old.operands(m) {
+                self.must_not_be_scaled(self.new_of[operand.node.0 as usize]);
+            }
+            self.push(node);
+        }
+        let members = old.members.iter().map(|m| self.new_of[m.0 as usize]).collect();
+        self.out.recurrences.push(Recurrence { rank: old.rank, index: old.index, members });
+    }
+
+    /// Derives one node that is in no recurrence.
+    fn node(&mut self, id: NodeId) -> NodeId {
+        let mut node = self.old[id].clone();
+        let new_of = self.new_of.clone();
+        let rename = |t: &Term| t.rename_nodes(&|n| new_of[n.0 as usize]);
+        match node.def.clone() {
+            Def::Input => self.push(node),
+            Def::Map(t) => {
+                let t = self.inline_displaced(&rename(&t), &node);
+                let t = self.cancel(&t);
+                self.note_store(&node, &t);
+                node.def = Def::Map(t);
+                self.push(node)
+            }
+            Def::Reduce(mut r) => {
+                r.body = self.inline_displaced(&rename(&r.body), &node);
+                r.filter = r.filter.iter().map(|t| self.inline_displaced(&rename(t), &node)).collect();
+                match r.monoid {
+                    Monoid::ArgMax | Monoid::ArgMin => self.arg(node, r),
+                    Monoid::Sum => self.sum(id, node, r),
+                    Monoid::Max | Monoid::Min => self.extremum(node, r),
+                    Monoid::Prod | Monoid::Custom(_) => self.opaque(node, r),
+                }
+            }
+            Def::Iterative { .. } => self.push(node),
+        }
+    }
+
+    /// Says which extra pass a stored tensor itself causes.
+    fn note_store(&mut self, node: &crate::Node, t: &Term) {
+        let stored = node.tensor.is_some_and(|t| self.old.cascade.outputs.contains(&t));
+        if !stored {
+            return;
+        }
+        for a in inline::completed(&self.out, t) {
+            let Def::Reduce(r) = &self.out[a].def else { continue };
+            let over = r.over.clone();
+            if over.iter().any(|i| node.axes.contains(i)) {
+                let reason = format!(
+                    "{} is wanted for every {}, and each of its elements needs {} over all of them",
+                    node.name,
+                    self.index_names(&over),
+                    self.out[a].name
+                );
+                self.refuse(Rule::Defer, node, &over, reason, None);
+                return;
+            }
+        }
+    }
+
+    pub(super) fn index_names(&self, over: &[einloom_cascade::IndexId]) -> String {
+        over.iter().map(|&i| self.old.cascade[i].name.as_str()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Removes what no output needs, gathers included, and assigns levels.
+    pub(super) fn finish(&mut self) {
+        let mut live = vec![false; self.out.nodes.len()];
+        let mut todo: Vec<NodeId> = self.out.outputs.clone();
+        // The caller may give any input, wanted or not.
+        todo.extend(self.out.ids().filter(|&n| self.out[n].def == Def::Input));
+        while let Some(id) = todo.pop() {
+            if std::mem::replace(&mut live[id.0 as usize], true) {
+                continue;
+            }
+            todo.extend(self.out.operands(id).iter().map(|o| o.node));
+            if let Some(r) = self.out.recurrences.iter().find(|r| r.members.contains(&id)) {
+                todo.extend(r.members.iter().copied());
+            }
+        }
+        let mut number = vec![NodeId(u32::MAX); live.len()];
+        let mut nodes = vec![];
+        for (k, node) in std::mem::take(&mut self.out.nodes).into_iter().enumerate() {
+            if live[k] {
+                number[k] = NodeId(nodes.len() as u32);
+                nodes.push(node);
+            }
+        }
+        let to = |n: NodeId| number[n.0 as usize];
+        for node in &mut nodes {
+            renumber(&mut node.def, &to);
+        }
+        self.out.nodes = nodes;
+        self.out.outputs.iter_mut().for_each(|o| *o = to(*o));
+        let kept: Vec<bool> =
+            self.out.recurrences.iter().map(|r| r.members.iter().any(|m| live[m.0 as usize])).collect();
+        let places: Vec<usize> = (0..kept.len()).map(|k| kept[..k].iter().filter(|&&kept| kept).count()).collect();
+        for node in &mut self.out.nodes {
+            if let Def::Iterative { recurrence, .. } = &mut node.def {
+                *recurrence = places[*recurrence];
+            }
+        }
+        let mut k = 0;
+        self.out.recurrences.retain(|_| {
+            k += 1;
+            kept[k - 1]
+        });
+        self.out.recurrences.iter_mut().for_each(|r| r.members.iter_mut().for_each(|m| *m = to(*m)));
+        level::assign(&mut self.out);
+    }
+}
+
+fn renumber(def: &mut Def, to: &impl Fn(NodeId) -> NodeId) {
+    match def {
+        Def::Input => {}
+        Def::Map(t) => *t = t.rename_nodes(to),
+        Def::Reduce(r) => {
+            r.body = r.body.rename_nodes(to);
+            r.filter.iter_mut().for_each(|t| *t = t.rename_nodes(to));
+            r.streaming.anchors.iter_mut().for_each(|a| *a = to(*a));
+            if let Some(repair) = &mut r.streaming.repair {
+                repair.factor = repair.factor.rename_nodes(to);
+                repair.keep_if = repair.keep_if.as_ref().map(|t| t.rename_nodes(to));
+            }
+        }
+        Def::Iterative { initial, step, .. } => {
+            initial.iter_mut().for_each(|(_, t)| *t = t.rename_nodes(to));
+            *step = step.rename_nodes(to);
+        }
+    }
+}
