@@ -401,6 +401,22 @@ pub(crate) fn fresh_name(nodes: &[Node], wanted: &str) -> String {
     (2..).map(|k| format!("{wanted}{k}")).find(|n| !taken(n)).expect("some number is free")
 }
 
+/// The body of a user's monoid as a term over its two arguments; `None` if it is more than that.
+pub fn argument_term(e: &Expr) -> Option<Term> {
+    Some(match &e.kind {
+        ExprKind::Number(v) => Term::Number(*v),
+        ExprKind::Param(p) => Term::Param(*p),
+        ExprKind::Size(s) => Term::Size(s.clone()),
+        ExprKind::Argument(k) => Term::Argument(*k),
+        ExprKind::Unary(op, x) => Term::Unary(*op, Box::new(argument_term(x)?)),
+        ExprKind::Binary(op, a, b) => Term::Binary(*op, Box::new(argument_term(a)?), Box::new(argument_term(b)?)),
+        ExprKind::Select(c, a, b) => {
+            Term::Select(Box::new(argument_term(c)?), Box::new(argument_term(a)?), Box::new(argument_term(b)?))
+        }
+        ExprKind::Position(_) | ExprKind::Read { .. } | ExprKind::Reduce { .. } => return None,
+    })
+}
+
 fn split_and(e: &Expr, out: &mut Vec<Expr>) {
     match &e.kind {
         ExprKind::Binary(einloom_cascade::BinaryOp::And, a, b) => {

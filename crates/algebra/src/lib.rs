@@ -13,11 +13,12 @@ mod product;
 pub mod show;
 mod sign;
 mod steps;
+pub mod stream;
 mod term;
 
 pub use derive::{Derivation, derive};
 pub use explain::explain;
-pub use flatten::flatten;
+pub use flatten::{argument_term, flatten};
 pub use form::{StreamingForm, streaming_forms};
 pub use graph::*;
 pub use passes::{Passes, RankPasses, TensorPasses};

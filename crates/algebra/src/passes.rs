@@ -53,8 +53,9 @@ pub fn compare(written: &Graph, derived: &Graph) -> Passes {
         let name = &cascade.ranks[k as usize].name;
         let tensors: Vec<TensorPasses> = w
             .iter()
-            .map(|(tensor, &written)| {
-                let derived = d.get(tensor).copied().unwrap_or(0);
+            .map(|(tensor, written)| {
+                let derived = d.iter().find(|(other, _)| other == tensor).map_or(0, |(_, passes)| *passes);
+                let written = *written;
                 let footprint = if derived >= 2 { name.clone() } else { "tile".into() };
                 TensorPasses { tensor: tensor.clone(), written, derived, footprint }
             })
@@ -67,8 +68,8 @@ pub fn compare(written: &Graph, derived: &Graph) -> Passes {
     Passes { ranks }
 }
 
-/// Per input that has the rank, the number of passes over its fibre.
-pub fn count(graph: &Graph, rank: RankId) -> BTreeMap<String, usize> {
+/// Per input that has the rank, in order of declaration, the number of passes over its fibre.
+pub fn count(graph: &Graph, rank: RankId) -> Vec<(String, usize)> {
     let mut levels: BTreeMap<NodeId, BTreeSet<usize>> = BTreeMap::new();
     let mut facts: Vec<Facts> = vec![];
     let parts = partitions(graph, rank);
@@ -77,12 +78,12 @@ pub fn count(graph: &Graph, rank: RankId) -> BTreeMap<String, usize> {
         facts.push(node);
     }
     let touched: BTreeSet<NodeId> = graph.ids().flat_map(|id| graph.operands(id)).map(|o| o.node).collect();
-    let mut out = BTreeMap::new();
+    let mut out = vec![];
     for id in graph.ids().filter(|id| graph[*id].def == Def::Input && touched.contains(id)) {
         if graph[id].extents.iter().any(|e| e.as_rank() == Some(rank)) {
             // Read, though not as a fibre (a gather, a window): its elements are visited once.
             let passes = levels.get(&id).map_or(1, BTreeSet::len);
-            out.insert(graph[id].name.clone(), passes);
+            out.push((graph[id].name.clone(), passes));
         }
     }
     out
@@ -218,7 +219,9 @@ fn facts_of(
                 roots.extend(inherited);
             }
         }
-        if group.whole {
+        // A statement that only renames elements is a view: it traverses nothing itself.
+        let view = matches!(node.def, Def::Map(crate::Term::Read(..)));
+        if group.whole && !view {
             for root in &roots {
                 levels.entry(*root).or_default().insert(level);
             }

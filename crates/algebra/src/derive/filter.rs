@@ -2,7 +2,7 @@
 
 use super::{Deriver, inline};
 use crate::{Def, Graph, Node, Reduction, Rule, Term, show, sign};
-use einloom_cascade::{BinaryOp, Monoid, UnaryOp};
+use einloom_cascade::{BinaryOp, IndexId, Monoid, UnaryOp};
 
 impl Deriver<'_> {
     /// Moves conditions out of `where` into the reduction's filter. Returns the filters that were there before:
@@ -20,7 +20,7 @@ impl Deriver<'_> {
             _ => return own,
         };
         let mut conditions = vec![];
-        let body = strip(&r.body, identity, &self.out, &mut conditions);
+        let body = Strip { graph: &self.out, over: &r.over }.strip(&r.body, identity, &mut conditions);
         // A condition that itself waits for a reduction over the index would make the traversal wait.
         let ready = |c: &Term| self.barriers(c, &r.over).is_empty();
         if conditions.is_empty() || !conditions.iter().all(ready) {
@@ -42,48 +42,56 @@ impl Deriver<'_> {
     }
 }
 
-/// The term without the conditions outside which it equals `neutral`; they are appended to `out`.
-fn strip(term: &Term, neutral: f64, graph: &Graph, out: &mut Vec<Term>) -> Term {
-    let keep = |op: BinaryOp, a: Term, b: Term| Term::Binary(op, Box::new(a), Box::new(b));
-    match term {
-        Term::Select(c, a, b) if b.as_number() == Some(neutral) => {
-            split(c, out);
-            strip(a, neutral, graph, out)
-        }
-        Term::Select(c, a, b) if a.as_number() == Some(neutral) => {
-            split(&negate(c), out);
-            strip(b, neutral, graph, out)
-        }
-        Term::Read(n, at) => match &graph[*n].def {
-            Def::Map(def) if graph.is_plain(*n, at) && !inline::rounds(&graph[*n]) => {
-                let before = out.len();
-                let inner = strip(def, neutral, graph, out);
-                if out.len() > before { inner } else { term.clone() }
+/// Looks for conditions on the reduced indices.
+struct Strip<'a> {
+    graph: &'a Graph,
+    over: &'a [IndexId],
+}
+
+impl Strip<'_> {
+    /// The term without the conditions outside which it equals `neutral`; they are appended to `out`.
+    fn strip(&self, term: &Term, neutral: f64, out: &mut Vec<Term>) -> Term {
+        let keep = |op: BinaryOp, a: Term, b: Term| Term::Binary(op, Box::new(a), Box::new(b));
+        match term {
+            Term::Select(c, a, b) if c.mentions(self.over) && b.as_number() == Some(neutral) => {
+                split(c, out);
+                self.strip(a, neutral, out)
             }
-            _ => term.clone(),
-        },
-        Term::Unary(UnaryOp::Neg, x) => Term::Unary(UnaryOp::Neg, Box::new(strip(x, -neutral, graph, out))),
-        Term::Unary(op @ (UnaryOp::Exp | UnaryOp::Exp2), x) if neutral == 0.0 => {
-            Term::Unary(*op, Box::new(strip(x, f64::NEG_INFINITY, graph, out)))
+            Term::Select(c, a, b) if c.mentions(self.over) && a.as_number() == Some(neutral) => {
+                split(&negate(c), out);
+                self.strip(b, neutral, out)
+            }
+            Term::Read(n, at) => match &self.graph[*n].def {
+                Def::Map(def) if self.graph.is_plain(*n, at) && !inline::rounds(&self.graph[*n]) => {
+                    let before = out.len();
+                    let inner = self.strip(def, neutral, out);
+                    if out.len() > before { inner } else { term.clone() }
+                }
+                _ => term.clone(),
+            },
+            Term::Unary(UnaryOp::Neg, x) => Term::Unary(UnaryOp::Neg, Box::new(self.strip(x, -neutral, out))),
+            Term::Unary(op @ (UnaryOp::Exp | UnaryOp::Exp2), x) if neutral == 0.0 => {
+                Term::Unary(*op, Box::new(self.strip(x, f64::NEG_INFINITY, out)))
+            }
+            Term::Binary(BinaryOp::Mul, a, b) if neutral == 0.0 => {
+                keep(BinaryOp::Mul, self.strip(a, neutral, out), self.strip(b, neutral, out))
+            }
+            Term::Binary(BinaryOp::Div, a, b) if neutral == 0.0 => {
+                keep(BinaryOp::Div, self.strip(a, neutral, out), (**b).clone())
+            }
+            Term::Binary(op @ (BinaryOp::Mul | BinaryOp::Div), a, b)
+                if neutral.is_infinite() && sign::positive_constant(b) =>
+            {
+                keep(*op, self.strip(a, neutral, out), (**b).clone())
+            }
+            Term::Binary(BinaryOp::Add, a, b) if neutral.is_infinite() => {
+                keep(BinaryOp::Add, self.strip(a, neutral, out), self.strip(b, neutral, out))
+            }
+            Term::Binary(BinaryOp::Sub, a, b) if neutral.is_infinite() => {
+                keep(BinaryOp::Sub, self.strip(a, neutral, out), (**b).clone())
+            }
+            other => other.clone(),
         }
-        Term::Binary(BinaryOp::Mul, a, b) if neutral == 0.0 => {
-            keep(BinaryOp::Mul, strip(a, neutral, graph, out), strip(b, neutral, graph, out))
-        }
-        Term::Binary(BinaryOp::Div, a, b) if neutral == 0.0 => {
-            keep(BinaryOp::Div, strip(a, neutral, graph, out), (**b).clone())
-        }
-        Term::Binary(op @ (BinaryOp::Mul | BinaryOp::Div), a, b)
-            if neutral.is_infinite() && sign::positive_constant(b) =>
-        {
-            keep(*op, strip(a, neutral, graph, out), (**b).clone())
-        }
-        Term::Binary(BinaryOp::Add, a, b) if neutral.is_infinite() => {
-            keep(BinaryOp::Add, strip(a, neutral, graph, out), strip(b, neutral, graph, out))
-        }
-        Term::Binary(BinaryOp::Sub, a, b) if neutral.is_infinite() => {
-            keep(BinaryOp::Sub, strip(a, neutral, graph, out), (**b).clone())
-        }
-        other => other.clone(),
     }
 }
 

@@ -52,12 +52,14 @@ impl Deriver<'_> {
         result
     }
 
-    /// Inlines pointwise nodes that carry a reduced index and depend on a reduction over it.
+    /// Inlines pointwise nodes that carry a reduced index and depend on a reduction over it, and those that are
+    /// exponentials, so that the rules see what they are made of.
     pub(super) fn inline_barriers(&self, term: &Term, over: &[IndexId]) -> Term {
         term.replace_reads(&mut |n, at| {
             let node = &self.out[n];
             let Def::Map(def) = &node.def else { return None };
-            if rounds(node) || !at.iter().any(|e| moves(e, over)) || self.barriers(def, over).is_empty() {
+            let telling = !self.barriers(def, over).is_empty() || is_exponential(def);
+            if rounds(node) || !at.iter().any(|e| moves(e, over)) || !telling {
                 return None;
             }
             let map = |i: IndexId| node.axes.iter().position(|&a| a == i).map(|k| at[k].clone());
@@ -95,6 +97,16 @@ impl Deriver<'_> {
         if let Some(s) = self.scaled.get(&n) {
             self.failed.insert(s.origin);
         }
+    }
+}
+
+/// Whether the term is a product with an exponential.
+fn is_exponential(t: &Term) -> bool {
+    match t {
+        Term::Unary(UnaryOp::Exp | UnaryOp::Exp2, _) => true,
+        Term::Unary(UnaryOp::Neg, x) => is_exponential(x),
+        Term::Binary(BinaryOp::Mul | BinaryOp::Div, a, b) => is_exponential(a) || is_exponential(b),
+        _ => false,
     }
 }
 

@@ -29,10 +29,15 @@ impl Deriver<'_> {
         let barriers = self.barriers(&body, &r.over);
         // Integers are summed exactly as they are.
         if node.dtype == Some(DType::I32) || !self.filters_ready(&r) {
-            let reason = (!barriers.is_empty() || !self.filters_ready(&r)).then(|| {
-                "its filter, or an integer body, needs another reduction over the same indices complete".to_string()
-            });
-            return self.barred(node, r, reason);
+            let place = self.barred(node.clone(), r.clone(), None);
+            if !self.filters_ready(&r) {
+                let reason = "its filter needs another reduction over the same indices complete".to_string();
+                self.refuse(Rule::Separate, &node, &r.over, reason, None);
+            } else if !barriers.is_empty() {
+                let (reason, hint) = self.why_not(&body, &r.over, &barriers);
+                self.refuse(Rule::Separate, &node, &r.over, reason, hint);
+            }
+            return place;
         }
         let Some(parts) = self.split(&body, &r.over) else {
             if barriers.is_empty() {
@@ -234,7 +239,11 @@ fn shifted(state: Term, max: &Term, shift: &product::Sum, symbolic: bool) -> Ter
     let mut moved = shift.clone();
     product::append(&mut moved, product::sum(max), 1.0);
     let finite = times_exp(state.clone(), moved);
-    Term::Select(Box::new(guard::is_finite(max)), Box::new(finite), Box::new(times_exp(state, shift.clone())))
+    // Elsewhere it must not be: inf - inf is what the program as written would have met too.
+    let met = Term::Binary(BinaryOp::Add, Box::new(max.clone()), Box::new(product::sum_term(shift)));
+    let exp = Term::Unary(UnaryOp::Exp, Box::new(met));
+    let otherwise = Term::Binary(BinaryOp::Mul, Box::new(state), Box::new(exp));
+    Term::Select(Box::new(guard::is_finite(max)), Box::new(finite), Box::new(otherwise))
 }
 
 fn times(value: Term, factor: &Product) -> Term {

@@ -1,0 +1,70 @@
+//! Passes of published cascades and of the library, per input that is read in more than one pass as written:
+//! `tensor rank written->derived`.
+
+use einloom_algebra::derive;
+use std::fmt::Write;
+
+fn check(file: &str, expected: &str) {
+    let path = format!("{}/../../cascades/{file}.ein", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let parsed = einloom_cascade::parse(&text);
+    assert!(parsed.diagnostics.is_empty(), "{file}: {:?}", parsed.diagnostics);
+    let d = derive(&parsed.cascade);
+    let mut got = String::new();
+    for rank in &d.passes.ranks {
+        for t in rank.tensors.iter().filter(|t| t.written > 1) {
+            _ = write!(got, "{} {} {}->{}; ", t.tensor, rank.rank, t.written, t.derived);
+        }
+        assert_eq!(rank.written, rank.tensors.iter().map(|t| t.written).max().unwrap_or(0));
+    }
+    let got = if got.is_empty() { "one pass".to_string() } else { got.trim_end_matches("; ").to_string() };
+    assert_eq!(got, expected, "{file}");
+}
+
+/// FuseMax, cascades 1-5 and the forms between them (`reference`: MICRO 2024, section III and table I).
+#[test]
+fn published() {
+    check("published/c1", "A K 2->1");
+    check("published/c2", "one pass");
+    check("published/c3", "one pass");
+    check("published/naive", "K M 2->1");
+    check("published/naive_deferred", "one pass");
+    check("published/c4_stable", "K M 3->1");
+    check("published/c4_stable_deferred", "K M 2->1");
+    check("published/two_pass", "K M 2->1");
+    check("published/two_pass_deferred", "one pass");
+    check("published/c5", "one pass");
+}
+
+#[test]
+fn attention_and_its_variants() {
+    for file in ["", "_causal", "_causal_where", "_gqa", "_mqa", "_cross", "_window", "_alibi", "_softcap", "_sink", "_decode"] {
+        check(&format!("attention{file}"), "K N 3->1");
+    }
+    check("attention_naive", "K N 2->1");
+    check("attention_bias", "K N 3->1; bias N 3->1");
+    check("attention_document", "K N 3->1; dock N 3->1");
+    check("attention_qk_rmsnorm", "Q D 2->1; K D 2->1; K N 3->1");
+    check("attention_l2", "K N 2->1");
+    check("attention_sigmoid", "one pass");
+    // The latent is reduced over C for the scores and read again over C as values.
+    check("attention_latent", "L C 2->2; L N 3->1");
+    check("knn_logsumexp", "Y N 2->1");
+}
+
+#[test]
+fn rows_and_products() {
+    // The normalised row is itself the output: each element waits for the whole row.
+    check("softmax", "X N 3->2");
+    check("rmsnorm", "X D 2->2");
+    check("logsumexp", "X N 2->1");
+    check("cross_entropy", "X V 3->1");
+    check("argmax", "one pass");
+    check("matmul", "one pass");
+    check("matmul_epilogue", "one pass");
+    check("swiglu", "one pass");
+    check("rmsnorm_matmul", "X D 2->1");
+    check("conv1d", "one pass");
+    // Rounding to i8 waits for the row's scale.
+    check("absmax_quantised_matmul", "X K 2->2");
+}

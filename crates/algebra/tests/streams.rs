@@ -1,0 +1,167 @@
+//! Every streaming form agrees with the meaning: whole, in chunks, and merged from parts, on random, adversarial and
+//! degenerate inputs.
+
+use einloom_algebra::stream::{Cut, evaluate};
+use einloom_algebra::{Graph, derive};
+use einloom_cascade::meaning::{Array, Arrays};
+use einloom_cascade::{Bound, Cascade, Given, TensorId, bind, meaning};
+
+const CUTS: [Cut; 6] = [Cut::Whole, Cut::Chunks(1), Cut::Chunks(2), Cut::Chunks(3), Cut::Parts(1), Cut::Parts(3)];
+
+/// A small generator with a fixed seed: the tests must not depend on anything else.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        self.0 >> 33
+    }
+
+    fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.next() as f64 / (1u64 << 31) as f64).sum::<f64>() - 6.0
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Normal,
+    Equal,
+    Large,
+    SomeMinusInfinity,
+    AllMinusInfinity,
+}
+
+fn input(cascade: &Cascade, bound: &Bound, t: TensorId, kind: Kind, random: &mut Random) -> Array {
+    let shape = bound.shape(cascade, t);
+    let n = shape.iter().product();
+    let integer = cascade[t].dtype.is_some_and(|d| d.is_integer());
+    // A masked element is skipped, which equals 0 · V only where V is finite: infinities go into what is exponentiated.
+    let first = cascade.inputs().next() == Some(t) || shape.len() >= 3 && cascade[t].name == "bias";
+    let kind = if first { kind } else { Kind::Normal };
+    let values = (0..n)
+        .map(|_| match kind {
+            _ if integer => (random.next() % 2) as f64,
+            Kind::Normal => random.normal(),
+            Kind::Equal => 0.5,
+            Kind::Large => random.normal() * 12.0,
+            Kind::SomeMinusInfinity => {
+                if random.next() % 4 == 0 { f64::NEG_INFINITY } else { random.normal() }
+            }
+            Kind::AllMinusInfinity => f64::NEG_INFINITY,
+        })
+        .collect();
+    Array { shape, values }
+}
+
+/// Sizes under which the cascade binds: one per rank, tried in a fixed order.
+fn bound(cascade: &Cascade, round: usize) -> Option<Bound> {
+    let pools: [&[usize]; 4] = [&[2, 3, 4, 5, 6, 7], &[1], &[4, 4, 8, 8], &[7, 5, 6, 2, 3, 1]];
+    let mut given = Given::default();
+    for (k, rank) in cascade.ranks.iter().enumerate() {
+        if rank.default.is_none() {
+            let pool = pools[round % 4];
+            given.sizes.insert(rank.name.clone(), pool[k % pool.len()]);
+        }
+    }
+    given.params.extend(cascade.params.iter().filter(|p| p.default.is_none()).map(|p| (p.name.clone(), 0.5)));
+    if round == 4 {
+        // The reduced index of the outermost reduction is over nothing.
+        let last = cascade.ranks.iter().rev().find(|r| r.default.is_none())?.name.clone();
+        given.sizes.insert(last, 0);
+    }
+    bind(cascade, &given).ok()
+}
+
+/// Equal up to rounding. Where the meaning is not a number the form must not invent one: it is not finite either.
+fn close(a: f64, b: f64) -> bool {
+    a == b || (a.is_nan() && !b.is_finite()) || (a - b).abs() <= 1e-9 * (1.0 + a.abs().max(b.abs()))
+}
+
+fn check(name: &str, text: &str) {
+    let parsed = einloom_cascade::parse(text);
+    assert!(!parsed.diagnostics.iter().any(|d| d.is_error()), "{name}: {:?}", parsed.diagnostics);
+    let cascade = parsed.cascade;
+    let d = derive(&cascade);
+    let mut random = Random(17);
+    let mut tried = 0;
+    for round in 0..5 {
+        let Some(bound) = bound(&cascade, round) else { continue };
+        for kind in [Kind::Normal, Kind::Equal, Kind::Large, Kind::SomeMinusInfinity, Kind::AllMinusInfinity] {
+            let inputs: Arrays = cascade
+                .inputs()
+                .map(|t| (cascade[t].name.clone(), input(&cascade, &bound, t, kind, &mut random)))
+                .collect();
+            let Ok(expected) = meaning::evaluate(&cascade, &bound, &inputs) else { continue };
+            let place = format!("{name}, sizes {:?}, {kind:?} inputs", bound.sizes());
+            agree(&d.written, &bound, &inputs, Cut::Whole, &expected, &format!("{place}, as written"));
+            for cut in CUTS {
+                agree(&d.derived, &bound, &inputs, cut, &expected, &format!("{place}, derived, {cut:?}"));
+            }
+            tried += 1;
+        }
+    }
+    assert!(tried >= 5, "{name}: no sizes fit");
+}
+
+fn agree(graph: &Graph, bound: &Bound, inputs: &Arrays, cut: Cut, expected: &Arrays, place: &str) {
+    let got = evaluate(graph, bound, inputs, cut).unwrap_or_else(|| panic!("{place}: reads outside"));
+    for (name, e) in expected {
+        for (k, (&a, &b)) in e.values.iter().zip(&got[name].values).enumerate() {
+            assert!(close(a, b), "{place}: {name}[{k}] should be {a}, is {b}");
+        }
+    }
+}
+
+#[test]
+fn every_cascade_of_the_library() {
+    let root = format!("{}/../../cascades", env!("CARGO_MANIFEST_DIR"));
+    let mut count = 0;
+    for folder in [root.clone(), format!("{root}/published")] {
+        for entry in std::fs::read_dir(&folder).expect("the library is there") {
+            let path = entry.expect("readable").path();
+            if path.extension().is_some_and(|e| e == "ein") {
+                check(&path.display().to_string(), &std::fs::read_to_string(&path).expect("readable"));
+                count += 1;
+            }
+        }
+    }
+    assert!(count >= 40, "only {count} cascades found");
+}
+
+/// Programs that are in no library: normalisers, scales, filters and statistics in other combinations.
+#[test]
+fn programs_nobody_listed() {
+    let programs = [
+        // The exponent is scaled by a parameter of unknown sign.
+        "param s\ninput X[m,n]: f64, V[n,e]: f64\noutput O: f64\nP[m,n] = exp(s * (X[m,n] - max(n) X[m,n]))\nO[m,e] = sum(n) P[m,n] / (sum(n) P[m,n]) * V[n,e]",
+        // Normalised by the log-sum-exp in the exponent.
+        "input X[m,n]: f64, V[n,e]: f64\noutput O: f64\nL[m] = logsumexp(n) X[m,n]\nO[m,e] = sum(n) exp(X[m,n] - L[m]) * V[n,e]",
+        // Anchored at the mean: the running mean is no bound.
+        "input X[m,n]: f64\noutput Z: f64\nmu[m] = mean(n) X[m,n]\nZ[m] = sum(n) exp(X[m,n] - mu[m])",
+        // Powers of two, a product of two normalisers.
+        "input X[m,n]: f64, W[n]: f64\noutput O: f64\nP[m,n] = exp2(X[m,n] - max(n) X[m,n])\nO[m] = sum(n) P[m,n] * W[n] / ((sum(n) P[m,n]) * sqrt(sum(n) W[n]^2))",
+        // A filter written as where, with a strict bound and an offset.
+        "input X[m,n]: f64\noutput Z: f64\nS[m,n] = where(n + 1 > m, X[m,n], -inf)\nZ[m] = sum(n) exp(S[m,n] - max(n) S[m,n])",
+        // Maximum of a normalised row.
+        "input X[m,n]: f64\noutput A: f64\nr[m] = rsqrt(mean(n) X[m,n]^2 + 0.001)\nA[m] = max(n) abs(X[m,n] * r[m])",
+        // The extremum of what is shifted by another statistic.
+        "input X[m,n]: f64\noutput A: f64\nA[m] = max(n) (X[m,n] - mean(n) X[m,n])",
+        // Three dependent reductions.
+        "input X[m,n]: f64, V[n]: f64\noutput O: f64\nz[m] = sum(n) exp(X[m,n] - max(n) X[m,n])\no[m] = sum(n) exp(X[m,n] - max(n) X[m,n]) / z[m] * V[n]\nO[m] = sum(n) exp(X[m,n] - max(n) X[m,n]) * (V[n] / z[m]) / o[m]",
+        // Positions of extrema, ties included, under a filter.
+        "input X[m,n]: f64\noutput A: i32, B: i32\nA[m] = argmax(n: n <= m) round(X[m,n])\nB[m] = argmin(n) round(X[m,n])",
+        // The exponential is itself an output: nothing may be shifted.
+        "input X[m,n]: f64\noutput Z: f64, L: f64\nZ[m] = sum(n) exp(X[m,n] / 8)\nL[m] = log(Z[m])",
+        // A user's monoid beside a sum that waits for it.
+        "monoid lse(a, b) = max(a, b) + log1p(exp(-abs(a - b))) identity -1000\ninput X[m,n]: f64\noutput O: f64\nc[m] = reduce lse(n) X[m,n]\nO[m] = sum(n) exp(X[m,n] - c[m])",
+        // A product over what depends on a sum is refused, not mis-derived.
+        "input X[m,n]: f64\noutput O: f64\nO[m] = prod(n) (X[m,n] / (1 + sum(n) X[m,n]^2))",
+        // The covariance of two rows: not separable by this rule, so refused.
+        "input X[m,n]: f64, Y[m,n]: f64\noutput C: f64\nC[m] = mean(n) ((X[m,n] - mean(n) X[m,n]) * (Y[m,n] - mean(n) Y[m,n]))",
+        // A recurrence beside a softmax.
+        "input X[t,n]: f64\noutput H: f64\nH[0,n] = 0\nH[t+1,n] = 0.5 * H[t,n] + X[t,n] / (1 + sum(n) X[t,n]^2)",
+    ];
+    for (k, text) in programs.iter().enumerate() {
+        check(&format!("program {k}"), text);
+    }
+}
