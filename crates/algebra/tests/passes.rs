@@ -1,5 +1,6 @@
 //! Passes of published cascades and of the library, per input that is read in more than one pass as written:
 //! `tensor rank written->derived`.
+#![allow(clippy::disallowed_methods)] // The library of cascades is read from files.
 
 use einloom_algebra::derive;
 use std::fmt::Write;

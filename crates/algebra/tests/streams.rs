@@ -1,5 +1,6 @@
 //! Every streaming form agrees with the meaning: whole, in chunks, and merged from parts, on random, adversarial and
 //! degenerate inputs.
+#![allow(clippy::disallowed_methods)] // The library of cascades is read from files.
 
 use einloom_algebra::stream::{Cut, evaluate};
 use einloom_algebra::{Graph, derive};
@@ -45,7 +46,7 @@ fn input(cascade: &Cascade, bound: &Bound, t: TensorId, kind: Kind, random: &mut
             Kind::Equal => 0.5,
             Kind::Large => random.normal() * 12.0,
             Kind::SomeMinusInfinity => {
-                if random.next() % 4 == 0 { f64::NEG_INFINITY } else { random.normal() }
+                if random.next().is_multiple_of(4) { f64::NEG_INFINITY } else { random.normal() }
             }
             Kind::AllMinusInfinity => f64::NEG_INFINITY,
         })
