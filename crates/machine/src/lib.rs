@@ -1,1 +1,17 @@
-//! See ARCHITECTURE.md.
+//! Machines as data: memory levels, cores and rates in typed units, read from a text or from what the host says.
+//!
+//! Only this crate spells units. It has never heard of tensor programs, and does no I/O: callers hand it texts.
+
+mod built_in;
+mod facts;
+mod host;
+mod machine;
+mod read;
+mod units;
+
+pub use built_in::{BUILT_IN, built_in};
+pub use facts::{Cache, CacheKind, CacheTexts, HostFacts};
+pub use host::host;
+pub use machine::{Level, Machine};
+pub use read::{MachineError, parse};
+pub use units::{Bytes, BytesPerSecond, FlopsPerSecond, Hertz, Joules, JoulesPerByte, Seconds, UnitError};

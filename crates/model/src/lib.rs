@@ -1,1 +1,17 @@
-//! See ARCHITECTURE.md.
+//! What a tile program costs on a machine: bytes per tensor and level, arithmetic, time, and bounds.
+//!
+//! One reuse analysis over the program gives every number; nothing here is a stored cost of an operator. The
+//! innermost counts are exact: they are what an executor that counts its loads and stores finds. Programs must be
+//! well-formed ([`einloom_tile::verify`] finds nothing); sums saturate instead of overflowing.
+
+mod bounds;
+mod count;
+mod element;
+mod levels;
+mod nest;
+mod region;
+mod resident;
+mod transfers;
+mod work;
+
+pub use transfers::{KernelTransfers, LevelTransfers, TensorTransfer, kernel_transfers, transfers};

@@ -260,7 +260,11 @@ pub enum TileMonoid {
     Max,
     Min,
     /// `combine` is over [`Scalar::Argument`] 0 and 1 and constants.
-    Custom { name: String, combine: Box<Scalar>, identity: f64 },
+    Custom {
+        name: String,
+        combine: Box<Scalar>,
+        identity: f64,
+    },
 }
 
 impl TileMonoid {

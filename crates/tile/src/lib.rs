@@ -1,9 +1,17 @@
 //! Tile programs: a small typed language of two-dimensional tiles, and the only one a backend sees.
 //!
-//! This crate does not know who made a program: the planner and people use the same builder.
+//! This crate does not know who made a program: the planner and people use the same [`Builder`]. A program is
+//! well-formed if [`verify`] finds no defect; [`print()`] shows it as pseudocode; [`by_hand`] holds two worked examples.
 
+mod build;
+pub mod by_hand;
 mod ir;
+mod print;
+mod verify;
 mod window;
 
+pub use build::{Builder, Carry, KernelBuilder, carry, carry_from, select};
 pub use ir::*;
+pub use print::{print, print_kernel};
+pub use verify::{Defect, verify};
 pub use window::*;

@@ -1,0 +1,101 @@
+//! The host as a machine.
+
+use crate::{Bytes, BytesPerSecond, Cache, CacheKind, FlopsPerSecond, Hertz, HostFacts, Level, Machine};
+use einloom_cascade::DType;
+
+/// Of main memory, all cores together: below what one channel of today's memory gives, for few cores share one.
+const ASSUMED_MEMORY_PER_CORE: f64 = 8e9;
+/// Of main memory, however many cores: a server's handful of channels.
+const ASSUMED_MEMORY: f64 = 100e9;
+/// Bytes per cycle and core from a cache, by its distance from the core (L1, L2, further out).
+const ASSUMED_BYTES_PER_CYCLE: [f64; 3] = [64.0, 32.0, 8.0];
+const ASSUMED_CLOCK: f64 = 2e9;
+const ASSUMED_CACHES: [Cache; 2] = [
+    Cache { level: 1, kind: CacheKind::Data, bytes: 32 << 10, shared_by: 1 },
+    Cache { level: 2, kind: CacheKind::Unified, bytes: 256 << 10, shared_by: 1 },
+];
+
+/// The host as a machine named `host`. What the facts do not tell is assumed, and the description says so;
+/// bandwidths and rates are never told.
+pub fn host(facts: &HostFacts) -> Machine {
+    let mut assumed = vec!["bandwidths", "rates"];
+    let cores = facts.cores.max(1);
+    let clock = if facts.hertz > 0.0 { facts.hertz } else { ASSUMED_CLOCK };
+    if facts.hertz <= 0.0 {
+        assumed.push("clock");
+    }
+    let mut caches = usable(&facts.caches, cores);
+    if caches.is_empty() {
+        assumed.push("caches");
+        caches = ASSUMED_CACHES.to_vec();
+    }
+    let memory = (ASSUMED_MEMORY_PER_CORE * cores as f64).min(ASSUMED_MEMORY);
+    let mut levels = vec![Level {
+        name: "DRAM".to_string(),
+        capacity: facts.memory_bytes.map(Bytes).filter(|m| caches.iter().all(|c| c.bytes < m.0)),
+        shared_by: cores,
+        bandwidth: BytesPerSecond(memory),
+        energy: None,
+    }];
+    for cache in caches.iter().rev() {
+        let distance = usize::from(cache.level).saturating_sub(1).min(2);
+        levels.push(Level {
+            name: format!("L{}", cache.level),
+            capacity: Some(Bytes(cache.bytes)),
+            shared_by: cache.shared_by,
+            bandwidth: BytesPerSecond(ASSUMED_BYTES_PER_CYCLE[distance] * clock * cores as f64),
+            energy: None,
+        });
+    }
+    let (per_cycle, simd) = f32_per_cycle(&facts.features);
+    let f32_rate = per_cycle * clock * cores as f64;
+    // Narrow types are computed in f32.
+    let rate = |d: DType| (d, FlopsPerSecond(if d == DType::F64 { f32_rate / 2.0 } else { f32_rate }));
+    let model = if facts.model_name.is_empty() { "this computer" } else { &facts.model_name };
+    Machine {
+        name: "host".to_string(),
+        description: format!("{model}, {simd}; assumed: {}", assumed.join(", ")),
+        cores,
+        clock: Hertz(clock),
+        registers: None,
+        levels,
+        rates: DType::ALL.into_iter().map(rate).collect(),
+    }
+}
+
+/// The caches that hold data, innermost first, larger and shared by no fewer cores the further out.
+fn usable(caches: &[Cache], cores: usize) -> Vec<Cache> {
+    let mut sorted: Vec<Cache> = caches.iter().copied().filter(|c| c.kind != CacheKind::Instruction).collect();
+    sorted.sort_by_key(|c| (c.level, c.bytes));
+    let mut out: Vec<Cache> = vec![];
+    for mut cache in sorted {
+        // A cache may be shared with processors that this machine does not count.
+        cache.shared_by = cache.shared_by.clamp(1, cores);
+        while !cores.is_multiple_of(cache.shared_by) {
+            cache.shared_by += 1;
+        }
+        let fits = |inner: &Cache| {
+            inner.level < cache.level && inner.bytes < cache.bytes && inner.shared_by <= cache.shared_by
+        };
+        if cache.bytes > 0 && out.last().is_none_or(fits) {
+            out.push(cache);
+        }
+    }
+    out
+}
+
+/// Operations a core does per cycle in f32, and the widest instructions it has.
+fn f32_per_cycle(features: &[String]) -> (f64, &'static str) {
+    let has = |name: &str| features.iter().any(|f| f == name);
+    if has("avx512f") {
+        // Two fused multiply-adds of 16 lanes; half as many on the narrower cores.
+        (64.0, "AVX-512")
+    } else if has("avx2") && has("fma") {
+        (32.0, "AVX2")
+    } else if has("asimd") {
+        (16.0, "NEON")
+    } else {
+        // A multiplication and an addition of 4 lanes.
+        (8.0, "128-bit SIMD")
+    }
+}

@@ -1,0 +1,155 @@
+//! Descriptions in, machines or errors out.
+
+use einloom_cascade::DType;
+use einloom_machine::*;
+
+const TOY: &str = r#"name = "toy"
+cores = 4
+clock = "2 GHz"
+[[level]]
+name = "DRAM"
+bandwidth = "20 GB/s"
+[[level]]
+name = "cache"
+capacity = "1 MiB"
+shared_by = 2
+bandwidth = "400 GB/s"
+[rates]
+f32 = "256 GFLOP/s"
+"#;
+
+/// The errors of [`TOY`] with a piece replaced.
+fn check(from: &str, to: &str, expected: &str) {
+    assert!(TOY.contains(from), "{from}");
+    let found = match parse(&TOY.replacen(from, to, 1)) {
+        Ok(_) => String::new(),
+        Err(errors) => errors.iter().map(MachineError::to_string).collect::<Vec<_>>().join("\n"),
+    };
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_machine_is_read() {
+    let machine = parse(TOY).expect("a machine");
+    assert_eq!((machine.name.as_str(), machine.cores, machine.clock), ("toy", 4, Hertz(2e9)));
+    assert_eq!(machine.levels[0].capacity, None);
+    assert_eq!(machine.levels[0].shared_by, 4);
+    assert_eq!(machine.levels[1].per_core(), Some(Bytes(512 << 10)));
+    assert_eq!(machine.rate(DType::Bf16), FlopsPerSecond(256e9), "computed in f32");
+}
+
+#[test]
+fn mistakes_point_at_their_place() {
+    check("cores = 4\n", "", "1:1: cores: is missing");
+    check("cores = 4", "cores = 0", "2:9: cores: is zero");
+    check("cores = 4", "cores = \"4\"", "2:9: cores: is not a whole number");
+    check(
+        "20 GB/s",
+        "20 GB",
+        "6:13: level 1 bandwidth: `GB` measures bytes, not bytes per second (write bytes per second as `4.8 TB/s`)",
+    );
+    check("\"400 GB/s\"", "400", "11:13: level 2 bandwidth: is not a quantity with its unit, in quotes");
+    check("capacity = \"1 MiB\"\n", "", "7:1: level 2 capacity: is missing");
+    check("shared_by = 2", "shared_by = 3", "10:13: level 2 shared_by: 3 does not divide the 4 cores");
+    check(
+        "name = \"DRAM\"",
+        "name = \"DRAM\"\ncapacity = \"1 MiB\"",
+        "10:12: level 2 capacity: 1 MiB is not less than the 1 MiB of the level outside it",
+    );
+    check("name = \"cache\"", "name = \"DRAM\"", "8:8: level 2 name: there is another level `DRAM`");
+    check(
+        "shared_by",
+        "shared",
+        "10:1: level 2 shared: is not a known key (known here: name, capacity, shared_by, bandwidth, energy)",
+    );
+    check(
+        "f32 = \"256 GFLOP/s\"",
+        "f31 = \"256 GFLOP/s\"",
+        "12:1: rates f32: is missing\n13:1: rates f31: is not a known key (known here: f64, f32, tf32, bf16, f16, e4m3, e5m2, i32, i16, i8, i4, u8, u4, b1)",
+    );
+}
+
+#[test]
+fn wrong_syntax_is_an_error_with_its_place() {
+    let errors = parse("name = \n").expect_err("no value");
+    assert_eq!(errors[0].line, 1);
+    assert!(!errors[0].message.is_empty());
+    assert!(parse("").is_err());
+    assert!(parse("level = 3").is_err());
+    assert!(parse("level = [3]").is_err());
+}
+
+#[test]
+fn every_built_in_description_is_a_machine_of_its_name() {
+    for (name, text) in BUILT_IN {
+        let machine = parse(text).unwrap_or_else(|e| panic!("{name}: {}", e[0]));
+        assert_eq!(machine.name, name);
+        assert_eq!(built_in(name), Some(machine));
+    }
+    assert_eq!(built_in("abacus"), None);
+}
+
+#[test]
+fn the_h200_has_its_datasheet_figures() {
+    let h200 = built_in("h200").expect("built in");
+    let level = |name: &str| h200.level(name).expect("a level");
+    assert_eq!(level("device memory").bandwidth.to_string(), "4.8 TB/s");
+    assert_eq!(level("shared memory").capacity, Some(Bytes(227 * 1024)));
+    assert_eq!(h200.rate(DType::Bf16).to_string(), "989.5 TFLOP/s");
+    assert_eq!(h200.rate(DType::E4m3), FlopsPerSecond(1979e12));
+}
+
+const CPUINFO: &str = "processor\t: 0\nmodel name\t: Test CPU @ 2.30GHz\ncpu MHz\t\t: 2300.000\nflags\t\t: fpu avx2 fma avx512f\n\nprocessor\t: 1\nmodel name\t: Test CPU @ 2.30GHz\ncpu MHz\t\t: 2300.000\n";
+
+fn caches() -> Vec<CacheTexts<'static>> {
+    let cache = |level, kind, size, shared_cpu_list| CacheTexts { level, kind, size, shared_cpu_list };
+    vec![
+        cache("1\n", "Data\n", "48K\n", "0\n"),
+        cache("1\n", "Instruction\n", "32K\n", "0\n"),
+        cache("2\n", "Unified\n", "2048K\n", "0\n"),
+        cache("3\n", "Unified\n", "260M\n", "0-1\n"),
+    ]
+}
+
+#[test]
+fn the_host_is_what_its_texts_say() {
+    let facts = HostFacts::from_texts(CPUINFO, &caches(), "MemTotal:       16000000 kB\nMemFree: 1 kB\n");
+    assert_eq!((facts.cores, facts.hertz, facts.memory_bytes), (2, 2.3e9, Some(16_384_000_000)));
+    let machine = host(&facts);
+    let levels: Vec<String> = machine
+        .levels
+        .iter()
+        .map(|l| format!("{} {:?} {}", l.name, l.capacity.map(|c| c.to_string()), l.shared_by))
+        .collect();
+    assert_eq!(
+        levels,
+        ["DRAM Some(\"16.38 GB\") 2", "L3 Some(\"260 MiB\") 2", "L2 Some(\"2 MiB\") 1", "L1 Some(\"48 KiB\") 1"]
+    );
+    assert_eq!(machine.description, "Test CPU @ 2.30GHz, AVX-512; assumed: bandwidths, rates");
+    assert_eq!(machine.rate(DType::F32), FlopsPerSecond(64.0 * 2.3e9 * 2.0));
+}
+
+#[test]
+fn a_host_that_says_nothing_is_still_a_machine() {
+    for facts in [HostFacts::default(), HostFacts::from_texts("", &[CacheTexts::default()], "")] {
+        let machine = host(&facts);
+        assert_eq!(machine.description, "this computer, 128-bit SIMD; assumed: bandwidths, rates, clock, caches");
+        assert_eq!(machine.levels.len(), 3);
+    }
+}
+
+#[test]
+fn texts_that_lie_do_no_harm() {
+    let odd =
+        |size, shared_cpu_list| Cache::from_texts(&CacheTexts { level: "2", kind: "Unified", size, shared_cpu_list });
+    assert_eq!(odd("", "0"), None);
+    assert_eq!(odd("K", "0"), None);
+    assert_eq!(odd("12G", "0"), None);
+    assert_eq!(odd("99999999999999999999K", "0"), None);
+    assert_eq!(odd("8K", "7-3"), None);
+    assert_eq!(odd("8K", ""), None);
+    assert_eq!(odd("8K", "0-3,8").map(|c| c.shared_by), Some(5));
+    // Five of six: the next count that divides the cores.
+    let facts = HostFacts { cores: 6, caches: odd("8K", "0-3,8").into_iter().collect(), ..HostFacts::default() };
+    assert_eq!(host(&facts).levels[1].shared_by, 6);
+}

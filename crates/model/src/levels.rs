@@ -1,0 +1,144 @@
+//! Traffic per memory level: reuse by loop depth.
+//!
+//! Let a *region* be one iteration of a kernel's first so many loops. If everything that a region touches, with the
+//! tiles that are live meanwhile, fits in a memory, each element is brought in once per region, however often the
+//! region's inner loops use it. For each memory the outermost regions that fit are found; the traffic of the level
+//! outside it is what these regions touch, summed over all of them.
+//!
+//! Points of the grid run on cores in parallel. A memory that several cores share is shared by the regions that are
+//! under way at the same time: a region with at least as many grid points as active cores has the memory to itself,
+//! a smaller one its part.
+
+use crate::count::iterations;
+use crate::nest::{Access, Body, Nest, grid_loops};
+use crate::region::{Lean, touched};
+use einloom_machine::Level;
+use einloom_tile::{CoordAtom, Kernel, Program, TensorId, grid_points, grid_steps};
+use std::collections::BTreeMap;
+
+/// Elements read and written of a tensor.
+pub(crate) type Traffic = BTreeMap<TensorId, (u64, u64)>;
+
+/// A kernel with what the analysis needs of it.
+pub(crate) struct Reuse<'a> {
+    pub program: &'a Program,
+    pub kernel: &'a Kernel,
+    pub nest: &'a Nest<'a>,
+    pub resident_bytes: u64,
+}
+
+impl Reuse<'_> {
+    /// Elements that enter and leave `memory`.
+    pub fn traffic_into(&self, memory: &Level) -> Traffic {
+        let mut traffic = Traffic::new();
+        let Some(capacity) = memory.capacity else {
+            let all = self.nest.body.all();
+            self.region(&all, 0, Lean::High, &mut traffic);
+            return traffic;
+        };
+        let all = self.nest.body.all();
+        let grid = self.kernel.grid.len();
+        let active = (memory.shared_by as u64).min(grid_points(self.kernel) as u64).max(1);
+        for depth in 0..=grid {
+            let steps = self.kernel.grid[depth..].iter().map(|&a| grid_steps(self.kernel.axis(a)) as u64);
+            let points = steps.fold(1, u64::saturating_mul).clamp(1, active);
+            let share = (u128::from(capacity.0) * u128::from(points) / u128::from(active)) as u64;
+            if self.fits(&all, depth, share, self.resident_bytes.saturating_mul(points)) {
+                self.region(&all, depth, Lean::High, &mut traffic);
+                return traffic;
+            }
+        }
+        self.descend(&self.nest.body, grid, capacity.0 / active, &mut traffic);
+        traffic
+    }
+
+    /// The traffic of a body that does not fit as a whole: of its accesses one by one, and of the streams in it.
+    fn descend(&self, body: &Body, depth: usize, share: u64, traffic: &mut Traffic) {
+        for &k in &body.accesses {
+            self.region(&[k], depth, Lean::High, traffic);
+        }
+        for stream in &body.streams {
+            let all = stream.all();
+            if let Some(fitting) =
+                [depth, depth + 1].into_iter().find(|&d| self.fits(&all, d, share, self.resident_bytes))
+            {
+                self.region(&all, fitting, Lean::High, traffic);
+            } else {
+                self.descend(stream, depth + 1, share, traffic);
+            }
+        }
+    }
+
+    /// Whether what these accesses touch in one region, on average, fits beside the tiles.
+    fn fits(&self, accesses: &[usize], depth: usize, share: u64, tiles: u64) -> bool {
+        let Some(first) = accesses.first() else { return true };
+        let loops = &self.nest.accesses[*first].loops;
+        let regions = iterations(self.kernel, &loops[..depth.min(loops.len())]);
+        if regions == 0 {
+            return true;
+        }
+        let mut traffic = Traffic::new();
+        self.region(accesses, depth, Lean::High, &mut traffic);
+        let bytes = traffic.iter().map(|(t, (read, written))| {
+            read.saturating_add(*written).saturating_mul(self.program.tensor(*t).dtype.bytes() as u64)
+        });
+        bytes.fold(0, u64::saturating_add).div_ceil(regions).saturating_add(tiles) <= share
+    }
+
+    /// Adds what these accesses touch per region of this depth, summed over the regions. Accesses to the same
+    /// elements count once. Leaning low, accesses to other elements of a tensor that is read may be to the same.
+    pub fn region(&self, accesses: &[usize], depth: usize, lean: Lean, traffic: &mut Traffic) {
+        let mut places: BTreeMap<(TensorId, bool, String), u64> = BTreeMap::new();
+        for &k in accesses {
+            let access = &self.nest.accesses[k];
+            let size = touched(self.program, self.kernel, self.nest, access, depth, lean);
+            let place = places.entry((access.tensor, access.store, self.place(access, depth))).or_insert(0);
+            *place = (*place).max(size);
+        }
+        let mut sums = Traffic::new();
+        for ((tensor, store, _), size) in places {
+            let (read, written) = sums.entry(tensor).or_insert((0, 0));
+            match (store, lean) {
+                (true, _) => *written = written.saturating_add(size),
+                (false, Lean::High) => *read = read.saturating_add(size),
+                (false, Lean::Low) => *read = (*read).max(size),
+            }
+        }
+        // No region touches more than the whole tensor.
+        let grid = grid_loops(self.kernel);
+        let regions = match accesses.first() {
+            Some(&k) => {
+                iterations(self.kernel, &self.nest.accesses[k].loops[..depth.min(self.nest.accesses[k].loops.len())])
+            }
+            None => iterations(self.kernel, &grid[..depth.min(grid.len())]),
+        };
+        for (tensor, (read, written)) in sums {
+            let size = self.program.tensor(tensor).dims.iter().fold(1u64, |n, &d| n.saturating_mul(d as u64));
+            let most = size.saturating_mul(regions);
+            let entry = traffic.entry(tensor).or_insert((0, 0));
+            entry.0 = entry.0.saturating_add(read.min(most));
+            entry.1 = entry.1.saturating_add(written.min(most));
+        }
+    }
+
+    /// Which elements an access touches, as text: two accesses with the same text touch the same. A loop that runs
+    /// inside the region is known by its range, one outside by its axis.
+    fn place(&self, access: &Access<'_>, depth: usize) -> String {
+        let outside: Vec<_> = access.loops[..depth.min(access.loops.len())].iter().map(|l| l.axis).collect();
+        let coord = |c: &einloom_tile::Coord| self.coord_text(c, &outside);
+        access.at.iter().map(coord).collect::<Vec<_>>().join(",")
+    }
+
+    fn coord_text(&self, coord: &einloom_tile::Coord, outside: &[einloom_tile::AxisId]) -> String {
+        let mut terms: Vec<String> = vec![coord.offset.to_string()];
+        for (c, atom) in &coord.terms {
+            terms.push(match atom {
+                CoordAtom::Axis(a) if outside.contains(a) => format!("{c}*a{}", a.0),
+                CoordAtom::Axis(a) => format!("{c}*{}", self.kernel.axis(*a).extent),
+                CoordAtom::Floor(n, d) => format!("{c}*({})/{d}", self.coord_text(n, outside)),
+                CoordAtom::Tile(v) => format!("{c}*v{}", v.0),
+            });
+        }
+        terms.join("+")
+    }
+}

@@ -1,0 +1,176 @@
+//! A kernel's loops, and what is accessed under them.
+
+use einloom_tile::{AxisId, Coord, CoordAtom, Kernel, Op, Predicate, Scalar, TensorId, ValueId};
+use std::collections::BTreeSet;
+
+/// A loop around an operation: an axis of the grid, or a stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Loop<'a> {
+    pub axis: AxisId,
+    /// Where the stream runs; `None` for the grid.
+    pub within: Option<&'a Predicate>,
+}
+
+/// One load or store with the loops around it, outermost first; the grid's come first.
+#[derive(Clone, Debug)]
+pub(crate) struct Access<'a> {
+    pub tensor: TensorId,
+    pub at: &'a [Coord],
+    /// The tile that is loaded or stored.
+    pub tile: ValueId,
+    pub store: bool,
+    /// A load that may reach outside the tensor.
+    pub filled: bool,
+    pub loops: Vec<Loop<'a>>,
+}
+
+/// The operations of a kernel's or a stream's body that are of interest here.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Body {
+    /// Numbers of the accesses directly in it.
+    pub accesses: Vec<usize>,
+    /// The streams directly in it.
+    pub streams: Vec<Body>,
+}
+
+impl Body {
+    /// Every access in it, also inside streams.
+    pub fn all(&self) -> Vec<usize> {
+        let mut out = self.accesses.clone();
+        self.streams.iter().for_each(|s| out.extend(s.all()));
+        out
+    }
+}
+
+/// A kernel taken apart.
+pub(crate) struct Nest<'a> {
+    pub accesses: Vec<Access<'a>>,
+    pub body: Body,
+    /// Per value, the axes that its elements depend on, also those it has no side for.
+    pub depends: Vec<BTreeSet<AxisId>>,
+    /// Whether what is executed or accessed depends on data.
+    pub data_dependent: bool,
+}
+
+impl<'a> Nest<'a> {
+    pub fn new(kernel: &'a Kernel) -> Self {
+        let mut nest = Self {
+            accesses: vec![],
+            body: Body::default(),
+            depends: vec![BTreeSet::new(); kernel.values.len()],
+            data_dependent: false,
+        };
+        nest.body = nest.body(kernel, &kernel.body, &mut grid_loops(kernel));
+        nest
+    }
+
+    fn body(&mut self, kernel: &'a Kernel, ops: &'a [Op], loops: &mut Vec<Loop<'a>>) -> Body {
+        let mut body = Body::default();
+        for op in ops {
+            match op {
+                Op::Load { dst, tensor, at, fill } => {
+                    let gathers = at.iter().any(|c| !tiles(c).is_empty());
+                    self.data_dependent |= gathers && fill.is_some();
+                    let mut depends = sides(kernel, *dst);
+                    for coord in at {
+                        depends.extend(coord_axes(coord));
+                        tiles(coord).into_iter().for_each(|v| depends.extend(self.depends[v.at()].iter().copied()));
+                    }
+                    self.depends[dst.at()] = depends;
+                    let (store, filled) = (false, fill.is_some());
+                    body.accesses.push(self.accesses.len());
+                    self.accesses.push(Access { tensor: *tensor, at, tile: *dst, store, filled, loops: loops.clone() });
+                }
+                Op::Store { tensor, at, src } => {
+                    let (store, filled) = (true, false);
+                    body.accesses.push(self.accesses.len());
+                    self.accesses.push(Access { tensor: *tensor, at, tile: *src, store, filled, loops: loops.clone() });
+                }
+                Op::Map { dst, expr } => {
+                    let mut depends = sides(kernel, *dst);
+                    self.scalar(expr, &mut depends);
+                    self.depends[dst.at()] = depends;
+                }
+                Op::Mma { dst, a, b, acc } => self.combine(kernel, *dst, &[Some(*a), Some(*b), *acc]),
+                Op::Reduce { dst, src, acc, .. } => self.combine(kernel, *dst, &[Some(*src), *acc]),
+                Op::Stream { axis, within, states, body: inner } => {
+                    for state in states {
+                        self.depends[state.value.at()] = sides(kernel, state.value);
+                    }
+                    loops.push(Loop { axis: *axis, within: Some(within) });
+                    body.streams.push(self.body(kernel, inner, loops));
+                    loops.pop();
+                    for state in states {
+                        let next = self.depends[state.next.at()].clone();
+                        self.depends[state.value.at()].extend(next.into_iter().filter(|a| a != axis));
+                    }
+                }
+                Op::SkipUnless { .. } => self.data_dependent = true,
+            }
+        }
+        body
+    }
+
+    /// A result over its operands; the axis that is summed or reduced is none of its sides and goes.
+    fn combine(&mut self, kernel: &Kernel, dst: ValueId, operands: &[Option<ValueId>]) {
+        let mut own = BTreeSet::new();
+        let mut out = sides(kernel, dst);
+        for operand in operands.iter().flatten() {
+            own.extend(sides(kernel, *operand));
+            out.extend(self.depends[operand.at()].iter().copied());
+        }
+        let kept = sides(kernel, dst);
+        out.retain(|a| kept.contains(a) || !own.contains(a));
+        self.depends[dst.at()] = out;
+    }
+
+    fn scalar(&self, expr: &Scalar, out: &mut BTreeSet<AxisId>) {
+        match expr {
+            Scalar::Const(_) | Scalar::Argument(_) => {}
+            Scalar::Tile(v) => out.extend(self.depends[v.at()].iter().copied()),
+            Scalar::Position(a) => {
+                out.insert(*a);
+            }
+            Scalar::Within(p) => out.extend(p.all.iter().flat_map(|e| &e.terms).map(|t| t.1)),
+            Scalar::Round(_, x) | Scalar::Unary(_, x) => self.scalar(x, out),
+            Scalar::Binary(_, x, y) => [x, y].into_iter().for_each(|e| self.scalar(e, out)),
+            Scalar::Select(c, x, y) => [c, x, y].into_iter().for_each(|e| self.scalar(e, out)),
+        }
+    }
+}
+
+/// The loops around a kernel's body.
+pub(crate) fn grid_loops<'a>(kernel: &Kernel) -> Vec<Loop<'a>> {
+    kernel.grid.iter().map(|&axis| Loop { axis, within: None }).collect()
+}
+
+/// The axes of a tile's sides.
+pub(crate) fn sides(kernel: &Kernel, value: ValueId) -> BTreeSet<AxisId> {
+    let value = kernel.value(value);
+    [value.rows, value.cols].into_iter().flatten().collect()
+}
+
+/// The axes whose positions a coordinate mentions, also inside divisions.
+pub(crate) fn coord_axes(coord: &Coord) -> BTreeSet<AxisId> {
+    let mut out = BTreeSet::new();
+    for (_, atom) in &coord.terms {
+        match atom {
+            CoordAtom::Axis(a) => {
+                out.insert(*a);
+            }
+            CoordAtom::Floor(numerator, _) => out.extend(coord_axes(numerator)),
+            CoordAtom::Tile(_) => {}
+        }
+    }
+    out
+}
+
+/// The tiles that a coordinate gathers with.
+pub(crate) fn tiles(coord: &Coord) -> Vec<ValueId> {
+    let each = |(_, atom): &(i64, CoordAtom)| match atom {
+        CoordAtom::Axis(_) => vec![],
+        CoordAtom::Floor(numerator, _) => tiles(numerator),
+        CoordAtom::Tile(v) => vec![*v],
+    };
+    coord.terms.iter().flat_map(each).collect()
+}

@@ -1,0 +1,207 @@
+//! Distinct elements: how much of a tensor an access touches while its outer loops stand still.
+
+use crate::count::{Factor, Sum, Union};
+use crate::nest::{Access, Nest, coord_axes, tiles};
+use einloom_tile::{AxisId, Coord, CoordAtom, Kernel, Program, Window};
+use std::collections::BTreeSet;
+
+/// Which way to lean where the number of distinct elements is not known exactly: gathers, and sums of steps that
+/// neither tile nor nest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lean {
+    High,
+    Low,
+}
+
+/// Distinct elements per iteration of the access's first `depth` loops, summed over those iterations.
+pub(crate) fn touched(
+    program: &Program,
+    kernel: &Kernel,
+    nest: &Nest<'_>,
+    access: &Access<'_>,
+    depth: usize,
+    lean: Lean,
+) -> u64 {
+    let dims = &program.tensor(access.tensor).dims;
+    let mut factors: Vec<Factor<'_>> = vec![];
+    for group in groups(nest, access, dims) {
+        let axes: BTreeSet<AxisId> = group.iter().flat_map(|c| c.axes.iter().copied()).collect();
+        let placed = group.iter().flat_map(|c| placed(c.coord, access.filled)).collect();
+        let all = axes.clone();
+        let size = Box::new(move |w: &[Window]| distinct(&group, &all, lean, w));
+        factors.push(Factor { axes, placed, size });
+    }
+    let (outer, inner) = access.loops.split_at(depth.min(access.loops.len()));
+    let apart = apart(access);
+    let union = if lean == Lean::High { Union::Hull } else { Union::Least(&apart) };
+    Sum { kernel, outer, inner, factors: &factors, additive: false, union }.total()
+}
+
+/// The axes of which different positions always mean different elements: those that are a coordinate by themselves.
+fn apart(access: &Access<'_>) -> BTreeSet<AxisId> {
+    let alone = |coord: &Coord| match coord.terms.as_slice() {
+        [(_, CoordAtom::Axis(axis))] => Some(*axis),
+        _ => None,
+    };
+    access.at.iter().filter_map(alone).collect()
+}
+
+/// A coordinate with what it depends on.
+struct Dimension<'a> {
+    coord: &'a Coord,
+    extent: usize,
+    axes: BTreeSet<AxisId>,
+    /// The axes that the gathered part depends on.
+    gathered: Option<BTreeSet<AxisId>>,
+    /// Positions outside the tensor are not touched.
+    clipped: bool,
+}
+
+/// The coordinates, those that share axes together.
+fn groups<'a>(nest: &Nest<'_>, access: &Access<'a>, dims: &[usize]) -> Vec<Vec<Dimension<'a>>> {
+    let mut groups: Vec<Vec<Dimension<'a>>> = vec![];
+    for (coord, &extent) in access.at.iter().zip(dims) {
+        let ids = tiles(coord);
+        let gathered: BTreeSet<AxisId> = ids.iter().flat_map(|v| nest.depends[v.at()].iter().copied()).collect();
+        let axes: BTreeSet<AxisId> = coord_axes(coord).union(&gathered).copied().collect();
+        let gathered = (!ids.is_empty()).then_some(gathered);
+        let new = Dimension { coord, extent, axes, gathered, clipped: access.filled };
+        let shares = |g: &Vec<Dimension<'_>>| g.iter().any(|d| !d.axes.is_disjoint(&new.axes));
+        let (joined, apart): (Vec<_>, Vec<_>) = groups.into_iter().partition(shares);
+        groups = apart;
+        groups.push(joined.into_iter().flatten().chain([new]).collect());
+    }
+    groups
+}
+
+/// The axes of which it matters where their windows stand: those that are divided, and all if the tensor may end.
+fn placed(coord: &Coord, clipped: bool) -> BTreeSet<AxisId> {
+    if clipped {
+        return coord_axes(coord);
+    }
+    let each = |(_, atom): &(i64, CoordAtom)| match atom {
+        CoordAtom::Floor(numerator, _) => coord_axes(numerator),
+        _ => BTreeSet::new(),
+    };
+    coord.terms.iter().flat_map(each).collect()
+}
+
+fn distinct(group: &[Dimension<'_>], axes: &BTreeSet<AxisId>, lean: Lean, windows: &[Window]) -> u64 {
+    let each = group.iter().map(|d| dimension(d, lean, windows));
+    let shared = group.iter().map(|d| d.axes.len()).sum::<usize>() > axes.len();
+    match lean {
+        // Coordinates that move together make no box; where one is inside, another may be outside.
+        Lean::Low if shared && group.iter().any(|d| d.clipped) => 0,
+        Lean::Low if shared => each.max().unwrap_or(1),
+        _ => {
+            let points = axes.iter().map(|a| windows[a.at()].len as u64).fold(1, u64::saturating_mul);
+            each.fold(1, u64::saturating_mul).min(points)
+        }
+    }
+}
+
+fn dimension(d: &Dimension<'_>, lean: Lean, windows: &[Window]) -> u64 {
+    let reach = reach(d.coord, lean, windows);
+    let Some(gathered) = &d.gathered else {
+        if d.clipped {
+            return clipped(&reach, d.extent as i128, lean);
+        }
+        return reach.count.min(d.extent as u64);
+    };
+    let gathered = gathered.iter().map(|a| windows[a.at()].len as u64).fold(1, u64::saturating_mul);
+    match lean {
+        Lean::Low => u64::from(gathered > 0),
+        Lean::High => gathered.saturating_mul(reach.count).min(d.extent as u64),
+    }
+}
+
+/// How many of the values lie in `0..extent`.
+fn clipped(reach: &Reach, extent: i128, lean: Lean) -> u64 {
+    let (low, high) = (reach.low.max(0), reach.high.min(extent - 1));
+    if reach.count == 0 || low > high {
+        return 0;
+    }
+    if reach.step > 0 {
+        // Evenly spaced from `reach.low`: the first not below `low`, the last not above `high`.
+        let first = (low - reach.low + reach.step - 1).div_euclid(reach.step);
+        let last = (high - reach.low).div_euclid(reach.step);
+        return (last - first + 1).max(0) as u64;
+    }
+    let outside = (low - reach.low) + (reach.high - high);
+    match lean {
+        Lean::High => reach.count.min((high - low + 1) as u64),
+        // Each position outside may take one value away.
+        Lean::Low => reach.count.saturating_sub(u64::try_from(outside).unwrap_or(u64::MAX)),
+    }
+}
+
+/// The values that a coordinate takes: from `low` to `high`, `count` of them; every `step`-th if `step` is not 0.
+struct Reach {
+    low: i128,
+    high: i128,
+    count: u64,
+    step: i128,
+}
+
+fn reach(coord: &Coord, lean: Lean, windows: &[Window]) -> Reach {
+    let offset = i128::from(coord.offset);
+    let mut parts: Vec<Reach> = coord.terms.iter().filter_map(|(c, atom)| part(*c, atom, lean, windows)).collect();
+    parts.retain(|p| p.count != 1 || p.low != 0);
+    parts.sort_by_key(|p| p.step);
+    let mut sum = Reach { low: offset, high: offset, count: 1, step: 0 };
+    for part in parts {
+        sum = plus(&sum, &part, lean);
+    }
+    sum
+}
+
+fn part(c: i64, atom: &CoordAtom, lean: Lean, windows: &[Window]) -> Option<Reach> {
+    let c = i128::from(c);
+    let inner = match atom {
+        CoordAtom::Axis(a) => {
+            let w = windows[a.at()];
+            let low = w.base as i128;
+            Reach { low, high: low + w.len as i128 - 1, count: w.len as u64, step: 1 }
+        }
+        CoordAtom::Floor(numerator, d) => {
+            let d = i128::from(*d);
+            let n = reach(numerator, lean, windows);
+            let (low, high) = (n.low.div_euclid(d), n.high.div_euclid(d));
+            let dense = n.step != 0 && n.step <= d;
+            let count = if n.count == 0 { 0 } else { (high - low + 1).max(0) as u64 };
+            Reach { low, high, count: if dense { count } else { count.min(n.count) }, step: i128::from(dense) }
+        }
+        // Counted apart.
+        CoordAtom::Tile(_) => return None,
+    };
+    let (low, high) = (c * inner.low, c * inner.high);
+    Some(Reach { low: low.min(high), high: low.max(high), count: inner.count, step: c.abs() * inner.step })
+}
+
+/// The values of a sum. Exact if one part's values are evenly spaced and the other's step fits them.
+fn plus(a: &Reach, b: &Reach, lean: Lean) -> Reach {
+    let (low, high) = (a.low + b.low, a.high + b.high);
+    if a.count == 0 || b.count == 0 {
+        return Reach { low, high, count: 0, step: 0 };
+    }
+    if a.count == 1 || b.count == 1 {
+        let other = if a.count == 1 { b } else { a };
+        return Reach { low, high, count: other.count, step: other.step };
+    }
+    let span = a.high - a.low;
+    let product = a.count.saturating_mul(b.count);
+    if b.step > span {
+        // Copies of `a` that do not meet.
+        let step = if a.step != 0 && b.step == span + a.step { a.step } else { 0 };
+        return Reach { low, high, count: product, step };
+    }
+    if a.step != 0 && b.step != 0 && b.step % a.step == 0 {
+        // Copies that overlap or touch: no gaps.
+        return Reach { low, high, count: ((high - low) / a.step + 1) as u64, step: a.step };
+    }
+    let count = match lean {
+        Lean::High => product.min((high - low + 1) as u64),
+        Lean::Low => a.count.max(b.count),
+    };
+    Reach { low, high, count, step: 0 }
+}

@@ -1,0 +1,159 @@
+//! The prediction for a whole program.
+
+use crate::bounds::compulsory;
+use crate::element::moved;
+use crate::levels::{Reuse, Traffic};
+use crate::nest::Nest;
+use crate::resident::resident_bytes;
+use crate::work::Work;
+use einloom_machine::{Bytes, Machine};
+use einloom_tile::{Kernel, Program, TensorId, grid_points};
+
+/// What one kernel moves and computes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelTransfers {
+    /// The kernel's name.
+    pub name: String,
+    /// Innermost: exactly what its loads and stores move between memory and tiles, per tensor that it mentions, in
+    /// order of their ids. An element counts the bytes of the tensor's number type; elements that a load with a
+    /// fill finds outside its tensor do not count.
+    pub tensors: Vec<TensorTransfer>,
+    /// The machine's levels, outermost first. The last one's traffic is the innermost.
+    pub levels: Vec<LevelTransfers>,
+    /// The most bytes of tiles that are live at once at one point of the grid.
+    pub resident_bytes: u64,
+    /// Operations, a multiply-add being two.
+    pub flops: f64,
+    /// Predicted time: the slowest of arithmetic and each level.
+    pub seconds: f64,
+    /// What takes that time: a level's name, or `compute`.
+    pub bound_by: String,
+    /// Energy for moving data, if the machine tells it for every level.
+    pub joules: Option<f64>,
+    /// Data decide how much is executed or loaded: chunks may be skipped, or a gather with a fill may miss its
+    /// tensor. Every number is then for the case that no chunk is skipped and no gather misses, the largest.
+    pub data_dependent: bool,
+}
+
+/// Bytes of one tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorTransfer {
+    /// Which.
+    pub tensor: TensorId,
+    /// From memory.
+    pub loaded_bytes: u64,
+    /// To memory.
+    pub stored_bytes: u64,
+}
+
+/// Bytes between one level and the next one in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LevelTransfers {
+    /// The level's name.
+    pub level: String,
+    /// The capacity of one of its instances; `None` if it is never full.
+    pub capacity: Option<u64>,
+    /// In both directions together.
+    pub bytes: u64,
+    /// No program with these loads and stores moves less: see the `bounds` module.
+    pub bound_bytes: u64,
+    /// `bytes`, per tensor.
+    pub tensors: Vec<TensorTransfer>,
+    /// `bytes` at the level's bandwidth.
+    pub seconds: f64,
+}
+
+/// The prediction for every kernel of a well-formed program, in their order.
+///
+/// ```
+/// use einloom_cascade::DType::F32;
+/// let program = einloom_tile::by_hand::matmul([256, 256, 256], [64, 128, 32], F32).expect("well-formed");
+/// let machine = einloom_machine::built_in("cpu-generic").expect("built in");
+/// let kernel = &einloom_model::transfers(&program, &machine)[0];
+/// // A is loaded once per column of tiles, B once per row, C is stored once.
+/// let loaded: Vec<u64> = kernel.tensors.iter().map(|t| t.loaded_bytes / 4).collect();
+/// assert_eq!(loaded, [256 * 256 * 2, 256 * 256 * 4, 0]);
+/// ```
+pub fn transfers(program: &Program, machine: &Machine) -> Vec<KernelTransfers> {
+    program.kernels.iter().map(|k| kernel_transfers(program, k, machine)).collect()
+}
+
+/// The prediction for one kernel of a well-formed program.
+pub fn kernel_transfers(program: &Program, kernel: &Kernel, machine: &Machine) -> KernelTransfers {
+    let nest = Nest::new(kernel);
+    let mut innermost = Traffic::new();
+    for access in &nest.accesses {
+        let elements = moved(program, kernel, access);
+        let (read, written) = innermost.entry(access.tensor).or_insert((0, 0));
+        let sum = if access.store { written } else { read };
+        *sum = sum.saturating_add(elements);
+    }
+    let resident_bytes = resident_bytes(kernel);
+    let reuse = Reuse { program, kernel, nest: &nest, resident_bytes };
+    let bound = total(&in_bytes(program, &smaller(compulsory(&reuse), &innermost)));
+    let mut levels: Vec<LevelTransfers> = vec![];
+    let mut inner = innermost.clone();
+    for (k, level) in machine.levels.iter().enumerate().rev() {
+        if let Some(memory) = machine.levels.get(k + 1) {
+            // A level never moves more than the one inside it asks for.
+            inner = smaller(reuse.traffic_into(memory), &inner);
+        }
+        let tensors = in_bytes(program, &inner);
+        let bytes = total(&tensors);
+        let utilisation = if level.shared_by < machine.cores { utilisation(kernel, machine) } else { 1.0 };
+        levels.push(LevelTransfers {
+            level: level.name.clone(),
+            capacity: level.capacity.map(|c| c.0),
+            bytes,
+            bound_bytes: bound,
+            tensors,
+            seconds: (Bytes(bytes) / level.bandwidth).0 / utilisation,
+        });
+    }
+    levels.reverse();
+    let work = Work::new(kernel);
+    let compute = work.seconds(machine) / utilisation(kernel, machine);
+    let slowest = levels
+        .iter()
+        .map(|l| (l.seconds, l.level.as_str()))
+        .fold((compute, "compute"), |a, b| if b.0 > a.0 { b } else { a });
+    let energy = machine.levels.iter().zip(&levels).map(|(m, l)| m.energy.map(|e| (Bytes(l.bytes) * e).0));
+    KernelTransfers {
+        name: kernel.name.clone(),
+        tensors: in_bytes(program, &innermost),
+        resident_bytes,
+        flops: work.total(),
+        seconds: slowest.0,
+        bound_by: slowest.1.to_string(),
+        joules: energy.sum(),
+        data_dependent: nest.data_dependent,
+        levels,
+    }
+}
+
+/// The part of the cores that works on average: the last wave of grid points may leave some idle.
+fn utilisation(kernel: &Kernel, machine: &Machine) -> f64 {
+    let (points, cores) = (grid_points(kernel), machine.cores.max(1));
+    if points == 0 { 1.0 } else { points as f64 / (points.div_ceil(cores) as f64 * cores as f64) }
+}
+
+fn smaller(a: Traffic, b: &Traffic) -> Traffic {
+    let least = |(t, (read, written)): (TensorId, (u64, u64))| {
+        let other = b.get(&t).copied().unwrap_or((0, 0));
+        (t, (read.min(other.0), written.min(other.1)))
+    };
+    a.into_iter().map(least).collect()
+}
+
+fn in_bytes(program: &Program, traffic: &Traffic) -> Vec<TensorTransfer> {
+    let each = |(&tensor, &(read, written)): (&TensorId, &(u64, u64))| {
+        let bytes = program.tensor(tensor).dtype.bytes() as u64;
+        let (loaded_bytes, stored_bytes) = (read.saturating_mul(bytes), written.saturating_mul(bytes));
+        TensorTransfer { tensor, loaded_bytes, stored_bytes }
+    };
+    traffic.iter().map(each).collect()
+}
+
+fn total(tensors: &[TensorTransfer]) -> u64 {
+    tensors.iter().map(|t| t.loaded_bytes.saturating_add(t.stored_bytes)).fold(0, u64::saturating_add)
+}
