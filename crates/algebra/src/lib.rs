@@ -3,6 +3,7 @@
 //! This crate knows no memory sizes and no backend.
 
 mod derive;
+pub mod exact;
 mod explain;
 mod flatten;
 mod form;

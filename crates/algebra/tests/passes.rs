@@ -39,7 +39,9 @@ fn published() {
 
 #[test]
 fn attention_and_its_variants() {
-    for file in ["", "_causal", "_causal_where", "_gqa", "_mqa", "_cross", "_window", "_alibi", "_softcap", "_sink", "_decode"] {
+    for file in
+        ["", "_causal", "_causal_where", "_gqa", "_mqa", "_cross", "_window", "_alibi", "_softcap", "_sink", "_decode"]
+    {
         check(&format!("attention{file}"), "K N 3->1");
     }
     check("attention_naive", "K N 2->1");

@@ -46,7 +46,11 @@ fn input(cascade: &Cascade, bound: &Bound, t: TensorId, kind: Kind, random: &mut
             Kind::Equal => 0.5,
             Kind::Large => random.normal() * 12.0,
             Kind::SomeMinusInfinity => {
-                if random.next().is_multiple_of(4) { f64::NEG_INFINITY } else { random.normal() }
+                if random.next().is_multiple_of(4) {
+                    f64::NEG_INFINITY
+                } else {
+                    random.normal()
+                }
             }
             Kind::AllMinusInfinity => f64::NEG_INFINITY,
         })

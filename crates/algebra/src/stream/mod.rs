@@ -1,10 +1,16 @@
-//! Executes a graph in f64 the way its streaming forms say: chunk by chunk, and merged from parts.
+//! Executes a graph the way its streaming forms say: chunk by chunk, and merged from parts, over f64 or over any other
+//! [`Domain`].
 //!
 //! This is no backend: it is how a derivation is tried against the meaning, form by form, before anything is planned.
 
+mod domain;
+
 use crate::{Def, Graph, NodeId, Reduction, Repair, Term};
-use einloom_cascade::{BinaryOp, Bound, IndexAtom, IndexExpr, IndexId, Monoid, meaning::Array, meaning::Arrays, numeric};
+use einloom_cascade::meaning::{Array, Arrays};
+use einloom_cascade::{Bound, IndexAtom, IndexExpr, IndexId, Monoid};
 use std::collections::BTreeMap;
+
+pub use domain::{Domain, Reals};
 
 /// How every reduction's index space is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,20 +23,29 @@ pub enum Cut {
     Parts(usize),
 }
 
-/// The outputs of a graph, by name. `None` where an index expression leaves its tensor or an input is missing.
+/// Shape and elements of each output.
+pub type Outputs<V> = Vec<(Vec<usize>, Vec<V>)>;
+
+/// The outputs of a graph in f64, by name. `None` where an index expression leaves its tensor or an input is missing.
 pub fn evaluate(graph: &Graph, bound: &Bound, inputs: &Arrays, cut: Cut) -> Option<Arrays> {
-    let mut run = Run { graph, bound, cut, values: vec![vec![]; graph.nodes.len()], shapes: vec![] };
-    run.shapes = graph.nodes.iter().map(|n| n.extents.iter().map(|e| bound.extent(e).max(0) as usize).collect()).collect();
+    let outputs = evaluate_in(&Reals { graph, bound, inputs }, graph, bound, cut)?;
+    let array = |(shape, values)| Array { shape, values };
+    let named = graph.outputs.iter().zip(outputs).map(|(&o, output)| (graph[o].name.clone(), array(output)));
+    Some(named.collect())
+}
+
+/// The outputs of a graph over a domain, in order: shape and values each.
+pub fn evaluate_in<D: Domain>(domain: &D, graph: &Graph, bound: &Bound, cut: Cut) -> Option<Outputs<D::Value>> {
+    let mut run = Run { domain, graph, bound, cut, values: vec![vec![]; graph.nodes.len()], shapes: vec![] };
+    run.shapes =
+        graph.nodes.iter().map(|n| n.extents.iter().map(|e| bound.extent(e).max(0) as usize).collect()).collect();
     for id in graph.ids() {
-        match &graph[id].def {
-            Def::Input => {
-                let dtype = graph[id].dtype;
-                let given = inputs.get(&graph[id].name);
-                // An input that nothing reads need not be given.
-                run.values[id.0 as usize] = given.map_or(vec![], |a| round_all(&a.values, dtype));
-            }
-            _ => run.values[id.0 as usize] = vec![f64::NAN; run.shapes[id.0 as usize].iter().product()],
-        }
+        let count = run.shapes[id.0 as usize].iter().product();
+        run.values[id.0 as usize] = match &graph[id].def {
+            // An input that nothing reads need not be given.
+            Def::Input => domain.input(id, count).unwrap_or_default(),
+            _ => vec![domain.number(f64::NAN); count],
+        };
     }
     let mut done = vec![false; graph.recurrences.len()];
     for id in graph.ids() {
@@ -40,34 +55,33 @@ pub fn evaluate(graph: &Graph, bound: &Bound, inputs: &Arrays, cut: Cut) -> Opti
             None => run.node(id, None)?,
         }
     }
-    let output = |&o: &NodeId| {
-        let array = Array { shape: run.shapes[o.0 as usize].clone(), values: run.values[o.0 as usize].clone() };
-        (graph[o].name.clone(), array)
-    };
-    Some(graph.outputs.iter().map(output).collect())
+    Some(graph.outputs.iter().map(|o| (run.shapes[o.0 as usize].clone(), run.values[o.0 as usize].clone())).collect())
 }
 
-fn round_all(values: &[f64], dtype: Option<einloom_cascade::DType>) -> Vec<f64> {
-    values.iter().map(|&v| dtype.map_or(v, |d| numeric::round(d, v))).collect()
-}
-
-struct Run<'a> {
+struct Run<'a, D: Domain> {
+    domain: &'a D,
     graph: &'a Graph,
     bound: &'a Bound,
     cut: Cut,
-    values: Vec<Vec<f64>>,
+    values: Vec<Vec<D::Value>>,
     shapes: Vec<Vec<usize>>,
 }
 
 /// Where every index stands, and the running values of anchors.
-#[derive(Clone, Default)]
-struct Point {
+#[derive(Clone)]
+struct Point<V> {
     at: BTreeMap<IndexId, i64>,
-    new: BTreeMap<NodeId, f64>,
-    old: BTreeMap<NodeId, f64>,
+    new: BTreeMap<NodeId, V>,
+    old: BTreeMap<NodeId, V>,
 }
 
-impl Run<'_> {
+impl<V> Point<V> {
+    fn new() -> Self {
+        Self { at: BTreeMap::new(), new: BTreeMap::new(), old: BTreeMap::new() }
+    }
+}
+
+impl<D: Domain> Run<'_, D> {
     /// Computes a node, or the slice of it where one index stands still.
     fn node(&mut self, id: NodeId, fixed: Option<(IndexId, i64)>) -> Option<()> {
         let node = &self.graph[id];
@@ -78,7 +92,7 @@ impl Run<'_> {
         let mut points = vec![];
         for_each(&shape, &mut |at| points.push(at.to_vec()));
         for at in points {
-            let mut point = Point::default();
+            let mut point = Point::new();
             let mut place = at.clone();
             for (axis, &p) in node.axes.iter().zip(&at) {
                 point.at.insert(*axis, p as i64);
@@ -98,7 +112,7 @@ impl Run<'_> {
                 Def::Reduce(r) => self.reduce(r, &point)?,
                 Def::Input => continue,
             };
-            let value = node.dtype.map_or(value, |d| numeric::round(d, value));
+            let value = node.dtype.map_or(value.clone(), |d| self.domain.round(d, value));
             let offset = self.offset(id, &place.iter().map(|&p| p as i64).collect::<Vec<_>>())?;
             self.values[id.0 as usize][offset] = value;
         }
@@ -117,10 +131,12 @@ impl Run<'_> {
                 for_each(&shape, &mut |at| points.push(at.to_vec()));
                 for at in points.into_iter().filter(|at| at[*dim] as i64 == position) {
                     let at: Vec<i64> = at.iter().map(|&p| p as i64).collect();
-                    let point = Point { at: node.axes.iter().copied().zip(at.iter().copied()).collect(), ..Point::default() };
+                    let point =
+                        Point { at: node.axes.iter().copied().zip(at.iter().copied()).collect(), ..Point::new() };
                     let value = self.term(term, &point)?;
                     let offset = self.offset(m, &at)?;
-                    self.values[m.0 as usize][offset] = node.dtype.map_or(value, |d| numeric::round(d, value));
+                    self.values[m.0 as usize][offset] =
+                        node.dtype.map_or(value.clone(), |d| self.domain.round(d, value));
                 }
             }
         }
@@ -132,14 +148,14 @@ impl Run<'_> {
         Some(())
     }
 
-    fn reduce(&self, r: &Reduction, point: &Point) -> Option<f64> {
+    fn reduce(&self, r: &Reduction, point: &Point<D::Value>) -> Option<D::Value> {
         let sizes: Vec<usize> = r.over.iter().map(|&i| self.bound.size(self.graph.cascade[i].rank)).collect();
         let mut all = vec![];
         for_each(&sizes, &mut |at| all.push(at.to_vec()));
         let anchors: Vec<NodeId> = r.streaming.anchors.clone();
         let init = || State {
-            anchors: anchors.iter().map(|&a| (a, self.identity(self.reduction(a).monoid))).collect(),
-            value: self.identity(r.monoid),
+            anchors: anchors.iter().map(|&a| (a, self.domain.identity(self.reduction(a).monoid))).collect(),
+            value: self.domain.identity(r.monoid),
             best: None,
         };
         let state = match self.cut {
@@ -152,7 +168,7 @@ impl Run<'_> {
                 state
             }
             Cut::Parts(n) => {
-                let mut parts: Vec<State> =
+                let mut parts: Vec<State<D::Value>> =
                     all.chunks(n.max(1)).map(|c| self.step(r, init(), c, point)).collect::<Option<_>>()?;
                 while parts.len() > 1 {
                     parts = parts
@@ -167,59 +183,70 @@ impl Run<'_> {
     }
 
     /// One more chunk: anchors first, then the state, repaired.
-    fn step(&self, r: &Reduction, state: State, chunk: &[Vec<usize>], point: &Point) -> Option<State> {
-        let mut next = State { anchors: BTreeMap::new(), value: 0.0, best: None };
-        for (&a, &old) in &state.anchors {
-            let reduction = self.reduction(a);
-            let own = self.fold(reduction, old, &mut None, chunk, point, &r.over)?;
-            next.anchors.insert(a, own);
+    fn step(
+        &self,
+        r: &Reduction,
+        state: State<D::Value>,
+        chunk: &[Vec<usize>],
+        point: &Point<D::Value>,
+    ) -> Option<State<D::Value>> {
+        let mut anchors = BTreeMap::new();
+        for (&a, old) in &state.anchors {
+            anchors.insert(a, self.fold(self.reduction(a), old.clone(), &mut None, chunk, point, &r.over)?);
         }
-        let moved = Point { old: state.anchors.clone(), new: next.anchors.clone(), ..point.clone() };
+        let moved = Point { old: state.anchors.clone(), new: anchors.clone(), ..point.clone() };
         let start = self.repaired(r, state.value, &moved)?;
-        next.best = state.best;
-        next.value = self.fold(r, start, &mut next.best, chunk, &moved, &r.over)?;
-        Some(next)
+        let mut best = state.best;
+        let value = self.fold(r, start, &mut best, chunk, &moved, &r.over)?;
+        Some(State { anchors, value, best })
     }
 
-    fn merge(&self, r: &Reduction, a: &State, b: &State, point: &Point) -> Option<State> {
-        let mut anchors = BTreeMap::new();
-        for (&n, &v) in &a.anchors {
-            anchors.insert(n, self.combine(self.reduction(n).monoid, v, b.anchors[&n])?);
-        }
-        let side = |s: &State| {
-            let moved = Point { old: s.anchors.clone(), new: anchors.clone(), ..point.clone() };
-            self.repaired(r, s.value, &moved)
-        };
-        let (x, y) = (side(a)?, side(b)?);
+    fn merge(
+        &self,
+        r: &Reduction,
+        a: &State<D::Value>,
+        b: &State<D::Value>,
+        point: &Point<D::Value>,
+    ) -> Option<State<D::Value>> {
         if matches!(r.monoid, Monoid::ArgMax | Monoid::ArgMin) {
-            let later = match (a.best, b.best) {
-                (Some(p), Some(q)) => if r.monoid == Monoid::ArgMax { q > p } else { q < p },
+            let later = match (&a.best, &b.best) {
+                (Some(p), Some(q)) => self.domain.beats(r.monoid, q, p),
                 (None, _) => true,
                 (_, None) => false,
             };
             return Some(if later { b.clone() } else { a.clone() });
         }
-        Some(State { anchors: anchors.clone(), value: self.combine(r.monoid, x, y)?, best: None })
+        let mut anchors = BTreeMap::new();
+        for (&n, v) in &a.anchors {
+            anchors.insert(n, self.domain.combine(self.reduction(n).monoid, v, &b.anchors[&n])?);
+        }
+        let side = |s: &State<D::Value>| {
+            let moved = Point { old: s.anchors.clone(), new: anchors.clone(), ..point.clone() };
+            self.repaired(r, s.value.clone(), &moved)
+        };
+        let value = self.domain.combine(r.monoid, &side(a)?, &side(b)?)?;
+        Some(State { anchors, value, best: None })
     }
 
-    fn repaired(&self, r: &Reduction, value: f64, point: &Point) -> Option<f64> {
+    fn repaired(&self, r: &Reduction, value: D::Value, point: &Point<D::Value>) -> Option<D::Value> {
         let Some(Repair { combine, factor, keep_if }) = &r.streaming.repair else { return Some(value) };
         if let Some(keep) = keep_if {
-            return Some(if self.term(keep, point)? != 0.0 { value } else { self.identity(r.monoid) });
+            let kept = self.domain.holds(&self.term(keep, point)?);
+            return Some(if kept { value } else { self.domain.identity(r.monoid) });
         }
-        Some(combine.apply(value, self.term(factor, point)?))
+        Some(self.domain.binary(*combine, &value, &self.term(factor, point)?))
     }
 
     /// `start ⊕ ⊕ chunk`. For arg-extrema `best` is the extremum so far.
     fn fold(
         &self,
         r: &Reduction,
-        start: f64,
-        best: &mut Option<f64>,
+        start: D::Value,
+        best: &mut Option<D::Value>,
         chunk: &[Vec<usize>],
-        point: &Point,
+        point: &Point<D::Value>,
         over: &[IndexId],
-    ) -> Option<f64> {
+    ) -> Option<D::Value> {
         let mut acc = start;
         let mut inner = point.clone();
         for at in chunk {
@@ -228,60 +255,23 @@ impl Run<'_> {
             }
             let mut holds = true;
             for f in &r.filter {
-                holds &= self.term(f, &inner)? != 0.0;
+                holds &= self.domain.holds(&self.term(f, &inner)?);
             }
             if !holds {
                 continue;
             }
             let v = self.term(&r.body, &inner)?;
             if matches!(r.monoid, Monoid::ArgMax | Monoid::ArgMin) {
-                let better = best.is_none_or(|b| if r.monoid == Monoid::ArgMax { v > b } else { v < b });
-                if better {
+                if best.as_ref().is_none_or(|b| self.domain.beats(r.monoid, &v, b)) {
                     *best = Some(v);
                     let sizes = over.iter().map(|&i| self.bound.size(self.graph.cascade[i].rank));
-                    acc = sizes.zip(at).fold(0, |acc, (size, &p)| acc * size + p) as f64;
+                    acc = self.domain.integer(sizes.zip(at).fold(0, |acc, (size, &p)| acc * size + p) as i64);
                 }
             } else {
-                acc = self.combine(r.monoid, acc, v)?;
+                acc = self.domain.combine(r.monoid, &acc, &self.domain.single(r.monoid, v))?;
             }
         }
         Some(acc)
-    }
-
-    fn combine(&self, m: Monoid, a: f64, b: f64) -> Option<f64> {
-        Some(match m {
-            Monoid::Sum => a + b,
-            Monoid::Prod => a * b,
-            Monoid::Max => BinaryOp::Max.apply(a, b),
-            Monoid::Min => BinaryOp::Min.apply(a, b),
-            Monoid::ArgMax | Monoid::ArgMin => return None,
-            Monoid::Custom(id) => {
-                let def = &self.graph.cascade[id];
-                crate::flatten::argument_term(&def.combine).and_then(|t| self.with_arguments(&t, a, b))?
-            }
-        })
-    }
-
-    fn with_arguments(&self, t: &Term, a: f64, b: f64) -> Option<f64> {
-        fn fill(t: &Term, a: f64, b: f64) -> Term {
-            match t {
-                Term::Argument(0) => Term::Number(a),
-                Term::Argument(_) => Term::Number(b),
-                other => other.map_children(&mut |c| fill(c, a, b)),
-            }
-        }
-        self.term(&fill(t, a, b), &Point::default())
-    }
-
-    fn identity(&self, m: Monoid) -> f64 {
-        match m {
-            Monoid::Sum => 0.0,
-            Monoid::Prod => 1.0,
-            Monoid::Max => f64::NEG_INFINITY,
-            Monoid::Min => f64::INFINITY,
-            Monoid::ArgMax | Monoid::ArgMin => -1.0,
-            Monoid::Custom(id) => self.graph.cascade[id].identity,
-        }
     }
 
     fn reduction(&self, n: NodeId) -> &Reduction {
@@ -291,25 +281,25 @@ impl Run<'_> {
         }
     }
 
-    fn term(&self, t: &Term, point: &Point) -> Option<f64> {
+    fn term(&self, t: &Term, point: &Point<D::Value>) -> Option<D::Value> {
         Some(match t {
-            Term::Number(v) => *v,
-            Term::Param(p) => self.bound.param(*p),
-            Term::Size(s) => self.bound.extent(s) as f64,
-            Term::Position(i) => *point.at.get(i)? as f64,
-            Term::Old(n, _) => *point.old.get(n)?,
+            Term::Number(v) => self.domain.number(*v),
+            Term::Param(p) => self.domain.param(*p),
+            Term::Size(s) => self.domain.integer(self.bound.extent(s)),
+            Term::Position(i) => self.domain.integer(*point.at.get(i)?),
+            Term::Old(n, _) => point.old.get(n)?.clone(),
             Term::Read(n, at) => match point.new.get(n) {
-                Some(v) => *v,
+                Some(v) => v.clone(),
                 None => {
                     let at = at.iter().map(|e| self.index(e, point)).collect::<Option<Vec<_>>>()?;
-                    *self.values[n.0 as usize].get(self.offset(*n, &at)?)?
+                    self.values[n.0 as usize].get(self.offset(*n, &at)?)?.clone()
                 }
             },
             Term::Argument(_) => return None,
-            Term::Unary(op, x) => op.apply(self.term(x, point)?),
-            Term::Binary(op, a, b) => op.apply(self.term(a, point)?, self.term(b, point)?),
+            Term::Unary(op, x) => self.domain.unary(*op, &self.term(x, point)?),
+            Term::Binary(op, a, b) => self.domain.binary(*op, &self.term(a, point)?, &self.term(b, point)?),
             Term::Select(c, a, b) => {
-                if self.term(c, point)? != 0.0 {
+                if self.domain.holds(&self.term(c, point)?) {
                     self.term(a, point)?
                 } else {
                     self.term(b, point)?
@@ -318,7 +308,7 @@ impl Run<'_> {
         })
     }
 
-    fn index(&self, e: &IndexExpr, point: &Point) -> Option<i64> {
+    fn index(&self, e: &IndexExpr, point: &Point<D::Value>) -> Option<i64> {
         let mut sum = self.bound.extent(&e.offset);
         for (c, atom) in &e.terms {
             let v = match atom {
@@ -329,7 +319,7 @@ impl Run<'_> {
                 IndexAtom::Gather { tensor, at } => {
                     let at = at.iter().map(|e| self.index(e, point)).collect::<Option<Vec<_>>>()?;
                     let n = self.graph.node_of(*tensor)?;
-                    *self.values[n.0 as usize].get(self.offset(n, &at)?)? as i64
+                    self.domain.position(self.values[n.0 as usize].get(self.offset(n, &at)?)?)?
                 }
             };
             sum += self.bound.extent(c) * v;
@@ -351,11 +341,11 @@ impl Run<'_> {
 
 /// What one reduction carries while streaming.
 #[derive(Clone)]
-struct State {
-    anchors: BTreeMap<NodeId, f64>,
-    value: f64,
+struct State<V> {
+    anchors: BTreeMap<NodeId, V>,
+    value: V,
     /// For arg-extrema: the extremum.
-    best: Option<f64>,
+    best: Option<V>,
 }
 
 /// Calls `f` on every position of a shape, row-major.

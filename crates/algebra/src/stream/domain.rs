@@ -1,0 +1,139 @@
+//! What a graph can be evaluated over.
+
+use crate::{Graph, NodeId, Term, argument_term};
+use einloom_cascade::meaning::Arrays;
+use einloom_cascade::{BinaryOp, Bound, DType, Monoid, ParamId, UnaryOp, numeric};
+
+/// Values, and the operations of the language on them.
+pub trait Domain {
+    /// One element.
+    type Value: Clone;
+
+    /// The elements of an input, in row-major order; `None` if it is not given.
+    fn input(&self, node: NodeId, count: usize) -> Option<Vec<Self::Value>>;
+    /// A constant.
+    fn number(&self, v: f64) -> Self::Value;
+    /// A size or a position.
+    fn integer(&self, v: i64) -> Self::Value;
+    /// A parameter.
+    fn param(&self, p: ParamId) -> Self::Value;
+    /// A function of one value.
+    fn unary(&self, op: UnaryOp, x: &Self::Value) -> Self::Value;
+    /// A function of two values.
+    fn binary(&self, op: BinaryOp, a: &Self::Value, b: &Self::Value) -> Self::Value;
+    /// Whether a truth value is true.
+    fn holds(&self, v: &Self::Value) -> bool;
+    /// The value as a position in a tensor.
+    fn position(&self, v: &Self::Value) -> Option<i64>;
+    /// Rounds to a number type.
+    fn round(&self, dtype: DType, v: Self::Value) -> Self::Value;
+    /// A reduction over nothing.
+    fn identity(&self, m: Monoid) -> Self::Value;
+    /// A reduction over one element.
+    fn single(&self, m: Monoid, v: Self::Value) -> Self::Value;
+    /// Two reductions put together.
+    fn combine(&self, m: Monoid, a: &Self::Value, b: &Self::Value) -> Option<Self::Value>;
+    /// Whether `a` is a more extreme value than `b` (for argmax and argmin).
+    fn beats(&self, m: Monoid, a: &Self::Value, b: &Self::Value) -> bool;
+}
+
+/// f64, as the meaning has it.
+pub struct Reals<'a> {
+    /// The graph that is evaluated.
+    pub graph: &'a Graph,
+    /// Its sizes and parameters.
+    pub bound: &'a Bound,
+    /// Its inputs, by name.
+    pub inputs: &'a Arrays,
+}
+
+impl Domain for Reals<'_> {
+    type Value = f64;
+
+    fn input(&self, node: NodeId, _count: usize) -> Option<Vec<f64>> {
+        let node = &self.graph[node];
+        let given = self.inputs.get(&node.name)?;
+        Some(given.values.iter().map(|&v| node.dtype.map_or(v, |d| numeric::round(d, v))).collect())
+    }
+
+    fn number(&self, v: f64) -> f64 {
+        v
+    }
+
+    fn integer(&self, v: i64) -> f64 {
+        v as f64
+    }
+
+    fn param(&self, p: ParamId) -> f64 {
+        self.bound.param(p)
+    }
+
+    fn unary(&self, op: UnaryOp, x: &f64) -> f64 {
+        op.apply(*x)
+    }
+
+    fn binary(&self, op: BinaryOp, a: &f64, b: &f64) -> f64 {
+        op.apply(*a, *b)
+    }
+
+    fn holds(&self, v: &f64) -> bool {
+        *v != 0.0
+    }
+
+    fn position(&self, v: &f64) -> Option<i64> {
+        Some(*v as i64)
+    }
+
+    fn round(&self, dtype: DType, v: f64) -> f64 {
+        numeric::round(dtype, v)
+    }
+
+    fn identity(&self, m: Monoid) -> f64 {
+        match m {
+            Monoid::Sum => 0.0,
+            Monoid::Prod => 1.0,
+            Monoid::Max => f64::NEG_INFINITY,
+            Monoid::Min => f64::INFINITY,
+            Monoid::ArgMax | Monoid::ArgMin => -1.0,
+            Monoid::Custom(id) => self.graph.cascade[id].identity,
+        }
+    }
+
+    fn single(&self, _m: Monoid, v: f64) -> f64 {
+        v
+    }
+
+    fn combine(&self, m: Monoid, a: &f64, b: &f64) -> Option<f64> {
+        Some(match m {
+            Monoid::Sum => a + b,
+            Monoid::Prod => a * b,
+            Monoid::Max => BinaryOp::Max.apply(*a, *b),
+            Monoid::Min => BinaryOp::Min.apply(*a, *b),
+            Monoid::ArgMax | Monoid::ArgMin => return None,
+            Monoid::Custom(id) => {
+                let term = argument_term(&self.graph.cascade[id].combine)?;
+                apply(self, &term, [a, b])?
+            }
+        })
+    }
+
+    fn beats(&self, m: Monoid, a: &f64, b: &f64) -> bool {
+        if m == Monoid::ArgMax { a > b } else { a < b }
+    }
+}
+
+/// The value of a monoid's body at two arguments.
+pub fn apply<D: Domain>(domain: &D, term: &Term, arguments: [&D::Value; 2]) -> Option<D::Value> {
+    Some(match term {
+        Term::Argument(k) => (*arguments.get(*k as usize)?).clone(),
+        Term::Number(v) => domain.number(*v),
+        Term::Param(p) => domain.param(*p),
+        Term::Unary(op, x) => domain.unary(*op, &apply(domain, x, arguments)?),
+        Term::Binary(op, a, b) => domain.binary(*op, &apply(domain, a, arguments)?, &apply(domain, b, arguments)?),
+        Term::Select(c, a, b) => {
+            let chosen = if domain.holds(&apply(domain, c, arguments)?) { a } else { b };
+            apply(domain, chosen, arguments)?
+        }
+        Term::Size(_) | Term::Position(_) | Term::Read(..) | Term::Old(..) => return None,
+    })
+}

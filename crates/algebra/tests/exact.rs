@@ -1,0 +1,83 @@
+//! Exact identity testing: which derivations it certifies, and that it sees wrong ones.
+#![allow(clippy::disallowed_methods)] // The library of cascades is read from files.
+
+use einloom_algebra::exact::{Certificate, certify};
+use einloom_algebra::{Def, Derivation, Term, derive};
+use einloom_cascade::{BinaryOp, Given, bind, parse};
+
+fn derivation(text: &str) -> (Derivation, einloom_cascade::Bound) {
+    let parsed = parse(text);
+    assert!(!parsed.diagnostics.iter().any(|d| d.is_error()), "{:?}", parsed.diagnostics);
+    let mut given = Given::default();
+    for rank in parsed.cascade.ranks.iter().filter(|r| r.default.is_none()) {
+        given.sizes.insert(rank.name.clone(), 4);
+    }
+    given.params.extend(parsed.cascade.params.iter().filter(|p| p.default.is_none()).map(|p| (p.name.clone(), 0.5)));
+    let bound = bind(&parsed.cascade, &given).expect("binds");
+    (derive(&parsed.cascade), bound)
+}
+
+fn library(name: &str) -> String {
+    let path = format!("{}/../../cascades/{name}.ein", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+#[test]
+fn certifies_the_attention_family() {
+    let names = [
+        "attention",
+        "attention_naive",
+        "attention_causal",
+        "attention_causal_where",
+        "attention_gqa",
+        "attention_mqa",
+        "attention_window",
+        "attention_alibi",
+        "attention_softcap",
+        "attention_bias",
+        "attention_sink",
+        "attention_l2",
+        "attention_latent",
+        "attention_decode",
+        "attention_qk_rmsnorm",
+        "attention_document",
+        "softmax",
+        "cross_entropy",
+        "rmsnorm_matmul",
+        "matmul",
+    ];
+    for name in names {
+        let (d, bound) = derivation(&library(name));
+        match certify(&d, &bound, 4) {
+            Certificate::Certified { points: 4, bits } => assert!(bits > 100, "{name}: only {bits} bits"),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+}
+
+/// Replaces the first repair's factor.
+fn sabotage(d: &mut Derivation, wrong: impl Fn(&Term) -> Term) {
+    let node = d.derived.nodes.iter_mut().find_map(|n| match &mut n.def {
+        Def::Reduce(r) => r.streaming.repair.as_mut(),
+        _ => None,
+    });
+    let repair = node.expect("something is repaired");
+    repair.factor = wrong(&repair.factor);
+}
+
+#[test]
+fn sees_a_wrong_repair() {
+    let (mut d, bound) = derivation(&library("attention"));
+    sabotage(&mut d, |f| Term::Binary(BinaryOp::Mul, Box::new(f.clone()), Box::new(f.clone())));
+    assert_eq!(certify(&d, &bound, 1), Certificate::NotCertified { output: "O".into() });
+    let (mut d, bound) = derivation(&library("attention"));
+    sabotage(&mut d, |_| Term::Number(1.0));
+    assert_eq!(certify(&d, &bound, 1), Certificate::NotCertified { output: "O".into() });
+}
+
+#[test]
+fn does_not_certify_what_fields_do_not_know() {
+    // log(x·exp(u)) = log(x) + u is a property of the reals.
+    let (d, bound) = derivation("input X[m,n]: f64\noutput Y: f64\nY[m] = log(sum(n) exp(X[m,n]))");
+    assert_eq!(certify(&d, &bound, 1), Certificate::NotCertified { output: "Y".into() });
+}
