@@ -242,7 +242,7 @@ pub enum Monoid {
 
 impl Monoid {
     /// Its spelling; `name` spells the user's.
-    pub fn name<'a>(self, cascade: &'a Cascade) -> &'a str {
+    pub fn name(self, cascade: &Cascade) -> &str {
         match self {
             Self::Sum => "sum",
             Self::Prod => "prod",
