@@ -92,6 +92,21 @@ impl Deriver<'_> {
         filter: &[Term],
     ) -> (NodeId, Term) {
         let sum = product::sum(exponent);
+        // The program may take this very maximum itself, in other words.
+        let same = |n: &NodeId| match &self.out[*n].def {
+            Def::Reduce(r) => {
+                r.monoid == Monoid::Max
+                    && r.over == over
+                    && r.filter == filter
+                    && product::sum(&r.body) == sum
+                    && !super::inline::rounds(&self.out[*n])
+                    && self.out[*n].axes.iter().all(|a| node.axes.contains(a))
+            }
+            _ => false,
+        };
+        if let Some(n) = self.out.ids().find(same) {
+            return (n, self.out.read(n));
+        }
         let (mut body, mut factor) = (exponent.clone(), Product::one());
         if let [(c, t)] = sum.as_slice() {
             let (keep, leave) = Product::of(t, &self.out).partition(|t| !sign::positive_constant(t));

@@ -240,7 +240,9 @@ fn shifted(state: Term, max: &Term, shift: &product::Sum, symbolic: bool) -> Ter
     product::append(&mut moved, product::sum(max), 1.0);
     let finite = times_exp(state.clone(), moved);
     // Elsewhere it must not be: inf - inf is what the program as written would have met too.
-    let met = Term::Binary(BinaryOp::Add, Box::new(max.clone()), Box::new(product::sum_term(shift)));
+    let mut met = vec![(1.0, max.clone())];
+    met.extend(shift.iter().cloned());
+    let met = product::sum_term(&met);
     let exp = Term::Unary(UnaryOp::Exp, Box::new(met));
     let otherwise = Term::Binary(BinaryOp::Mul, Box::new(state), Box::new(exp));
     Term::Select(Box::new(guard::is_finite(max)), Box::new(finite), Box::new(otherwise))
