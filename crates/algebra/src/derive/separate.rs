@@ -98,7 +98,11 @@ impl Deriver<'_> {
             let exponent = product::sum_term(&parts.exponent);
             let (state, value) = self.running_max(&node, &exponent, &over, &r.filter);
             let anchor = guard::finite(&value);
-            inside.exponent = parts.exponent.clone();
+            // The exponent in the maximum's own words, so that a chunk computes it once.
+            inside.exponent = match &self.out[state].def {
+                Def::Reduce(m) if value == self.out.read(state) => vec![(1.0, m.body.clone())],
+                _ => parts.exponent.clone(),
+            };
             product::append(&mut inside.exponent, vec![(-1.0, anchor.clone())], 1.0);
             inner.streaming = Streaming { level: 0, anchors: vec![state], repair: Some(repair(&value, &anchor)) };
             shift = Some((state, value, parts.shift.clone()));
@@ -245,6 +249,9 @@ fn shifted(state: Term, max: &Term, shift: &product::Sum, symbolic: bool) -> Ter
     let met = product::sum_term(&met);
     let exp = Term::Unary(UnaryOp::Exp, Box::new(met));
     let otherwise = Term::Binary(BinaryOp::Mul, Box::new(state), Box::new(exp));
+    if finite == otherwise {
+        return finite;
+    }
     Term::Select(Box::new(guard::is_finite(max)), Box::new(finite), Box::new(otherwise))
 }
 
