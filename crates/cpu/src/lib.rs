@@ -1,1 +1,23 @@
-//! See ARCHITECTURE.md.
+//! Runs tile programs on the CPU.
+//!
+//! [`Executable::new`] checks a [`einloom_tile::Program`] and plans its kernels; [`Executable::run`] runs it on arrays
+//! that the caller lends. Points of a kernel's grid run in parallel, each with a few tiles of memory; what a point
+//! computes does not depend on the thread, so that results are the same bits for every number of threads.
+//!
+//! It knows nothing about where a program comes from.
+
+mod compile;
+mod error;
+mod executable;
+mod execute;
+mod kernels;
+mod options;
+mod report;
+mod view;
+
+pub use error::{BuildError, RunError};
+pub use executable::Executable;
+pub use kernels::isa::Isa;
+pub use options::{Options, RunOptions};
+pub use report::{KernelReport, Report, TensorTraffic};
+pub use view::{View, ViewMut};

@@ -1,0 +1,319 @@
+//! Expressions over tiles as strip programs.
+
+use super::{Tile, simplify};
+use crate::kernels::strip::{Operand, Step};
+use einloom_cascade::{BinaryOp, UnaryOp};
+use einloom_tile::{AxisId, Coverage, Predicate, Scalar, ValueId};
+
+/// How a leaf varies over the elements of the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ElementKind {
+    /// With both axes, or with the only one.
+    Full,
+    /// Along the outer axis only.
+    Outer,
+    /// Along the inner axis only.
+    Inner,
+    /// Not at all.
+    Single,
+}
+
+/// What a strip program reads.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Leaf {
+    /// A tile.
+    Tile(ValueId, ElementKind),
+    /// A position.
+    Position(AxisId, ElementKind),
+    /// Whether a predicate holds: 1 or 0.
+    Within(Predicate),
+}
+
+/// A compiled expression.
+#[derive(Clone, Debug)]
+pub(crate) struct ExpressionPlan {
+    /// Computed in f64, else in f32.
+    pub wide: bool,
+    /// Predicates whose coverage chooses among `variants`.
+    pub predicates: Vec<Predicate>,
+    /// One per combination of coverages, the first predicate's varying fastest: full, partial, empty.
+    pub variants: Vec<Strips>,
+}
+
+/// A strip program.
+#[derive(Clone, Debug)]
+pub(crate) struct Strips {
+    pub steps: Vec<Step>,
+    pub leaves: Vec<Leaf>,
+    /// Scratch registers, register 0 included.
+    pub registers: usize,
+    /// The leaf that only the first step reads, into the result's own register: it may share the result's memory.
+    pub first: Option<u16>,
+}
+
+/// More predicates than this are always tested: every one triples the number of variants.
+const PREDICATES: usize = 3;
+
+impl ExpressionPlan {
+    /// The plan for `dst = expr`. Tiles with both of `dst`'s axes must have its layout.
+    pub(super) fn new(dst: Tile, expr: &Scalar, wide: bool, tiles: &[Tile]) -> Self {
+        let mut predicates = vec![];
+        collect(expr, &mut predicates);
+        predicates.truncate(PREDICATES);
+        let count = 3usize.pow(predicates.len() as u32);
+        let variants = (0..count)
+            .map(|combination| {
+                let known = |p: &Predicate| {
+                    let at = predicates.iter().position(|q| q == p)?;
+                    Some(COVERAGES[combination / 3usize.pow(at as u32) % 3])
+                };
+                let expr = simplify::specialise(expr, wide, &known);
+                let round = Scalar::Round(dst.dtype, Box::new(expr));
+                Strips::new(dst, &simplify::simplify(&round, wide), tiles)
+            })
+            .collect();
+        Self { wide, predicates, variants }
+    }
+
+    /// The program for the predicates' coverages.
+    pub(crate) fn variant(&self, coverage: impl Fn(&Predicate) -> Coverage) -> &Strips {
+        let digit = |p| COVERAGES.iter().position(|c| *c == coverage(p)).unwrap_or(1);
+        &self.variants[self.predicates.iter().rev().fold(0, |sum, p| sum * 3 + digit(p))]
+    }
+}
+
+const COVERAGES: [Coverage; 3] = [Coverage::Full, Coverage::Partial, Coverage::Empty];
+
+fn collect(expr: &Scalar, out: &mut Vec<Predicate>) {
+    match expr {
+        Scalar::Within(p) if !out.contains(p) => out.push(p.clone()),
+        Scalar::Round(_, x) | Scalar::Unary(_, x) => collect(x, out),
+        Scalar::Binary(_, x, y) => [x, y].into_iter().for_each(|e| collect(e, out)),
+        Scalar::Select(c, x, y) => [c, x, y].into_iter().for_each(|e| collect(e, out)),
+        _ => {}
+    }
+}
+
+impl Strips {
+    fn new(dst: Tile, expr: &Scalar, tiles: &[Tile]) -> Self {
+        let mut emit = Emit { dst, tiles, shared: vec![], leaves: vec![], steps: vec![], registers: 1 };
+        emit.share(expr);
+        emit.whole(expr, 0);
+        let Emit { mut steps, leaves, registers, .. } = emit;
+        fuse(&mut steps);
+        let first = match steps.first() {
+            Some(Step::Copy { d: 0, from: Operand::Leaf(leaf) }) if reads(&steps, *leaf) == 1 => Some(*leaf),
+            _ => None,
+        };
+        Self { steps, leaves, registers, first }
+    }
+}
+
+fn reads(steps: &[Step], leaf: u16) -> usize {
+    let is = |o: &Operand| usize::from(*o == Operand::Leaf(leaf));
+    let count = |step: &Step| match step {
+        Step::Copy { from, .. } => is(from),
+        Step::Binary { with, .. } => is(with),
+        Step::ScaledExp { by, less, .. } => is(by) + is(less),
+        Step::Select { mask, other, .. } => is(mask) + is(other),
+        Step::Unary { .. } | Step::Round { .. } => 0,
+    };
+    steps.iter().map(count).sum()
+}
+
+/// Joins `exp(d * by - less)` into one step: the strip is read and written once and not three times.
+fn fuse(steps: &mut Vec<Step>) {
+    let mut at = 0;
+    while at < steps.len() {
+        let joined = match steps[at..] {
+            [
+                Step::Binary { op: BinaryOp::Mul, d, with: by, .. },
+                Step::Binary { op: BinaryOp::Sub, d: d2, with: less, reversed: false },
+                Step::Unary { op: UnaryOp::Exp, d: d3 },
+                ..,
+            ] if d == d2 && d == d3 => Some((3, Step::ScaledExp { d, by, less })),
+            [
+                Step::Binary { op: BinaryOp::Sub, d, with: less, reversed: false },
+                Step::Unary { op: UnaryOp::Exp, d: d2 },
+                ..,
+            ] if d == d2 => Some((2, Step::ScaledExp { d, by: Operand::Const(1.0), less })),
+            _ => None,
+        };
+        if let Some((length, step)) = joined {
+            steps.splice(at..at + length, [step]);
+        }
+        at += 1;
+    }
+}
+
+struct Emit<'a> {
+    dst: Tile,
+    tiles: &'a [Tile],
+    /// Parts that occur more than once, in registers of their own.
+    shared: Vec<(Scalar, u8)>,
+    leaves: Vec<Leaf>,
+    steps: Vec<Step>,
+    registers: usize,
+}
+
+impl Emit<'_> {
+    /// Computes the parts that occur more than once, the smallest first.
+    fn share(&mut self, expr: &Scalar) {
+        let mut seen: Vec<(&Scalar, usize)> = vec![];
+        count(expr, &mut seen);
+        let mut repeated: Vec<&Scalar> = seen.iter().filter(|s| s.1 > 1).map(|s| s.0).collect();
+        repeated.sort_by_key(|e| weight(e));
+        for part in repeated {
+            // More registers than bytes can number, or scratch beyond the first-level cache, help nobody.
+            if self.shared.len() < 6 {
+                // Registers 1 and up hold what is shared; temporaries come after.
+                let d = self.shared.len() as u8 + 1;
+                self.registers = self.registers.max(usize::from(d) + 1);
+                self.whole(part, d);
+                self.shared.push((part.clone(), d));
+            }
+        }
+    }
+
+    /// A register that nothing at or below `d` uses.
+    fn above(&mut self, d: u8) -> u8 {
+        let next = d.max(self.shared.len() as u8 + 1) + 1;
+        self.registers = self.registers.max(usize::from(next) + 1);
+        next
+    }
+
+    fn leaf(&mut self, leaf: Leaf) -> Operand {
+        let at = self.leaves.iter().position(|l| *l == leaf).unwrap_or_else(|| {
+            self.leaves.push(leaf);
+            self.leaves.len() - 1
+        });
+        Operand::Leaf(at as u16)
+    }
+
+    /// The operand for an expression that needs no step.
+    fn simple(&mut self, expr: &Scalar) -> Option<Operand> {
+        if let Some((_, register)) = self.shared.iter().find(|s| s.0 == *expr) {
+            return Some(Operand::Register(*register));
+        }
+        match expr {
+            Scalar::Const(x) => Some(Operand::Const(*x)),
+            Scalar::Tile(v) => {
+                let tile = self.tiles[v.at()];
+                let kind = self.kind(tile.outer.into_iter().chain(tile.inner));
+                Some(self.leaf(Leaf::Tile(*v, kind)))
+            }
+            Scalar::Position(a) => {
+                let kind = self.kind([*a].into_iter());
+                Some(self.leaf(Leaf::Position(*a, kind)))
+            }
+            Scalar::Within(p) => Some(self.leaf(Leaf::Within(p.clone()))),
+            // The verifier allows it in monoids only, which have leaves of their own.
+            Scalar::Argument(_) => Some(Operand::Const(f64::NAN)),
+            Scalar::Round(..) | Scalar::Unary(..) | Scalar::Binary(..) | Scalar::Select(..) => None,
+        }
+    }
+
+    fn kind(&self, axes: impl Iterator<Item = AxisId>) -> ElementKind {
+        let (mut outer, mut inner) = (false, false);
+        for axis in axes {
+            outer |= self.dst.outer == Some(axis);
+            inner |= self.dst.inner == Some(axis);
+        }
+        match (outer, inner) {
+            (true, false) => ElementKind::Outer,
+            (false, false) => ElementKind::Single,
+            (false, true) if self.dst.outer.is_some() => ElementKind::Inner,
+            _ => ElementKind::Full,
+        }
+    }
+
+    fn copy(&mut self, from: Operand, d: u8) {
+        if from != Operand::Register(d) {
+            self.steps.push(Step::Copy { d, from });
+        }
+    }
+
+    /// Leaves the expression's value in register `d`.
+    fn whole(&mut self, expr: &Scalar, d: u8) {
+        if let Some(from) = self.simple(expr) {
+            return self.copy(from, d);
+        }
+        match expr {
+            Scalar::Round(dtype, x) => {
+                self.whole(x, d);
+                self.steps.push(Step::Round { d, dtype: *dtype });
+            }
+            Scalar::Unary(op, x) => {
+                self.whole(x, d);
+                self.steps.push(Step::Unary { op: *op, d });
+            }
+            Scalar::Binary(op, x, y) => self.binary(*op, x, y, d),
+            Scalar::Select(c, x, y) => self.select(c, x, y, d),
+            _ => {}
+        }
+    }
+
+    fn operand(&mut self, expr: &Scalar, scratch: u8) -> Operand {
+        self.simple(expr).unwrap_or_else(|| {
+            self.whole(expr, scratch);
+            Operand::Register(scratch)
+        })
+    }
+
+    /// Which side goes first: the one that needs more registers; of two leaves, one that could be changed in place.
+    fn rank(&self, expr: &Scalar) -> usize {
+        let in_place = matches!(expr, Scalar::Tile(v) if self.tiles[v.at()].inner == self.dst.inner
+            && self.tiles[v.at()].outer == self.dst.outer);
+        2 * weight(expr) + usize::from(in_place)
+    }
+
+    fn binary(&mut self, op: BinaryOp, x: &Scalar, y: &Scalar, d: u8) {
+        let reversed = self.rank(y) > self.rank(x);
+        let (x, y) = if reversed { (y, x) } else { (x, y) };
+        self.whole(x, d);
+        let scratch = self.above(d);
+        let with = self.operand(y, scratch);
+        self.steps.push(Step::Binary { op, d, with, reversed });
+    }
+
+    fn select(&mut self, c: &Scalar, x: &Scalar, y: &Scalar, d: u8) {
+        let flipped = self.rank(y) > self.rank(x);
+        let (x, y) = if flipped { (y, x) } else { (x, y) };
+        self.whole(x, d);
+        let scratch = self.above(d);
+        let other = self.operand(y, scratch);
+        let scratch = self.above(scratch);
+        let mask = self.operand(c, scratch);
+        self.steps.push(Step::Select { d, mask, other, flipped });
+    }
+}
+
+/// Number of operations, leaves counting as fewer the less they vary.
+fn weight(expr: &Scalar) -> usize {
+    match expr {
+        Scalar::Const(_) => 0,
+        Scalar::Tile(_) | Scalar::Position(_) | Scalar::Within(_) | Scalar::Argument(_) => 1,
+        Scalar::Round(_, x) | Scalar::Unary(_, x) => 1 + weight(x),
+        Scalar::Binary(_, x, y) => 1 + weight(x) + weight(y),
+        Scalar::Select(c, x, y) => 1 + weight(c) + weight(x) + weight(y),
+    }
+}
+
+/// Counts how often every operation occurs.
+fn count<'a>(expr: &'a Scalar, seen: &mut Vec<(&'a Scalar, usize)>) {
+    if weight(expr) <= 1 {
+        return;
+    }
+    if let Some(entry) = seen.iter_mut().find(|s| s.0 == expr) {
+        // What it is made of is then shared with it.
+        entry.1 += 1;
+        return;
+    }
+    seen.push((expr, 1));
+    match expr {
+        Scalar::Round(_, x) | Scalar::Unary(_, x) => count(x, seen),
+        Scalar::Binary(_, x, y) => [x, y].into_iter().for_each(|e| count(e, seen)),
+        Scalar::Select(c, x, y) => [c, x, y].into_iter().for_each(|e| count(e, seen)),
+        _ => {}
+    }
+}

@@ -1,0 +1,247 @@
+//! From the rewritten kernel and the chosen layouts to steps.
+
+use super::{Access, Carried, Carrier, ExpressionPlan, FEW, Plan, Product, Step, Tile, each_step, slots, split};
+use crate::BuildError;
+use einloom_tile::{AxisId, Kernel, Op, Program, Scalar, TensorId, ValueDecl, ValueId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Plans `kernel`, whose values have the given inner axes.
+pub(super) fn lower(program: &Program, kernel: Kernel, inner: &[Option<AxisId>]) -> Result<Plan, BuildError> {
+    let tile = |(value, inner): (&ValueDecl, &Option<AxisId>)| Tile {
+        outer: [value.rows, value.cols].into_iter().flatten().find(|a| Some(*a) != *inner),
+        inner: *inner,
+        dtype: value.dtype,
+        carrier: Carrier::of(value.dtype),
+        slot: usize::MAX,
+    };
+    let tiles = kernel.values.iter().zip(inner).map(tile).collect();
+    let mut lower = Lower { program, kernel, tiles, exchanged: BTreeMap::new(), states: BTreeSet::new() };
+    let body = std::mem::take(&mut lower.kernel.body);
+    lower.find_exchanges(&body);
+    lower.find_states(&body);
+    let mut steps = vec![];
+    lower.body(&body, &mut steps)?;
+    let Lower { kernel, mut tiles, .. } = lower;
+    let slots = slots::assign(&kernel, &mut tiles, &steps);
+    Ok(Plan { parallel: !stores_twice(&steps), kernel, tiles, body: steps, slots })
+}
+
+struct Lower<'a> {
+    program: &'a Program,
+    kernel: Kernel,
+    tiles: Vec<Tile>,
+    /// Values that are also needed with inner and outer axis exchanged, and what holds them then.
+    exchanged: BTreeMap<ValueId, ValueId>,
+    /// Values that take part in a stream's states: they must be in buffers.
+    states: BTreeSet<ValueId>,
+}
+
+/// How an [`Op::Mma`] is to be computed.
+struct Roles {
+    left: ValueId,
+    right: ValueId,
+    sum: AxisId,
+    product: Product,
+    /// `right` is needed with its sides exchanged.
+    exchange: bool,
+}
+
+impl Lower<'_> {
+    fn tile(&self, v: ValueId) -> Tile {
+        self.tiles[v.at()]
+    }
+
+    fn has(&self, v: ValueId, axis: Option<AxisId>) -> bool {
+        let tile = self.tile(v);
+        axis.is_some() && (tile.outer == axis || tile.inner == axis)
+    }
+
+    fn roles(&self, dst: ValueId, a: ValueId, b: ValueId) -> Option<Roles> {
+        let tile = self.tile(dst);
+        // `right` runs along the result's inner axis.
+        let (left, right) = if self.has(a, tile.inner) { (b, a) } else { (a, b) };
+        let sides = |v: ValueId| [self.tile(v).outer, self.tile(v).inner].into_iter().flatten();
+        let sum = sides(a).find(|x| self.has(b, Some(*x)) && !self.has(dst, Some(*x)))?;
+        let (l, r) = (self.tile(left), self.tile(right));
+        // Without columns the terms are all that `right` has.
+        let terms = r.inner == Some(sum) && (tile.inner.is_some() || r.outer.is_none());
+        if !terms {
+            return Some(Roles { left, right, sum, product: Product::Broadcast, exchange: false });
+        }
+        let rows = tile.outer.map_or(1, |axis| self.kernel.axis(axis).tile.min(self.kernel.axis(axis).extent));
+        let dot = l.inner == Some(sum) && rows <= FEW || tile.inner.is_none();
+        let product = if dot { Product::Dot } else { Product::Broadcast };
+        Some(Roles { left, right, sum, product, exchange: !dot })
+    }
+
+    /// Declares the exchanged form of every value that some operation needs.
+    fn find_exchanges(&mut self, body: &[Op]) {
+        for op in body {
+            match op {
+                Op::Map { dst, expr } => self.exchange_leaves(*dst, expr),
+                Op::Mma { dst, a, b, acc } => {
+                    if let Some(Roles { right, exchange: true, .. }) = self.roles(*dst, *a, *b) {
+                        self.exchange(right);
+                    }
+                    if let Some(acc) = acc {
+                        self.match_layout(*dst, *acc);
+                    }
+                }
+                Op::Stream { states, body, .. } => {
+                    for state in states {
+                        if let einloom_tile::Init::Value(init) = state.init {
+                            self.match_layout(state.value, init);
+                        }
+                    }
+                    self.find_exchanges(body);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn exchange_leaves(&mut self, dst: ValueId, expr: &Scalar) {
+        match expr {
+            Scalar::Tile(leaf) => self.match_layout(dst, *leaf),
+            Scalar::Round(_, x) | Scalar::Unary(_, x) => self.exchange_leaves(dst, x),
+            Scalar::Binary(_, x, y) => [x, y].into_iter().for_each(|e| self.exchange_leaves(dst, e)),
+            Scalar::Select(c, x, y) => [c, x, y].into_iter().for_each(|e| self.exchange_leaves(dst, e)),
+            _ => {}
+        }
+    }
+
+    fn match_layout(&mut self, dst: ValueId, leaf: ValueId) {
+        if self.tile(leaf).outer.is_some() && self.tile(leaf).inner != self.tile(dst).inner {
+            self.exchange(leaf);
+        }
+    }
+
+    fn exchange(&mut self, v: ValueId) {
+        if self.exchanged.contains_key(&v) {
+            return;
+        }
+        let (tile, decl) = (self.tile(v), self.kernel.value(v).clone());
+        self.exchanged.insert(v, ValueId(self.tiles.len() as u32));
+        self.tiles.push(Tile { outer: tile.inner, inner: tile.outer, ..tile });
+        self.kernel.values.push(decl);
+    }
+
+    /// `v` in the layout of `dst`.
+    fn like(&self, dst: ValueId, v: ValueId) -> ValueId {
+        let same = self.tile(v).outer.is_none() || self.tile(v).inner == self.tile(dst).inner;
+        if same { v } else { self.exchanged.get(&v).copied().unwrap_or(v) }
+    }
+
+    fn find_states(&mut self, body: &[Op]) {
+        for op in body {
+            if let Op::Stream { states, body, .. } = op {
+                self.states.extend(states.iter().flat_map(|s| [s.value, s.next]));
+                self.find_states(body);
+            }
+        }
+    }
+
+    fn body(&mut self, body: &[Op], out: &mut Vec<Step>) -> Result<(), BuildError> {
+        for op in body {
+            self.op(op, out)?;
+            // Exchanged forms are made where the value is, so that they leave streams with it.
+            match op {
+                Op::Load { dst, .. } | Op::Map { dst, .. } | Op::Mma { dst, .. } | Op::Reduce { dst, .. } => {
+                    self.relayout(*dst, out);
+                }
+                Op::Stream { states, .. } => states.iter().for_each(|s| self.relayout(s.value, out)),
+                Op::Store { .. } | Op::SkipUnless { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn relayout(&self, v: ValueId, out: &mut Vec<Step>) {
+        if let Some(&dst) = self.exchanged.get(&v) {
+            out.push(Step::Relayout { dst, src: v });
+        }
+    }
+
+    fn op(&mut self, op: &Op, out: &mut Vec<Step>) -> Result<(), BuildError> {
+        match op {
+            Op::Load { dst, tensor, at, fill } => {
+                let access = Access::new(at, self.program.tensor(*tensor), self.tile(*dst), &self.tiles);
+                let viewable = self.is_viewable(*dst, *tensor);
+                out.push(Step::Load { dst: *dst, tensor: *tensor, access, fill: *fill, viewable });
+            }
+            Op::Store { tensor, at, src } => {
+                let access = Access::new(at, self.program.tensor(*tensor), self.tile(*src), &self.tiles);
+                out.push(Step::Store { tensor: *tensor, access, src: *src });
+            }
+            Op::Map { dst, expr } => {
+                let wide = split::is_wide(&self.kernel, *dst, expr);
+                let expr = self.relaid(*dst, expr);
+                let plan = ExpressionPlan::new(self.tile(*dst), &expr, wide, &self.tiles);
+                out.push(Step::Map { dst: *dst, plan });
+            }
+            Op::Mma { dst, a, b, acc } => {
+                let Some(Roles { left, right, sum, product, exchange }) = self.roles(*dst, *a, *b) else {
+                    return Err(self.unsupported("a contraction without a summed axis"));
+                };
+                let right = if exchange { self.exchanged.get(&right).copied().unwrap_or(right) } else { right };
+                let start = acc.map(|acc| self.like(*dst, acc));
+                out.push(Step::Contract { dst: *dst, left, right, start, sum, product });
+            }
+            Op::Reduce { dst, src, axis, monoid, acc } => {
+                let (dst, src, axis, monoid, start) = (*dst, *src, *axis, monoid.clone(), *acc);
+                out.push(Step::Reduce { dst, src, axis, monoid, start });
+            }
+            Op::SkipUnless { any } => out.push(Step::SkipUnless { any: *any }),
+            Op::Stream { axis, within, states, body } => {
+                let carried = states.iter().map(|s| {
+                    let init = match &s.init {
+                        einloom_tile::Init::Value(v) => einloom_tile::Init::Value(self.like(s.value, *v)),
+                        constant => constant.clone(),
+                    };
+                    Carried { value: s.value, init, next: s.next }
+                });
+                let states_plan: Vec<Carried> = carried.collect();
+                let mut steps = vec![];
+                states.iter().for_each(|s| self.relayout(s.value, &mut steps));
+                self.body(body, &mut steps)?;
+                out.push(Step::Stream { axis: *axis, within: within.clone(), states: states_plan, body: steps });
+            }
+        }
+        Ok(())
+    }
+
+    /// The expression with its leaves in the layout of `dst`.
+    fn relaid(&self, dst: ValueId, expr: &Scalar) -> Scalar {
+        let again = |e: &Scalar| Box::new(self.relaid(dst, e));
+        match expr {
+            Scalar::Tile(v) => Scalar::Tile(self.like(dst, *v)),
+            Scalar::Round(d, x) => Scalar::Round(*d, again(x)),
+            Scalar::Unary(op, x) => Scalar::Unary(*op, again(x)),
+            Scalar::Binary(op, x, y) => Scalar::Binary(*op, again(x), again(y)),
+            Scalar::Select(c, x, y) => Scalar::Select(again(c), again(x), again(y)),
+            leaf => leaf.clone(),
+        }
+    }
+
+    /// Whether the tensor's elements are the tile's: no conversion, and a buffer is not needed for other reasons.
+    fn is_viewable(&self, v: ValueId, tensor: TensorId) -> bool {
+        use einloom_cascade::DType::{F32, F64, I32};
+        let dtype = self.program.tensor(tensor).dtype;
+        dtype == self.tile(v).dtype && matches!(dtype, F32 | F64 | I32) && !self.states.contains(&v)
+    }
+
+    fn unsupported(&self, what: &str) -> BuildError {
+        BuildError::Unsupported { kernel: self.kernel.name.clone(), what: what.to_string() }
+    }
+}
+
+/// Whether two stores of the kernel go to one tensor: each is known not to race with itself, but not with the other.
+fn stores_twice(steps: &[Step]) -> bool {
+    let (mut stored, mut twice) = (BTreeSet::new(), false);
+    each_step(steps, &mut |step| {
+        if let Step::Store { tensor, .. } = step {
+            twice |= !stored.insert(*tensor);
+        }
+    });
+    twice
+}

@@ -1,0 +1,198 @@
+//! From tile programs to plans: everything about a kernel that does not depend on data or on where its windows stand.
+//!
+//! A value's sides are named by axes, so that "rows" and "columns" mean nothing to a plan: it has an *inner* axis, whose
+//! elements are adjacent in memory, and an *outer* one. Which is which is chosen per value ([`layout`]).
+
+mod access;
+mod expression;
+mod layout;
+mod lower;
+mod simplify;
+mod slots;
+mod split;
+
+pub(crate) use access::{Access, Dimension};
+pub(crate) use expression::{ElementKind, ExpressionPlan, Leaf, Strips};
+
+use crate::BuildError;
+use einloom_cascade::DType;
+use einloom_tile::{AxisId, Init, Kernel, Predicate, Program, TensorId, TileMonoid, ValueId};
+use std::collections::BTreeSet;
+
+/// How a tile's elements are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// f32 and all narrower floating-point types, and truth values (1 and 0).
+    F32,
+    /// f64.
+    F64,
+    /// Every integer type.
+    I32,
+}
+
+impl Carrier {
+    pub(crate) fn of(dtype: DType) -> Self {
+        match dtype {
+            DType::F64 => Self::F64,
+            d if d.is_integer() => Self::I32,
+            _ => Self::F32,
+        }
+    }
+
+    /// Bytes per element.
+    pub(crate) fn bytes(self) -> usize {
+        if self == Self::F64 { 8 } else { 4 }
+    }
+}
+
+/// A tile of a planned kernel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Tile {
+    /// The axis between whose elements the pitch lies. `None` unless the tile has two axes.
+    pub outer: Option<AxisId>,
+    /// The axis whose elements are adjacent.
+    pub inner: Option<AxisId>,
+    pub dtype: DType,
+    pub carrier: Carrier,
+    /// The buffer that holds it, unless it is a view of a tensor.
+    pub slot: usize,
+}
+
+/// A stream's state.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Carried {
+    pub value: ValueId,
+    pub init: Init,
+    pub next: ValueId,
+}
+
+/// How a contraction is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Product {
+    /// The columns of `right` are adjacent: sums of broadcast elements of `left` times rows of `right`.
+    Broadcast,
+    /// The terms of both factors are adjacent.
+    Dot,
+}
+
+/// One operation of a planned kernel.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Load {
+        dst: ValueId,
+        tensor: TensorId,
+        access: Access,
+        fill: Option<f64>,
+        /// May be used in place, where its elements are adjacent and need no conversion.
+        viewable: bool,
+    },
+    Store {
+        tensor: TensorId,
+        access: Access,
+        src: ValueId,
+    },
+    Map {
+        dst: ValueId,
+        plan: ExpressionPlan,
+    },
+    /// The same elements with inner and outer axis exchanged.
+    Relayout {
+        dst: ValueId,
+        src: ValueId,
+    },
+    /// `dst = start + Σ left · right`; all of one carrier. `right` carries `dst`'s inner axis, `left` its outer one.
+    Contract {
+        dst: ValueId,
+        left: ValueId,
+        right: ValueId,
+        start: Option<ValueId>,
+        sum: AxisId,
+        product: Product,
+    },
+    Reduce {
+        dst: ValueId,
+        src: ValueId,
+        axis: AxisId,
+        monoid: TileMonoid,
+        start: Option<ValueId>,
+    },
+    Stream {
+        axis: AxisId,
+        within: Predicate,
+        states: Vec<Carried>,
+        body: Vec<Step>,
+    },
+    SkipUnless {
+        any: ValueId,
+    },
+}
+
+/// The tiles that a step itself reads, each once unless it reads it as different operands.
+fn reads(step: &Step) -> Vec<ValueId> {
+    match step {
+        Step::Load { access, .. } => access.tiles.clone(),
+        Step::Store { access, src, .. } => access.tiles.iter().copied().chain([*src]).collect(),
+        Step::Map { plan, .. } => {
+            let leaves = plan.variants.iter().flat_map(|v| &v.leaves);
+            let tiles = leaves.filter_map(|l| if let Leaf::Tile(v, _) = l { Some(*v) } else { None });
+            tiles.collect::<BTreeSet<_>>().into_iter().collect()
+        }
+        Step::Relayout { src, .. } => vec![*src],
+        Step::Contract { left, right, start, .. } => [*left, *right].into_iter().chain(*start).collect(),
+        Step::Reduce { src, start, .. } => [*src].into_iter().chain(*start).collect(),
+        Step::Stream { states, .. } => {
+            let init = |s: &Carried| if let Init::Value(v) = s.init { Some(v) } else { None };
+            states.iter().filter_map(init).collect()
+        }
+        Step::SkipUnless { any } => vec![*any],
+    }
+}
+
+/// The tile that a step itself writes.
+fn writes(step: &Step) -> Option<ValueId> {
+    match step {
+        Step::Load { dst, .. }
+        | Step::Map { dst, .. }
+        | Step::Relayout { dst, .. }
+        | Step::Contract { dst, .. }
+        | Step::Reduce { dst, .. } => Some(*dst),
+        Step::Store { .. } | Step::Stream { .. } | Step::SkipUnless { .. } => None,
+    }
+}
+
+/// Calls `f` with every step, those of streams included.
+pub(crate) fn each_step<'a>(steps: &'a [Step], f: &mut impl FnMut(&'a Step)) {
+    for step in steps {
+        f(step);
+        if let Step::Stream { body, .. } = step {
+            each_step(body, f);
+        }
+    }
+}
+
+/// A kernel ready to run.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// The kernel with the values that planning added; its body is no longer used.
+    pub kernel: Kernel,
+    /// One per value of `kernel`.
+    pub tiles: Vec<Tile>,
+    pub body: Vec<Step>,
+    /// Number of buffers that `tiles` name.
+    pub slots: usize,
+    /// Whether points of the grid may run at the same time.
+    pub parallel: bool,
+}
+
+/// Plans one kernel of a verified program.
+pub(crate) fn compile(program: &Program, kernel: &Kernel) -> Result<Plan, BuildError> {
+    let kernel = split::split(kernel);
+    let inner = layout::choose(program, &kernel);
+    lower::lower(program, kernel, &inner)
+}
+
+/// Results with at most this many rows are computed row by row rather than by rearranging a factor.
+const FEW: usize = 4;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! Which buffer holds which tile. Two tiles share a buffer if one is dead before the other is written, or if the
+//! operation that writes one can overwrite the other in place: a stream's state is then updated where it stands.
+
+use super::{Carried, Carrier, Leaf, Step, Tile, reads, writes};
+use einloom_tile::{Kernel, ValueId};
+
+/// Sets every tile's slot; the number of slots.
+pub(super) fn assign(kernel: &Kernel, tiles: &mut [Tile], body: &[Step]) -> usize {
+    let mut walk = Walk { clock: 0, born: vec![usize::MAX; tiles.len()], last: vec![0; tiles.len()], merges: vec![] };
+    walk.body(tiles, body, &[]);
+    let Walk { born, last, merges, .. } = walk;
+
+    // Classes of tiles that share a buffer by being updated in place.
+    let mut class: Vec<usize> = (0..tiles.len()).collect();
+    for (dst, src) in merges {
+        let (from, to) = (class[dst.at()], class[src.at()]);
+        class.iter_mut().filter(|c| **c == from).for_each(|c| *c = to);
+    }
+    let mut spans = vec![(usize::MAX, 0, 0); tiles.len()];
+    for v in 0..tiles.len() {
+        if born[v] != usize::MAX {
+            let span = &mut spans[class[v]];
+            *span = (span.0.min(born[v]), span.1.max(last[v]).max(born[v]), span.2.max(elements(kernel, tiles[v])));
+        }
+    }
+    let mut order: Vec<usize> = (0..tiles.len()).filter(|&c| spans[c].0 != usize::MAX).collect();
+    order.sort_by_key(|&c| spans[c].0);
+    // First fit, the buffer closest in size first, so that small tiles do not pin large buffers.
+    let mut slots: Vec<(usize, usize)> = vec![];
+    let mut slot_of = vec![0; tiles.len()];
+    for c in order {
+        let (born, last, size) = spans[c];
+        let free = slots.iter_mut().enumerate().filter(|(_, s)| s.0 < born);
+        let best = free.min_by_key(|(_, s)| s.1.abs_diff(size)).filter(|(_, s)| s.1 >= size / 2 && size >= s.1 / 2);
+        match best {
+            Some((at, slot)) => {
+                *slot = (last, slot.1.max(size));
+                slot_of[c] = at;
+            }
+            None => {
+                slots.push((last, size));
+                slot_of[c] = slots.len() - 1;
+            }
+        }
+    }
+    for (v, tile) in tiles.iter_mut().enumerate() {
+        tile.slot = slot_of[class[v]];
+    }
+    slots.len()
+}
+
+fn elements(kernel: &Kernel, tile: Tile) -> usize {
+    let length = |a| {
+        let axis = kernel.axis(a);
+        axis.tile.min(axis.extent)
+    };
+    tile.outer.map_or(1, length).saturating_mul(tile.inner.map_or(1, length)).saturating_mul(tile.carrier.bytes())
+}
+
+struct Walk {
+    clock: usize,
+    /// When each tile is first written.
+    born: Vec<usize>,
+    /// When each tile is last needed.
+    last: Vec<usize>,
+    /// `(dst, src)`: `dst` is written over `src`.
+    merges: Vec<(ValueId, ValueId)>,
+}
+
+/// The tile that the step can overwrite with its result.
+fn replaceable(tiles: &[Tile], step: &Step) -> Option<ValueId> {
+    match step {
+        Step::Map { dst, plan } => {
+            let carrier = if plan.wide { Carrier::F64 } else { Carrier::F32 };
+            // Variants that read it otherwise copy each strip before they write it.
+            let first = plan.variants.iter().find_map(|v| match v.leaves.get(usize::from(v.first?)) {
+                Some(Leaf::Tile(leaf, _)) => Some(*leaf),
+                _ => None,
+            })?;
+            let (dst, leaf) = (tiles[dst.at()], tiles[first.at()]);
+            let fits = dst.carrier == carrier && leaf.carrier == carrier;
+            (fits && (dst.outer, dst.inner) == (leaf.outer, leaf.inner)).then_some(first)
+        }
+        Step::Contract { start, .. } => *start,
+        Step::Reduce { dst, start, .. } => start.filter(|s| tiles[s.at()].carrier == tiles[dst.at()].carrier),
+        _ => None,
+    }
+}
+
+impl Walk {
+    fn read(&mut self, v: ValueId) {
+        self.last[v.at()] = self.last[v.at()].max(self.clock);
+    }
+
+    /// Walks a body, of a stream with these states if any.
+    fn body(&mut self, tiles: &[Tile], body: &[Step], states: &[Carried]) {
+        let mut marks = vec![None; body.len()];
+        for state in states {
+            chain(tiles, body, state, states, &mut marks);
+        }
+        local_chains(tiles, body, states, &mut marks);
+        for (step, target) in body.iter().zip(&marks) {
+            self.clock += 1;
+            reads(step).into_iter().for_each(|v| self.read(v));
+            if let (Some(dst), Some(src)) = (writes(step), target) {
+                self.merges.push((dst, *src));
+            }
+            if let Some(v) = writes(step) {
+                self.born[v.at()] = self.born[v.at()].min(self.clock);
+                self.read(v);
+            }
+            if let Step::Stream { states, body, .. } = step {
+                self.stream(tiles, states, body);
+            }
+        }
+    }
+
+    fn stream(&mut self, tiles: &[Tile], states: &[Carried], body: &[Step]) {
+        let started = self.clock;
+        for state in states {
+            self.born[state.value.at()] = started;
+        }
+        self.body(tiles, body, states);
+        self.clock += 1;
+        for state in states {
+            self.read(state.value);
+            self.read(state.next);
+        }
+        // What was there before the stream and is read in it is needed in every chunk.
+        for (born, last) in self.born.iter().zip(&mut self.last) {
+            if *born <= started && *last > started {
+                *last = self.clock;
+            }
+        }
+    }
+}
+
+/// Uses of `v` in the steps, those in nested streams included.
+fn uses(steps: &[Step], v: ValueId) -> usize {
+    let nested = |step: &Step| match step {
+        Step::Stream { body, states, .. } => {
+            uses(body, v) + states.iter().filter(|s| s.next == v || s.value == v).count()
+        }
+        _ => 0,
+    };
+    steps.iter().map(|s| reads(s).iter().filter(|r| **r == v).count() + nested(s)).sum()
+}
+
+/// Whether the step at `at` may overwrite `src`: it reads it as one operand, and nothing reads it afterwards.
+fn is_last_use(body: &[Step], at: usize, src: ValueId) -> bool {
+    reads(&body[at]).iter().filter(|v| **v == src).count() == 1 && uses(&body[at + 1..], src) == 0
+}
+
+/// Marks the steps through which a state's next value can be computed in place of the state: from the step that writes
+/// `next` back, each overwriting a tile that nothing else reads later.
+fn chain(tiles: &[Tile], body: &[Step], state: &Carried, states: &[Carried], marks: &mut [Option<ValueId>]) {
+    if states.iter().filter(|s| s.next == state.next).count() > 1 {
+        return;
+    }
+    let mut path = vec![];
+    let mut target = state.next;
+    loop {
+        let Some(at) = body.iter().position(|s| writes(s) == Some(target)) else { return };
+        let Some(src) = replaceable(tiles, &body[at]) else { return };
+        // A skip after it would have to leave the state as it was.
+        let skips = body[at..].iter().any(|s| matches!(s, Step::SkipUnless { .. }));
+        if skips || !is_last_use(body, at, src) {
+            return;
+        }
+        path.push((at, src));
+        if src == state.value {
+            break;
+        }
+        // In between only tiles that are this chunk's alone.
+        if states.iter().any(|s| s.next == src || s.value == src) {
+            return;
+        }
+        target = src;
+    }
+    path.into_iter().for_each(|(at, src)| marks[at] = Some(src));
+}
+
+/// Marks further steps that can overwrite a tile of the same body.
+fn local_chains(tiles: &[Tile], body: &[Step], states: &[Carried], marks: &mut [Option<ValueId>]) {
+    for at in 0..body.len() {
+        if marks[at].is_some() {
+            continue;
+        }
+        let Some(src) = replaceable(tiles, &body[at]) else { continue };
+        let ours = body[..at].iter().any(|s| writes(s) == Some(src));
+        let carried = states.iter().any(|s| s.next == src || s.value == src);
+        // A tile is overwritten once.
+        let taken = marks.iter().flatten().any(|m| *m == src);
+        if ours && !carried && !taken && is_last_use(body, at, src) {
+            marks[at] = Some(src);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Rewrites a kernel into operations that the primitives compute directly, in the language of tile programs itself:
+//! - a part of an expression that lacks one of the result's axes becomes a value of its own, computed once per row or
+//!   column and not once per element;
+//! - a contraction's factors and result get the number type that it is computed in.
+
+use super::{Carrier, simplify};
+use einloom_cascade::{BinaryOp, DType};
+use einloom_tile::{AxisId, Kernel, Op, Scalar, ValueDecl, ValueId};
+use std::collections::BTreeSet;
+
+/// The rewritten kernel.
+pub(super) fn split(kernel: &Kernel) -> Kernel {
+    let mut out = kernel.clone();
+    let body = std::mem::take(&mut out.body);
+    out.body = ops(&mut out, body);
+    out
+}
+
+fn ops(kernel: &mut Kernel, body: Vec<Op>) -> Vec<Op> {
+    let mut out = vec![];
+    for op in body {
+        match op {
+            Op::Map { dst, expr } => {
+                let wide = is_wide(kernel, dst, &expr);
+                let expr = simplify::simplify(&expr, wide);
+                let sides = sides(kernel, dst);
+                let expr = if is_operation(&expr) { lift(kernel, expr, &sides, wide, &mut out) } else { expr };
+                out.push(Op::Map { dst, expr });
+            }
+            Op::Mma { dst, a, b, acc } => mma(kernel, dst, a, b, acc, &mut out),
+            Op::Stream { axis, within, states, body } => {
+                let body = ops(kernel, body);
+                out.push(Op::Stream { axis, within, states, body });
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// Whether an expression is computed in f64.
+pub(super) fn is_wide(kernel: &Kernel, dst: ValueId, expr: &Scalar) -> bool {
+    let wide = |d: DType| matches!(d, DType::F64 | DType::I32);
+    let far = |a: AxisId| kernel.axis(a).extent > 1 << 24;
+    let mut found = wide(kernel.value(dst).dtype);
+    expr.visit(&mut |e| {
+        found |= match e {
+            Scalar::Tile(v) => wide(kernel.value(*v).dtype),
+            Scalar::Position(a) => far(*a),
+            _ => false,
+        }
+    });
+    found
+}
+
+trait Visit {
+    fn visit(&self, f: &mut impl FnMut(&Scalar));
+}
+
+impl Visit for Scalar {
+    fn visit(&self, f: &mut impl FnMut(&Scalar)) {
+        f(self);
+        match self {
+            Scalar::Round(_, x) | Scalar::Unary(_, x) => x.visit(f),
+            Scalar::Binary(_, x, y) => [x, y].into_iter().for_each(|e| e.visit(f)),
+            Scalar::Select(c, x, y) => [c, x, y].into_iter().for_each(|e| e.visit(f)),
+            Scalar::Const(_) | Scalar::Tile(_) | Scalar::Position(_) | Scalar::Within(_) | Scalar::Argument(_) => {}
+        }
+    }
+}
+
+fn sides(kernel: &Kernel, value: ValueId) -> BTreeSet<AxisId> {
+    let value = kernel.value(value);
+    [value.rows, value.cols].into_iter().flatten().collect()
+}
+
+fn is_operation(expr: &Scalar) -> bool {
+    matches!(expr, Scalar::Round(..) | Scalar::Unary(..) | Scalar::Binary(..) | Scalar::Select(..))
+}
+
+/// The axes among `within` that the expression varies along.
+fn axes(kernel: &Kernel, expr: &Scalar, within: &BTreeSet<AxisId>) -> BTreeSet<AxisId> {
+    let mut out = BTreeSet::new();
+    expr.visit(&mut |e| match e {
+        Scalar::Tile(v) => out.extend(sides(kernel, *v)),
+        Scalar::Position(a) => out.extend(within.contains(a).then_some(*a)),
+        Scalar::Within(p) => {
+            out.extend(p.all.iter().flat_map(|a| &a.terms).map(|t| t.1).filter(|a| within.contains(a)))
+        }
+        _ => {}
+    });
+    out
+}
+
+/// Moves the largest parts of `expr` that lack an axis of the result into values of their own.
+fn lift(kernel: &mut Kernel, expr: Scalar, all: &BTreeSet<AxisId>, wide: bool, out: &mut Vec<Op>) -> Scalar {
+    let own = axes(kernel, &expr, all);
+    if own.len() < all.len() && is_operation(&expr) {
+        // Constants alone are left: they are folded where that is exact.
+        let mut leaves = false;
+        expr.visit(&mut |e| leaves |= matches!(e, Scalar::Tile(_) | Scalar::Position(_) | Scalar::Within(_)));
+        if leaves {
+            let inner = lift_parts(kernel, expr, &own, wide, out);
+            return Scalar::Tile(define(kernel, &own, wide, inner, out));
+        }
+    }
+    lift_parts(kernel, expr, all, wide, out)
+}
+
+fn lift_parts(kernel: &mut Kernel, expr: Scalar, all: &BTreeSet<AxisId>, wide: bool, out: &mut Vec<Op>) -> Scalar {
+    let mut part = |e: Box<Scalar>| Box::new(lift(kernel, *e, all, wide, out));
+    match expr {
+        Scalar::Round(d, x) => Scalar::Round(d, part(x)),
+        Scalar::Unary(op, x) => Scalar::Unary(op, part(x)),
+        Scalar::Binary(op, x, y) => Scalar::Binary(op, part(x), part(y)),
+        // A predicate stays with its branches: it decides which of them are computed at all.
+        Scalar::Select(c, x, y) if matches!(*c, Scalar::Within(_)) => Scalar::Select(c, part(x), part(y)),
+        Scalar::Select(c, x, y) => Scalar::Select(part(c), part(x), part(y)),
+        leaf => leaf,
+    }
+}
+
+fn define(kernel: &mut Kernel, axes: &BTreeSet<AxisId>, wide: bool, expr: Scalar, out: &mut Vec<Op>) -> ValueId {
+    let mut axes = axes.iter().copied();
+    let dtype = if wide { DType::F64 } else { DType::F32 };
+    let dst = declare(kernel, "part", axes.next(), axes.next(), dtype);
+    out.push(Op::Map { dst, expr });
+    dst
+}
+
+fn declare(kernel: &mut Kernel, name: &str, rows: Option<AxisId>, cols: Option<AxisId>, dtype: DType) -> ValueId {
+    kernel.values.push(ValueDecl { name: name.to_string(), rows, cols, dtype });
+    ValueId(kernel.values.len() as u32 - 1)
+}
+
+/// Factors of one carrier, and a result that needs no rounding; conversions become maps.
+fn mma(kernel: &mut Kernel, dst: ValueId, a: ValueId, b: ValueId, acc: Option<ValueId>, out: &mut Vec<Op>) {
+    let dtype = |v: ValueId, kernel: &Kernel| kernel.value(v).dtype;
+    let exact = if dtype(a, kernel).is_integer() && dtype(b, kernel).is_integer() {
+        DType::I32
+    } else if dtype(dst, kernel) == DType::F64 {
+        DType::F64
+    } else {
+        DType::F32
+    };
+    let convert = |v: ValueId, kernel: &mut Kernel, out: &mut Vec<Op>| {
+        let decl = kernel.value(v).clone();
+        if Carrier::of(decl.dtype) == Carrier::of(exact) {
+            return v;
+        }
+        let dst = declare(kernel, &decl.name, decl.rows, decl.cols, exact);
+        out.push(Op::Map { dst, expr: Scalar::Tile(v) });
+        dst
+    };
+    let (a, b) = (convert(a, kernel, out), convert(b, kernel, out));
+    let direct = |v: ValueId, kernel: &Kernel| dtype(v, kernel) == exact;
+    if direct(dst, kernel) && acc.is_none_or(|v| Carrier::of(dtype(v, kernel)) == Carrier::of(exact)) {
+        out.push(Op::Mma { dst, a, b, acc });
+        return;
+    }
+    let decl = kernel.value(dst).clone();
+    let sum = declare(kernel, "sum", decl.rows, decl.cols, exact);
+    out.push(Op::Mma { dst: sum, a, b, acc: None });
+    let expr = match acc {
+        Some(acc) => Scalar::Binary(BinaryOp::Add, Box::new(Scalar::Tile(acc)), Box::new(Scalar::Tile(sum))),
+        None => Scalar::Tile(sum),
+    };
+    out.push(Op::Map { dst, expr });
+}

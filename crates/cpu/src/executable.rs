@@ -1,0 +1,346 @@
+//! Programs ready to run.
+
+use crate::compile::{self, Plan};
+use crate::execute::{Arena, Job, Worker};
+use crate::kernels::isa::{Isa, Token};
+use crate::kernels::memory::{Line, Shared};
+use crate::{BuildError, KernelReport, Options, Report, RunError, RunOptions, TensorTraffic, View, ViewMut};
+use einloom_tile::{Program, TensorDecl, TensorId, TensorRole, grid_points, verify};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// A checked program with a plan for each of its kernels.
+///
+/// ```
+/// use einloom_cascade::DType::F32;
+/// use einloom_cpu::{Executable, Options, RunOptions, View, ViewMut};
+/// use einloom_tile::Builder;
+///
+/// let mut p = Builder::new("double");
+/// let x = p.input("X", &[3], F32);
+/// let y = p.output("Y", &[3], F32);
+/// p.kernel("double", |k| {
+///     let i = k.grid("i", 3, 2);
+///     let tile = k.load("x", x, [i]);
+///     k.store(y, [i], tile * 2.0);
+/// });
+/// let executable = Executable::new(&p.finish().unwrap(), &Options::default()).unwrap();
+///
+/// let (x, mut y) = ([1.0f32, 2.0, 3.0], [0.0f32; 3]);
+/// let input = View { dtype: F32, dims: &[3], bytes: bytemuck::cast_slice(&x) };
+/// let output = ViewMut { dtype: F32, dims: &[3], bytes: bytemuck::cast_slice_mut(&mut y) };
+/// executable.run(&[input], &mut [output], &RunOptions::default()).unwrap();
+/// assert_eq!(y, [2.0, 4.0, 6.0]);
+/// ```
+#[derive(Debug)]
+pub struct Executable {
+    program: Program,
+    plans: Vec<Plan>,
+    token: Token,
+    /// Thread pools of the sizes that runs asked for.
+    pools: Mutex<BTreeMap<usize, Arc<rayon::ThreadPool>>>,
+}
+
+impl Executable {
+    /// Checks and plans `program`.
+    ///
+    /// # Errors
+    /// If it is not well-formed, or cannot be run on this machine: see [`BuildError`].
+    pub fn new(program: &Program, options: &Options) -> Result<Self, BuildError> {
+        let defects = verify(program);
+        if !defects.is_empty() {
+            return Err(BuildError::Defects(defects));
+        }
+        for tensor in &program.tensors {
+            let bytes = tensor.dims.iter().try_fold(tensor.dtype.bytes(), |n, &d| n.checked_mul(d));
+            if bytes.is_none_or(|n| isize::try_from(n).is_err()) {
+                return Err(BuildError::TooLarge { tensor: tensor.name.clone() });
+            }
+        }
+        let isa = options.isa.unwrap_or_else(Isa::best);
+        let token = Token::new(isa).ok_or(BuildError::Isa { isa: isa.name() })?;
+        let plans = program.kernels.iter().map(|k| compile::compile(program, k)).collect::<Result<_, _>>()?;
+        Ok(Self { program: program.clone(), plans, token, pools: Mutex::default() })
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Runs it: `inputs` and `outputs` in the order of the program's input and output tensors.
+    ///
+    /// # Errors
+    /// If an array is not what its tensor is, or a gather leaves its tensor: see [`RunError`]. What the outputs hold
+    /// is then unspecified.
+    pub fn run(
+        &self,
+        inputs: &[View<'_>],
+        outputs: &mut [ViewMut<'_>],
+        options: &RunOptions<'_>,
+    ) -> Result<Report, RunError> {
+        let started = Instant::now();
+        let aligned = self.check(inputs, outputs)?;
+        let mut memory = self.memory(inputs, &aligned, outputs)?;
+        let pool = self.pool(options)?;
+        let threads = pool.as_ref().map_or_else(rayon::current_num_threads, |p| p.current_num_threads());
+        let arenas = Mutex::new(vec![]);
+        let points: Vec<usize> = self.plans.iter().map(|p| grid_points(&p.kernel)).collect();
+        let all: usize = points.iter().sum();
+        let mut done = 0;
+        let mut kernels = vec![];
+        for (plan, &count) in self.plans.iter().zip(&points) {
+            let begun = Instant::now();
+            let tensors = share(plan, &self.program, &mut memory);
+            let job = Job { program: &self.program, plan, tensors: &tensors, token: self.token };
+            let threads = if plan.parallel { threads.min(count) } else { 1 };
+            let progress = Progress { report: options.progress, before: done, all };
+            let work = Shift { job, count, threads, arenas: &arenas, progress };
+            let totals = match &pool {
+                Some(pool) if threads > 1 => pool.install(|| work.run()),
+                _ => work.run(),
+            }?;
+            done += count;
+            kernels.push(KernelReport {
+                name: plan.kernel.name.clone(),
+                seconds: begun.elapsed().as_secs_f64(),
+                traffic: if options.count { totals.traffic() } else { vec![] },
+                skipped_chunks: totals.skipped,
+                serial: (!plan.parallel).then_some("two of its operations store to one tensor"),
+            });
+        }
+        Ok(Report { seconds: started.elapsed().as_secs_f64(), kernels, isa: self.token.isa().name() })
+    }
+
+    fn role(&self, role: TensorRole) -> impl Iterator<Item = &TensorDecl> {
+        self.program.tensors.iter().filter(move |t| t.role == role)
+    }
+
+    /// Checks every array; copies of the inputs that are not aligned.
+    fn check(&self, inputs: &[View<'_>], outputs: &[ViewMut<'_>]) -> Result<Vec<Option<Vec<Line>>>, RunError> {
+        count("inputs", self.role(TensorRole::Input).count(), inputs.len())?;
+        count("outputs", self.role(TensorRole::Output).count(), outputs.len())?;
+        let mut aligned = vec![];
+        for (tensor, view) in self.role(TensorRole::Input).zip(inputs) {
+            array(tensor, view.dtype, view.dims, view.bytes.len())?;
+            aligned.push(if is_aligned(view.bytes, tensor) { None } else { Some(copied(view.bytes)?) });
+        }
+        for (tensor, view) in self.role(TensorRole::Output).zip(outputs) {
+            array(tensor, view.dtype, view.dims, view.bytes.len())?;
+            if !is_aligned(view.bytes, tensor) {
+                return Err(RunError::Misaligned { tensor: tensor.name.clone(), alignment: tensor.dtype.bytes() });
+            }
+        }
+        Ok(aligned)
+    }
+
+    /// The memory of every tensor.
+    fn memory<'m>(
+        &self,
+        inputs: &[View<'m>],
+        aligned: &'m [Option<Vec<Line>>],
+        outputs: &'m mut [ViewMut<'_>],
+    ) -> Result<Vec<Memory<'m>>, RunError> {
+        let mut inputs = inputs.iter().zip(aligned);
+        let mut outputs = outputs.iter_mut();
+        let mut memory = vec![];
+        for tensor in &self.program.tensors {
+            let len = bytes(tensor);
+            // The counts were checked.
+            let next = match tensor.role {
+                TensorRole::Input => inputs.next().map(|(view, copy)| match copy {
+                    Some(lines) => Memory::Given(&bytemuck::cast_slice(lines)[..len]),
+                    None => Memory::Given(view.bytes),
+                }),
+                TensorRole::Output => outputs.next().map(|view| Memory::Wanted(&mut *view.bytes)),
+                TensorRole::Temporary => Some(Memory::Own(zeros(len)?, len)),
+            };
+            memory.extend(next);
+        }
+        Ok(memory)
+    }
+
+    fn pool(&self, options: &RunOptions<'_>) -> Result<Option<Arc<rayon::ThreadPool>>, RunError> {
+        let Some(threads) = options.threads else { return Ok(None) };
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = pools.get(&threads) {
+            return Ok(Some(pool.clone()));
+        }
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.max(1)).build();
+        let pool = Arc::new(pool.map_err(|e| RunError::Threads { reason: e.to_string() })?);
+        pools.insert(threads, pool.clone());
+        Ok(Some(pool))
+    }
+}
+
+fn count(what: &'static str, expected: usize, given: usize) -> Result<(), RunError> {
+    if expected == given { Ok(()) } else { Err(RunError::Count { what, expected, given }) }
+}
+
+fn bytes(tensor: &TensorDecl) -> usize {
+    tensor.dims.iter().product::<usize>() * tensor.dtype.bytes()
+}
+
+fn array(tensor: &TensorDecl, dtype: einloom_cascade::DType, dims: &[usize], given: usize) -> Result<(), RunError> {
+    let name = || tensor.name.clone();
+    if dims != tensor.dims {
+        return Err(RunError::Shape { tensor: name(), expected: tensor.dims.clone(), given: dims.to_vec() });
+    }
+    if dtype != tensor.dtype {
+        return Err(RunError::Type { tensor: name(), expected: tensor.dtype, given: dtype });
+    }
+    let expected = bytes(tensor);
+    if given == expected { Ok(()) } else { Err(RunError::Length { tensor: name(), expected, given }) }
+}
+
+fn is_aligned(bytes: &[u8], tensor: &TensorDecl) -> bool {
+    bytes.is_empty() || bytes.as_ptr().addr().is_multiple_of(tensor.dtype.bytes())
+}
+
+fn zeros(bytes: usize) -> Result<Vec<Line>, RunError> {
+    let lines = bytes.div_ceil(size_of::<Line>());
+    bytemuck::allocation::try_zeroed_vec(lines).map_err(|()| RunError::Memory { bytes })
+}
+
+fn copied(bytes: &[u8]) -> Result<Vec<Line>, RunError> {
+    let mut lines = zeros(bytes.len())?;
+    bytemuck::cast_slice_mut(&mut lines)[..bytes.len()].copy_from_slice(bytes);
+    Ok(lines)
+}
+
+/// A tensor's memory between kernels.
+enum Memory<'m> {
+    Given(&'m [u8]),
+    Wanted(&'m mut [u8]),
+    Own(Vec<Line>, usize),
+}
+
+/// The memory of every tensor as one kernel uses it.
+fn share<'s>(plan: &Plan, program: &Program, memory: &'s mut [Memory<'_>]) -> Vec<Shared<'s>> {
+    let written = plan.written();
+    let tensor = |(number, memory): (usize, &'s mut Memory<'_>)| -> Shared<'s> {
+        let bytes: &'s mut [u8] = match memory {
+            Memory::Given(bytes) => return Shared::read_only(bytes),
+            Memory::Wanted(bytes) => bytes,
+            Memory::Own(lines, len) => &mut bytemuck::cast_slice_mut(lines)[..*len],
+        };
+        let writes = written.contains(&TensorId(number as u32));
+        if writes { Shared::write_only(bytes) } else { Shared::read_only(bytes) }
+    };
+    debug_assert_eq!(memory.len(), program.tensors.len());
+    memory.iter_mut().enumerate().map(tensor).collect()
+}
+
+struct Progress<'a> {
+    report: Option<&'a (dyn Fn(f64) + Sync)>,
+    /// Points of the kernels before.
+    before: usize,
+    all: usize,
+}
+
+/// One kernel's points, to be shared out among threads.
+struct Shift<'a> {
+    job: Job<'a>,
+    count: usize,
+    threads: usize,
+    arenas: &'a Mutex<Vec<Arena>>,
+    progress: Progress<'a>,
+}
+
+/// What the threads did.
+#[derive(Default)]
+struct Totals {
+    loaded: Vec<u64>,
+    stored: Vec<u64>,
+    skipped: u64,
+}
+
+impl Totals {
+    fn traffic(&self) -> Vec<TensorTraffic> {
+        let both = self.loaded.iter().zip(&self.stored).enumerate();
+        both.filter(|(_, (loaded, stored))| **loaded + **stored > 0)
+            .map(|(k, (&loaded_bytes, &stored_bytes))| TensorTraffic {
+                tensor: TensorId(k as u32),
+                loaded_bytes,
+                stored_bytes,
+            })
+            .collect()
+    }
+}
+
+impl Shift<'_> {
+    fn run(&self) -> Result<Totals, RunError> {
+        let next = AtomicUsize::new(0);
+        let stop = AtomicBool::new(false);
+        let outcome = Mutex::new(Ok(Totals {
+            loaded: vec![0; self.job.tensors.len()],
+            stored: vec![0; self.job.tensors.len()],
+            skipped: 0,
+        }));
+        let one = || {
+            let arena = self.arenas.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+            let mut worker = Worker::new(self.job, arena);
+            let failed = self.points(&mut worker, &next, &stop);
+            let mut outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
+            match (&mut *outcome, failed) {
+                (Ok(totals), None) => {
+                    totals.loaded.iter_mut().zip(&worker.loaded).for_each(|(x, y)| *x += y);
+                    totals.stored.iter_mut().zip(&worker.stored).for_each(|(x, y)| *x += y);
+                    totals.skipped += worker.skipped;
+                }
+                // The first point that failed decides, whoever got there first.
+                (Err((before, _)), Some((point, _))) if *before < point => {}
+                (state, Some(failed)) => *state = Err(failed),
+                (Err(_), None) => {}
+            }
+            self.arenas.lock().unwrap_or_else(PoisonError::into_inner).push(worker.arena);
+        };
+        if self.threads > 1 {
+            rayon::scope(|scope| (0..self.threads).for_each(|_| scope.spawn(|_| one())));
+        } else if self.count > 0 {
+            one();
+        }
+        outcome.into_inner().unwrap_or_else(PoisonError::into_inner).map_err(|(_, error)| error)
+    }
+
+    /// Runs points until none is left; the one that failed.
+    fn points(&self, worker: &mut Worker<'_>, next: &AtomicUsize, stop: &AtomicBool) -> Option<(usize, RunError)> {
+        // Small points are taken several at a time, but never so many that threads end up waiting.
+        let batch = (self.count / (self.threads * 64)).max(1);
+        let percent = (self.progress.all / 100).max(1);
+        loop {
+            let first = next.fetch_add(batch, Ordering::Relaxed);
+            if first >= self.count || stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            let last = (first + batch).min(self.count);
+            for point in first..last {
+                if let Err(error) = worker.point(point) {
+                    stop.store(true, Ordering::Relaxed);
+                    return Some((point, error));
+                }
+            }
+            if let Some(report) = self.progress.report {
+                let (from, to) = (self.progress.before + first, self.progress.before + last);
+                if from / percent != to / percent || to == self.progress.all {
+                    report(to as f64 / self.progress.all as f64);
+                }
+            }
+        }
+    }
+}
+
+impl Plan {
+    /// The tensors that it stores to.
+    fn written(&self) -> Vec<TensorId> {
+        let mut out = vec![];
+        compile::each_step(&self.body, &mut |step| {
+            if let compile::Step::Store { tensor, .. } = step {
+                out.push(*tensor);
+            }
+        });
+        out
+    }
+}

@@ -1,0 +1,66 @@
+//! Memory of one thread, kept from one point of the grid to the next.
+
+use crate::kernels::memory::Line;
+use crate::kernels::strip::STRIP;
+use bytemuck::Pod;
+
+/// Buffers for tiles and scratch for the primitives.
+#[derive(Default)]
+pub(crate) struct Arena {
+    /// One per slot of the kernel.
+    pub slots: Vec<Buffer>,
+    /// For expressions in f32.
+    pub narrow: Scratch<f32>,
+    /// For expressions in f64.
+    pub wide: Scratch<f64>,
+    /// Coordinates where the current tile begins.
+    pub coordinates: Vec<i64>,
+}
+
+/// Memory that grows when it must.
+#[derive(Default)]
+pub(crate) struct Buffer(Vec<Line>);
+
+impl Buffer {
+    /// As many elements as it has room for.
+    pub(crate) fn get<T: Pod>(&self) -> &[T] {
+        bytemuck::cast_slice(&self.0)
+    }
+
+    /// Room for `len` elements and at least as many again as it had; what they hold is what was there.
+    pub(crate) fn get_mut<T: Pod>(&mut self, len: usize) -> &mut [T] {
+        let lines = (len * size_of::<T>()).div_ceil(size_of::<Line>());
+        if self.0.len() < lines {
+            self.0.resize(lines, Line::ZERO);
+        }
+        bytemuck::cast_slice_mut(&mut self.0)
+    }
+}
+
+/// Scratch for expressions and reductions.
+#[derive(Default)]
+pub(crate) struct Scratch<T> {
+    /// Registers of strip programs; number 0 is not used.
+    pub registers: Vec<Box<[T]>>,
+    /// Strips of leaves that cannot be read where they are.
+    pub leaves: Vec<Box<[T]>>,
+    /// Leaves that vary along one axis.
+    pub vectors: Vec<Vec<T>>,
+    /// A strip, or a row.
+    pub row: Vec<T>,
+}
+
+impl<T: Default + Clone + Copy> Scratch<T> {
+    /// Makes sure of as many registers and leaves.
+    pub(crate) fn reserve(&mut self, registers: usize, leaves: usize) {
+        let strip = || vec![T::default(); STRIP].into_boxed_slice();
+        while self.registers.len() < registers {
+            self.registers.push(if self.registers.is_empty() { Box::default() } else { strip() });
+        }
+        while self.leaves.len() < leaves {
+            self.leaves.push(strip());
+            self.vectors.push(vec![]);
+        }
+        self.row.resize(self.row.len().max(STRIP), T::default());
+    }
+}

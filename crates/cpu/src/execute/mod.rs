@@ -1,0 +1,16 @@
+//! Runs planned kernels.
+
+mod arena;
+mod contract;
+mod convert;
+mod load;
+mod map;
+mod place;
+mod reduce;
+mod relayout;
+mod store;
+mod worker;
+
+pub(crate) use arena::Arena;
+pub(crate) use place::Rows;
+pub(crate) use worker::{Job, Worker};

@@ -1,0 +1,87 @@
+//! Where tiles are.
+
+use crate::compile::{Plan, Tile};
+use crate::kernels::memory::Shared;
+use crate::kernels::real::Real;
+use bytemuck::Pod;
+use einloom_tile::{TensorId, ValueId, Window};
+
+use super::arena::Buffer;
+
+/// Where a tile's elements are at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In its slot.
+    Slot,
+    /// In a tensor, from this element on, with this many elements from row to row.
+    View(TensorId, usize, usize),
+}
+
+/// Everything that tiles are read from.
+#[derive(Clone, Copy)]
+pub(crate) struct Tiles<'a> {
+    pub plan: &'a Plan,
+    pub windows: &'a [Window],
+    pub places: &'a [Place],
+    pub slots: &'a [Buffer],
+    pub tensors: &'a [Shared<'a>],
+}
+
+/// Rows of adjacent elements.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'a, T> {
+    pub data: &'a [T],
+    /// Elements from one row to the next.
+    pub pitch: usize,
+}
+
+/// Lengths of a tile: rows, elements per row.
+pub(crate) fn lengths(tile: Tile, windows: &[Window]) -> (usize, usize) {
+    let length = |a: einloom_tile::AxisId| windows[a.at()].len;
+    (tile.outer.map_or(1, length), tile.inner.map_or(1, length))
+}
+
+/// Elements from row to row in a slot. Rows that are a multiple of 2 KiB apart would compete for the same few lines of
+/// the first-level cache.
+pub(crate) fn pitch(columns: usize) -> usize {
+    if columns >= 512 && columns.is_multiple_of(512) { columns + 16 } else { columns }
+}
+
+impl<'a> Tiles<'a> {
+    pub(crate) fn tile(&self, v: ValueId) -> Tile {
+        self.plan.tiles[v.at()]
+    }
+
+    pub(crate) fn lengths(&self, v: ValueId) -> (usize, usize) {
+        lengths(self.tile(v), self.windows)
+    }
+
+    /// The tile's elements. `T` must be what its carrier holds.
+    pub(crate) fn rows<T: Pod>(&self, v: ValueId) -> Rows<'a, T> {
+        match self.places[v.at()] {
+            Place::Slot => Rows { data: self.slots[self.tile(v).slot].get(), pitch: pitch(self.lengths(v).1) },
+            Place::View(tensor, start, pitch) => {
+                let data = self.tensors[tensor.at()].elements();
+                Rows { data: data.get(start..).unwrap_or(&[]), pitch }
+            }
+        }
+    }
+
+    /// Whether the tile is in this slot.
+    pub(crate) fn is_in(&self, v: ValueId, slot: usize) -> bool {
+        self.places[v.at()] == Place::Slot && self.tile(v).slot == slot
+    }
+
+    /// The tile's only element, or the one at `at` of a tile with one axis.
+    pub(crate) fn element<T: Real>(&self, v: ValueId, row: usize, column: usize) -> T {
+        use crate::compile::Carrier;
+        fn get<T: Pod>(rows: Rows<'_, T>, row: usize, column: usize) -> T {
+            rows.data[row * rows.pitch + column]
+        }
+        match self.tile(v).carrier {
+            Carrier::F32 => T::from_f32(get(self.rows::<f32>(v), row, column)),
+            Carrier::F64 => T::from_f64(get(self.rows::<f64>(v), row, column)),
+            Carrier::I32 => T::from_i32(get(self.rows::<i32>(v), row, column)),
+        }
+    }
+}

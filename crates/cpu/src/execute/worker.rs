@@ -1,0 +1,145 @@
+//! One thread's walk over points of a kernel's grid.
+
+use super::arena::{Arena, Buffer};
+use super::place::{Place, Tiles, lengths, pitch};
+use crate::RunError;
+use crate::compile::{Carried, Carrier, Plan, Step};
+use crate::kernels::isa::Token;
+use crate::kernels::memory::Shared;
+use einloom_cascade::numeric::round;
+use einloom_tile::{Init, Program, ValueId, Window, chunks, initial_windows, set_grid_point};
+
+/// A kernel with its memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Job<'a> {
+    pub program: &'a Program,
+    pub plan: &'a Plan,
+    /// One per tensor of the program.
+    pub tensors: &'a [Shared<'a>],
+    pub token: Token,
+}
+
+/// What one thread needs to run points of the grid.
+pub(crate) struct Worker<'a> {
+    pub job: Job<'a>,
+    pub windows: Vec<Window>,
+    pub places: Vec<Place>,
+    pub arena: Arena,
+    /// Bytes loaded, per tensor.
+    pub loaded: Vec<u64>,
+    /// Bytes stored, per tensor.
+    pub stored: Vec<u64>,
+    pub skipped: u64,
+}
+
+/// What to do after a step.
+#[derive(PartialEq, Eq)]
+enum Flow {
+    Next,
+    /// Go on with the stream's next chunk.
+    Skip,
+}
+
+impl<'a> Worker<'a> {
+    pub(crate) fn new(job: Job<'a>, mut arena: Arena) -> Self {
+        arena.slots.resize_with(arena.slots.len().max(job.plan.slots), Buffer::default);
+        Self {
+            windows: initial_windows(&job.plan.kernel),
+            places: vec![Place::Slot; job.plan.tiles.len()],
+            arena,
+            loaded: vec![0; job.tensors.len()],
+            stored: vec![0; job.tensors.len()],
+            skipped: 0,
+            job,
+        }
+    }
+
+    /// Runs one point of the grid.
+    pub(crate) fn point(&mut self, point: usize) -> Result<(), RunError> {
+        set_grid_point(&self.job.plan.kernel, point, &mut self.windows);
+        let plan = self.job.plan;
+        self.steps(&plan.body).map(|_| ())
+    }
+
+    pub(crate) fn tiles(&self) -> Tiles<'_> {
+        Tiles {
+            plan: self.job.plan,
+            windows: &self.windows,
+            places: &self.places,
+            slots: &self.arena.slots,
+            tensors: self.job.tensors,
+        }
+    }
+
+    fn steps(&mut self, steps: &'a [Step]) -> Result<Flow, RunError> {
+        for step in steps {
+            match step {
+                Step::Load { dst, tensor, access, fill, viewable } => {
+                    self.load(*dst, *tensor, access, *fill, *viewable)?;
+                }
+                Step::Store { tensor, access, src } => self.store(*tensor, access, *src),
+                Step::Map { dst, plan } => self.map(*dst, plan),
+                Step::Relayout { dst, src } => self.relayout(*dst, *src),
+                Step::Contract { dst, left, right, start, sum, product } => {
+                    self.contract(*dst, [*left, *right], *start, *sum, *product);
+                }
+                Step::Reduce { dst, src, axis, monoid, start } => self.reduce(*dst, *src, *axis, monoid, *start),
+                Step::SkipUnless { any } => {
+                    if !self.any(*any) {
+                        self.skipped += 1;
+                        return Ok(Flow::Skip);
+                    }
+                }
+                Step::Stream { axis, within, states, body } => {
+                    states.iter().for_each(|s| self.begin(s));
+                    for chunk in chunks(&self.job.plan.kernel, *axis, within, &self.windows) {
+                        self.windows[axis.at()] = chunk;
+                        if self.steps(body)? == Flow::Next {
+                            states.iter().for_each(|s| self.advance(s, states));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    /// Gives a state its value before the first chunk.
+    fn begin(&mut self, state: &Carried) {
+        let tile = self.job.plan.tiles[state.value.at()];
+        let (rows, columns) = lengths(tile, &self.windows);
+        match &state.init {
+            Init::Const(x) => {
+                let x = round(tile.dtype, *x);
+                let len = rows * pitch(columns);
+                let slot = &mut self.arena.slots[tile.slot];
+                match tile.carrier {
+                    Carrier::F32 => slot.get_mut::<f32>(len)[..len].fill(x as f32),
+                    Carrier::F64 => slot.get_mut::<f64>(len)[..len].fill(x),
+                    Carrier::I32 => slot.get_mut::<i32>(len)[..len].fill(x as i32),
+                }
+                self.places[state.value.at()] = Place::Slot;
+            }
+            Init::Value(v) => self.copy(state.value, *v),
+        }
+    }
+
+    /// Gives a state the chunk's next value, by exchanging buffers unless it is there already.
+    fn advance(&mut self, state: &Carried, all: &[Carried]) {
+        let tiles = &self.job.plan.tiles;
+        let (value, next) = (tiles[state.value.at()].slot, tiles[state.next.at()].slot);
+        if all.iter().filter(|s| s.next == state.next).count() > 1 {
+            self.copy(state.value, state.next);
+        } else if value != next {
+            self.arena.slots.swap(value, next);
+        }
+    }
+
+    /// Whether some element of a b1 tile holds.
+    fn any(&self, v: ValueId) -> bool {
+        let tiles = self.tiles();
+        let (rows, columns) = tiles.lengths(v);
+        let source = tiles.rows::<f32>(v);
+        (0..rows).any(|r| source.data[r * source.pitch..][..columns].iter().any(|&x| x != 0.0))
+    }
+}

@@ -1,0 +1,237 @@
+//! Reductions of f32 matrices along one side.
+
+use super::isa::{Isa, Token};
+use super::lanes::{Floats, Portable};
+use crate::execute::Rows;
+
+/// The reductions that have a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Monoid {
+    Sum,
+    Prod,
+    Max,
+    Min,
+}
+
+impl Monoid {
+    /// A NaN stays.
+    #[inline(always)]
+    pub(crate) fn combine(self, x: f32, y: f32) -> f32 {
+        let (larger, smaller) = (if x > y { x } else { y }, if x < y { x } else { y });
+        match self {
+            Self::Sum => x + y,
+            Self::Prod => x * y,
+            Self::Max => {
+                if x.is_nan() {
+                    x
+                } else {
+                    larger
+                }
+            }
+            Self::Min => {
+                if x.is_nan() {
+                    x
+                } else {
+                    smaller
+                }
+            }
+        }
+    }
+}
+
+/// Reduces every row (`across`) or every column of a matrix.
+pub(crate) struct Fold<'a> {
+    pub from: Rows<'a, f32>,
+    pub rows: usize,
+    pub columns: usize,
+    pub across: bool,
+    pub monoid: Monoid,
+    /// One element per row or per column.
+    pub result: &'a mut [f32],
+}
+
+/// A reduction on registers.
+trait Reduction {
+    const IDENTITY: f32;
+    unsafe fn of<V: Floats>(x: V, y: V) -> V;
+    /// Of the elements of a register.
+    fn total(parts: [f32; 16]) -> f32;
+}
+
+macro_rules! reduction {
+    ($name:ident, $identity:expr, $method:ident) => {
+        struct $name;
+        impl Reduction for $name {
+            const IDENTITY: f32 = $identity;
+            #[inline(always)]
+            unsafe fn of<V: Floats>(x: V, y: V) -> V {
+                // SAFETY: the caller promises the instructions.
+                unsafe { x.$method(y) }
+            }
+            #[inline(always)]
+            fn total(mut parts: [f32; 16]) -> f32 {
+                for width in [8, 4, 2, 1] {
+                    for i in 0..width {
+                        parts[i] = Monoid::$name.combine(parts[i], parts[i + width]);
+                    }
+                }
+                parts[0]
+            }
+        }
+    };
+}
+
+reduction!(Sum, 0.0, add);
+reduction!(Prod, 1.0, mul);
+reduction!(Max, f32::NEG_INFINITY, larger);
+reduction!(Min, f32::INFINITY, smaller);
+
+impl Fold<'_> {
+    /// Runs it. The slices must hold the matrix and the results; panics otherwise.
+    pub(crate) fn run(self, token: Token) {
+        assert!(self.result.len() >= if self.across { self.rows } else { self.columns }, "the result is too short");
+        let needed = self.rows.saturating_sub(1) * self.from.pitch + self.columns;
+        assert!(self.rows == 0 || self.from.data.len() >= needed, "the matrix is too short");
+        #[cfg(target_arch = "x86_64")]
+        {
+            use super::lanes::x86::{F32x8, F32x16};
+            #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma")]
+            unsafe fn avx512(job: Fold<'_>) {
+                // SAFETY: the features above and the caller's checks.
+                unsafe { job.with::<F32x16>() }
+            }
+            #[target_feature(enable = "avx2,fma")]
+            unsafe fn avx2(job: Fold<'_>) {
+                // SAFETY: as above.
+                unsafe { job.with::<F32x8>() }
+            }
+            match token.isa() {
+                // SAFETY: the token proves the instructions; the lengths were checked.
+                Isa::Avx512 => return unsafe { avx512(self) },
+                // SAFETY: as above.
+                Isa::Avx2 => return unsafe { avx2(self) },
+                Isa::Portable => {}
+            }
+        }
+        let _ = token;
+        // SAFETY: arrays need no special instructions; the lengths were checked.
+        unsafe { self.with::<Portable<f32>>() }
+    }
+
+    #[inline(always)]
+    unsafe fn with<V: Floats>(self) {
+        // SAFETY: the caller's.
+        unsafe {
+            match self.monoid {
+                Monoid::Sum => self.by::<V, Sum>(),
+                Monoid::Prod => self.by::<V, Prod>(),
+                Monoid::Max => self.by::<V, Max>(),
+                Monoid::Min => self.by::<V, Min>(),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn by<V: Floats, R: Reduction>(self) {
+        let Self { from, rows, columns, across, result, .. } = self;
+        if across {
+            for (r, result) in result[..rows].iter_mut().enumerate() {
+                let row = &from.data[r * from.pitch..][..columns];
+                // SAFETY: the caller's.
+                *result = unsafe { fold_row::<V, R>(row) };
+            }
+            return;
+        }
+        let result = &mut result[..columns];
+        result.fill(R::IDENTITY);
+        for r in (0..rows).step_by(ROWS) {
+            let height = ROWS.min(rows - r);
+            let mut c = 0;
+            while c < columns {
+                let start = &from.data[r * from.pitch + c..];
+                let target = &mut result[c..];
+                // SAFETY: the caller's; `height` rows from `start` hold as many columns as are left.
+                c += unsafe {
+                    if target.len() >= 4 * V::LANES {
+                        fold_columns::<V, R, 4>(start, from.pitch, height, target)
+                    } else {
+                        fold_columns::<V, R, 1>(start, from.pitch, height, target)
+                    }
+                };
+            }
+        }
+    }
+}
+
+/// Registers' worth of elements summed before the sum is added to a total, so that errors grow with the number of
+/// blocks and not with the number of elements.
+const BLOCK: usize = 32;
+/// As [`BLOCK`], for rows.
+const ROWS: usize = 32;
+
+/// `result[c] = result[c] ⊕ ⊕_r from[r, c]` for the first `N` registers of columns, or what is left of one; how many
+/// columns.
+#[inline(always)]
+unsafe fn fold_columns<V: Floats, R: Reduction, const N: usize>(
+    from: &[f32],
+    pitch: usize,
+    rows: usize,
+    result: &mut [f32],
+) -> usize {
+    let last = if N == 1 { V::LANES.min(result.len()) } else { V::LANES };
+    // SAFETY: the caller promises `rows` rows of `result.len()` elements, of which each register reads no more than
+    // are left.
+    unsafe {
+        let mut sums = [V::splat(R::IDENTITY); N];
+        for r in 0..rows {
+            for (i, sum) in sums.iter_mut().enumerate() {
+                let row = from.as_ptr().add(r * pitch + i * V::LANES);
+                *sum = R::of(*sum, if last == V::LANES { V::load(row) } else { V::load_first(row, last) });
+            }
+        }
+        for (i, &sum) in sums.iter().enumerate() {
+            let to = result.as_mut_ptr().add(i * V::LANES);
+            if last == V::LANES {
+                R::of(V::load(to), sum).store(to);
+            } else {
+                R::of(V::load_first(to, last), sum).store_first(to, last);
+            }
+        }
+    }
+    (N - 1) * V::LANES + last
+}
+
+/// The reduction of a row: in four registers, so that one operation need not wait for the one before.
+#[inline(always)]
+unsafe fn fold_row<V: Floats, R: Reduction>(row: &[f32]) -> f32 {
+    // SAFETY: the caller promises the instructions; every load is within the row.
+    unsafe {
+        let mut totals = [V::splat(R::IDENTITY); 4];
+        let (mut at, end) = (row.as_ptr(), row.len() / V::LANES * V::LANES);
+        let mut left = end;
+        while left > 0 {
+            let block = left.min(BLOCK * V::LANES);
+            let mut sums = [V::splat(R::IDENTITY); 4];
+            for _ in 0..block / (4 * V::LANES) {
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    *sum = R::of(*sum, V::load(at.add(i * V::LANES)));
+                }
+                at = at.add(4 * V::LANES);
+            }
+            for _ in 0..block / V::LANES % 4 {
+                sums[0] = R::of(sums[0], V::load(at));
+                at = at.add(V::LANES);
+            }
+            for (total, sum) in totals.iter_mut().zip(sums) {
+                *total = R::of(*total, sum);
+            }
+            left -= block;
+        }
+        let rest = V::load_first_or(at, row.len() - end, R::IDENTITY);
+        let pairs = (R::of(totals[0], totals[1]), R::of(totals[2], totals[3]));
+        let total = R::of(R::of(pairs.0, pairs.1), rest);
+        let mut parts = [R::IDENTITY; 16];
+        total.store(parts.as_mut_ptr());
+        R::total(parts)
+    }
+}

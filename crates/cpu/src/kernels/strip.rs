@@ -1,0 +1,291 @@
+//! Elementwise programs over strips: short runs of elements that stay in the first-level cache, so that an expression
+//! over tiles needs no full-tile temporaries.
+
+use super::isa::Instructions;
+use super::real::Real;
+use einloom_cascade::{BinaryOp, DType, UnaryOp};
+
+/// Elements of a strip at most.
+pub(crate) const STRIP: usize = 512;
+
+/// What a step reads besides its own register.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Operand {
+    /// Another register.
+    Register(u8),
+    /// A leaf of the program.
+    Leaf(u16),
+    /// A constant.
+    Const(f64),
+}
+
+/// One step of a strip program. `d` is the register that it changes; register 0 ends as the result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Step {
+    /// `d = from`.
+    Copy { d: u8, from: Operand },
+    /// `d = op(d)`.
+    Unary { op: UnaryOp, d: u8 },
+    /// `d = op(d, with)`, or `op(with, d)` if `reversed`.
+    Binary { op: BinaryOp, d: u8, with: Operand, reversed: bool },
+    /// `d = exp(d * by - less)`, each operation rounded: the heart of every anchored exponential.
+    ScaledExp { d: u8, by: Operand, less: Operand },
+    /// `d = mask ? d : other`, or `mask ? other : d` if `flipped`.
+    Select { d: u8, mask: Operand, other: Operand, flipped: bool },
+    /// `d` rounded to a number type.
+    Round { d: u8, dtype: DType },
+}
+
+/// What an operand is over one strip.
+#[derive(Clone, Copy)]
+pub(crate) enum Data<'a, T> {
+    /// An element each.
+    Each(&'a [T]),
+    /// The same everywhere.
+    Same(T),
+}
+
+/// Elements that a loop with a heavy body takes at once, so that it has no scalar remainder.
+const GROUP: usize = 16;
+
+/// `d[i] = f(d[i])`, for light bodies.
+#[inline(always)]
+fn each<T: Real>(d: &mut [T], f: impl Fn(T) -> T) {
+    for x in d {
+        *x = f(*x);
+    }
+}
+
+/// `d[i] = f(d[i], …)`, for heavy bodies: the last group is padded.
+#[inline(always)]
+fn heavy<T: Real>(d: &mut [T], f: impl Fn(T) -> T) {
+    let (groups, rest) = d.as_chunks_mut::<GROUP>();
+    for group in groups {
+        for x in group {
+            *x = f(*x);
+        }
+    }
+    if !rest.is_empty() {
+        let mut group = [T::ONE; GROUP];
+        group[..rest.len()].copy_from_slice(rest);
+        for x in &mut group {
+            *x = f(*x);
+        }
+        rest.copy_from_slice(&group[..rest.len()]);
+    }
+}
+
+/// `d[i] = f(d[i], with[i])`.
+#[inline(always)]
+fn both<T: Real>(d: &mut [T], with: Data<'_, T>, f: impl Fn(T, T) -> T) {
+    match with {
+        Data::Each(with) => {
+            for (x, &y) in d.iter_mut().zip(with) {
+                *x = f(*x, y);
+            }
+        }
+        Data::Same(y) => {
+            for x in d {
+                *x = f(*x, y);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn truth<T: Real>(x: bool) -> T {
+    if x { T::ONE } else { T::default() }
+}
+
+/// `d = op(d)`.
+#[inline(always)]
+pub(crate) fn unary<T: Real, I: Instructions>(op: UnaryOp, d: &mut [T]) {
+    let zero = T::default();
+    match op {
+        UnaryOp::Neg => each(d, |x| -x),
+        UnaryOp::Not => each(d, |x| truth(x == zero)),
+        UnaryOp::Abs => each(d, T::magnitude),
+        UnaryOp::Sqrt => each(d, T::root),
+        UnaryOp::Rsqrt => each(d, |x| T::ONE / x.root()),
+        UnaryOp::Floor => each(d, T::down),
+        UnaryOp::Round => each(d, T::nearest),
+        UnaryOp::Sign => each(d, |x| {
+            let below = if x < zero { -T::ONE } else { x };
+            if x > zero { T::ONE } else { below }
+        }),
+        UnaryOp::Relu => each(d, |x| if x < zero { zero } else { x }),
+        UnaryOp::Exp => {
+            if !T::exp_kernel::<I>(d, T::ONE, &[zero]) {
+                heavy(d, |x| x.function::<I>(UnaryOp::Exp));
+            }
+        }
+        UnaryOp::Exp2 => heavy(d, |x| x.function::<I>(UnaryOp::Exp2)),
+        UnaryOp::Log => heavy(d, |x| x.function::<I>(UnaryOp::Log)),
+        UnaryOp::Log2 => heavy(d, |x| x.function::<I>(UnaryOp::Log2)),
+        UnaryOp::Log1p => heavy(d, |x| x.function::<I>(UnaryOp::Log1p)),
+        UnaryOp::Tanh => heavy(d, |x| x.function::<I>(UnaryOp::Tanh)),
+        UnaryOp::Sigmoid => heavy(d, |x| x.function::<I>(UnaryOp::Sigmoid)),
+        UnaryOp::Silu => heavy(d, |x| x.function::<I>(UnaryOp::Silu)),
+        UnaryOp::Erf => heavy(d, |x| x.function::<I>(UnaryOp::Erf)),
+        UnaryOp::Gelu => heavy(d, |x| x.function::<I>(UnaryOp::Gelu)),
+        UnaryOp::Sin | UnaryOp::Cos => waves::<T, I>(op, d),
+    }
+}
+
+#[inline(always)]
+fn waves<T: Real, I: Instructions>(op: UnaryOp, d: &mut [T]) {
+    let limit = T::from_f32(super::math::WAVE_LIMIT);
+    // Far arguments need a longer reduction than the vector form has.
+    if d.iter().any(|x| x.magnitude() > limit) {
+        each(d, |x| T::from_f64(op.apply(x.to_f64())));
+    } else if op == UnaryOp::Sin {
+        heavy(d, |x| x.function::<I>(UnaryOp::Sin));
+    } else {
+        heavy(d, |x| x.function::<I>(UnaryOp::Cos));
+    }
+}
+
+/// `d = op(d, with)`, or `op(with, d)`.
+#[inline(always)]
+pub(crate) fn binary<T: Real>(op: BinaryOp, d: &mut [T], with: Data<'_, T>, reversed: bool) {
+    let zero = T::default();
+    let not_number = |x: T| x.partial_cmp(&x).is_none();
+    match (op, reversed) {
+        (BinaryOp::Add, _) => both(d, with, |x, y| x + y),
+        (BinaryOp::Sub, false) => both(d, with, |x, y| x - y),
+        (BinaryOp::Sub, true) => both(d, with, |x, y| y - x),
+        (BinaryOp::Mul, _) => both(d, with, |x, y| x * y),
+        (BinaryOp::Div, false) => both(d, with, |x, y| x / y),
+        (BinaryOp::Div, true) => both(d, with, |x, y| y / x),
+        (BinaryOp::Pow, false) => both(d, with, T::pow),
+        (BinaryOp::Pow, true) => both(d, with, |x, y| y.pow(x)),
+        // Two selections: the first is a single instruction.
+        (BinaryOp::Min, _) => both(d, with, |x, y| {
+            let smaller = if x < y { x } else { y };
+            if not_number(x) { x } else { smaller }
+        }),
+        (BinaryOp::Max, _) => both(d, with, |x, y| {
+            let larger = if x > y { x } else { y };
+            if not_number(x) { x } else { larger }
+        }),
+        (BinaryOp::Lt, false) | (BinaryOp::Gt, true) => both(d, with, |x, y| truth(x < y)),
+        (BinaryOp::Gt, false) | (BinaryOp::Lt, true) => both(d, with, |x, y| truth(x > y)),
+        (BinaryOp::Le, false) | (BinaryOp::Ge, true) => both(d, with, |x, y| truth(x <= y)),
+        (BinaryOp::Ge, false) | (BinaryOp::Le, true) => both(d, with, |x, y| truth(x >= y)),
+        (BinaryOp::Eq, _) => both(d, with, |x, y| truth(x == y)),
+        (BinaryOp::Ne, _) => both(d, with, |x, y| truth(x != y)),
+        (BinaryOp::And, _) => both(d, with, |x, y| truth((x != zero) & (y != zero))),
+        (BinaryOp::Or, _) => both(d, with, |x, y| truth((x != zero) | (y != zero))),
+    }
+}
+
+/// `d = mask ? d : other`, or the other way round.
+#[inline(always)]
+fn select<T: Real>(d: &mut [T], mask: Data<'_, T>, other: Data<'_, T>, flipped: bool) {
+    let zero = T::default();
+    match (mask, other) {
+        (Data::Same(mask), _) if (mask != zero) != flipped => {}
+        (Data::Same(_), other) => both(d, other, |_, y| y),
+        (Data::Each(mask), Data::Same(y)) => {
+            for (x, &m) in d.iter_mut().zip(mask) {
+                *x = if (m != zero) ^ flipped { *x } else { y };
+            }
+        }
+        (Data::Each(mask), Data::Each(other)) => {
+            for ((x, &m), &y) in d.iter_mut().zip(mask).zip(other) {
+                *x = if (m != zero) ^ flipped { *x } else { y };
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn scaled_exp<T: Real, I: Instructions>(d: &mut [T], by: Data<'_, T>, less: Data<'_, T>) {
+    let done = match (by, less) {
+        (Data::Same(by), Data::Same(less)) => T::exp_kernel::<I>(d, by, &[less]),
+        (Data::Same(by), Data::Each(less)) => T::exp_kernel::<I>(d, by, less),
+        (Data::Each(_), _) => false,
+    };
+    if !done {
+        both(d, by, |x, y| x * y);
+        both(d, less, |x, y| x - y);
+        unary::<T, I>(UnaryOp::Exp, d);
+    }
+}
+
+/// `d` rounded to a number type.
+#[inline(always)]
+pub(crate) fn round<T: Real>(d: &mut [T], dtype: DType) {
+    match dtype {
+        DType::Bf16 => each(d, |x| x.rounded(DType::Bf16)),
+        DType::F16 => each(d, |x| x.rounded(DType::F16)),
+        DType::E4m3 => each(d, |x| x.rounded(DType::E4m3)),
+        DType::E5m2 => each(d, |x| x.rounded(DType::E5m2)),
+        DType::Tf32 => each(d, |x| x.rounded(DType::Tf32)),
+        DType::F32 => each(d, |x| x.rounded(DType::F32)),
+        DType::B1 => each(d, |x| x.rounded(DType::B1)),
+        DType::F64 => {}
+        integer => {
+            if let Some((low, high)) = integer.integer_range() {
+                let (low, high) = (T::from_f64(low as f64), T::from_f64(high as f64));
+                let zero = T::default();
+                each(d, |x| {
+                    let x = x.nearest();
+                    let x = if x < low { low } else { x };
+                    let x = if x > high { high } else { x };
+                    // Adding zero turns -0 into 0; a NaN becomes 0.
+                    if x.partial_cmp(&x).is_some() { x + zero } else { zero }
+                });
+            }
+        }
+    }
+}
+
+/// Registers 1 and up; 0 is the strip of the result.
+pub(crate) type Registers<T> = [Box<[T]>];
+
+/// Runs `steps` on one strip. `leaf` resolves leaves; every slice that it gives is at least as long as `result`.
+#[inline(always)]
+pub(crate) fn run<'a, T: Real, I: Instructions>(
+    steps: &[Step],
+    result: &mut [T],
+    registers: &mut Registers<T>,
+    leaf: impl Fn(u16) -> Data<'a, T>,
+) {
+    let n = result.len();
+    for step in steps {
+        let (Step::Copy { d, .. }
+        | Step::Unary { d, .. }
+        | Step::Binary { d, .. }
+        | Step::ScaledExp { d, .. }
+        | Step::Select { d, .. }
+        | Step::Round { d, .. }) = *step;
+        // Taken out while it is written, so that the others can be read.
+        let mut taken = if d == 0 { Box::default() } else { std::mem::take(&mut registers[usize::from(d)]) };
+        // A step never reads its own register as an operand, and none but the last of a strip's steps ends in 0 while
+        // another needs it: register 0 is only ever changed in place.
+        let data = |operand: Operand| match operand {
+            Operand::Register(r) => Data::Each(&registers[usize::from(r)][..n]),
+            Operand::Leaf(l) => match leaf(l) {
+                Data::Each(x) => Data::Each(&x[..n]),
+                same => same,
+            },
+            Operand::Const(x) => Data::Same(T::from_f64(x)),
+        };
+        let target = if d == 0 { &mut *result } else { &mut taken[..n] };
+        match *step {
+            Step::Copy { from, .. } => match data(from) {
+                Data::Each(x) => target.copy_from_slice(x),
+                Data::Same(x) => target.fill(x),
+            },
+            Step::Unary { op, .. } => unary::<T, I>(op, target),
+            Step::Binary { op, with, reversed, .. } => binary(op, target, data(with), reversed),
+            Step::ScaledExp { by, less, .. } => scaled_exp::<T, I>(target, data(by), data(less)),
+            Step::Select { mask, other, flipped, .. } => select(target, data(mask), data(other), flipped),
+            Step::Round { dtype, .. } => round(target, dtype),
+        }
+        if d != 0 {
+            registers[usize::from(d)] = taken;
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What tile programs mean, one element at a time in f64, and the means to compare an executable with it.
+#![allow(dead_code)] // Each test file uses a part.
+
+pub mod interpreter;
+pub mod random;
+
+use einloom_cascade::numeric::{decode, encode};
+use einloom_cpu::{Executable, Isa, Options, Report, RunError, RunOptions, View, ViewMut};
+use einloom_tile::{Program, TensorRole};
+
+/// The instruction sets of this machine.
+pub fn isas() -> impl Iterator<Item = Isa> {
+    Isa::ALL.into_iter().filter(|isa| isa.is_available())
+}
+
+/// Runs on arrays of values, in the order of the program's inputs; the outputs' values.
+pub fn run(
+    program: &Program,
+    isa: Isa,
+    threads: usize,
+    inputs: &[Vec<f64>],
+) -> Result<(Vec<Vec<f64>>, Report), RunError> {
+    let executable = Executable::new(program, &Options { isa: Some(isa) }).unwrap_or_else(|e| panic!("{e}"));
+    let role = |role| program.tensors.iter().filter(move |t| t.role == role);
+    let data: Vec<Vec<u8>> = role(TensorRole::Input).zip(inputs).map(|(t, x)| encode(t.dtype, x)).collect();
+    let views: Vec<View<'_>> =
+        role(TensorRole::Input).zip(&data).map(|(t, bytes)| View { dtype: t.dtype, dims: &t.dims, bytes }).collect();
+    // 64-bit words, so that every number type is aligned.
+    let bytes = |t: &einloom_tile::TensorDecl| t.dims.iter().product::<usize>() * t.dtype.bytes();
+    let mut results: Vec<Vec<u64>> = role(TensorRole::Output).map(|t| vec![0; bytes(t).div_ceil(8)]).collect();
+    let mut outputs: Vec<ViewMut<'_>> = role(TensorRole::Output)
+        .zip(&mut results)
+        .map(|(t, words)| ViewMut {
+            dtype: t.dtype,
+            dims: &t.dims,
+            bytes: &mut bytemuck::cast_slice_mut(words)[..bytes(t)],
+        })
+        .collect();
+    let options = RunOptions { threads: Some(threads), count: true, ..RunOptions::default() };
+    let report = executable.run(&views, &mut outputs, &options)?;
+    let values = role(TensorRole::Output)
+        .zip(&outputs)
+        .map(|(t, view)| {
+            let mut out = vec![];
+            decode(t.dtype, view.bytes, &mut out);
+            out
+        })
+        .collect();
+    Ok((values, report))
+}
+
+/// Checks a program against the interpreter with every instruction set and several numbers of threads: outputs within
+/// `tolerance` (relative to `1 + |x|`; 0 asks for the same value), counters exactly, and the same bits whatever the
+/// number of threads.
+pub fn check(program: &Program, inputs: &[Vec<f64>], tolerance: f64) {
+    let expected = interpreter::run(program, inputs).expect("in range");
+    for isa in isas() {
+        let (outputs, report) = run(program, isa, 1, inputs).expect("runs");
+        for ((got, want), tensor) in
+            outputs.iter().zip(&expected.outputs).zip(program.tensors.iter().filter(|t| t.role == TensorRole::Output))
+        {
+            for (i, (&got, &want)) in got.iter().zip(want).enumerate() {
+                let near = got == want
+                    || (got.is_nan() && want.is_nan())
+                    || (got - want).abs() <= tolerance * (1.0 + want.abs());
+                assert!(
+                    near,
+                    "{}: {}[{i}] is {got}, should be {want}\n{}",
+                    isa.name(),
+                    tensor.name,
+                    einloom_tile::print(program)
+                );
+            }
+        }
+        for (kernel, expected) in report.kernels.iter().zip(&expected.kernels) {
+            assert_eq!(kernel.traffic, expected.traffic, "{}", einloom_tile::print(program));
+            assert_eq!(kernel.skipped_chunks, expected.skipped, "{}", einloom_tile::print(program));
+        }
+        let (again, _) = run(program, isa, 3, inputs).expect("runs");
+        let bits = |x: &[Vec<f64>]| x.iter().flatten().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&outputs), bits(&again), "{}", einloom_tile::print(program));
+    }
+}
