@@ -1,1 +1,118 @@
-//! See ARCHITECTURE.md.
+//! The planner: a normalised cascade, sizes and a machine become a tile program.
+//!
+//! Whether nodes share a kernel, which indices are parallel, which are streamed and in which tiles is decided by what
+//! the model predicts; how a kernel then looks follows from the algebra alone. This crate recognises no operators and
+//! knows no backend.
+//!
+//! The way of a graph through it: `problem` fills in sizes and puts every node into one of four forms; `search`
+//! decides which nodes are in memory; `cone` inlines everything else into the kernels that read it; `cuts` gives
+//! every index of a kernel its kind and tile; `lower` finds contractions and what can leave a sum; `emit` writes
+//! the kernel. Where a tile would need a third axis, emission fails, one index is cut smaller and it starts again:
+//! with every index visited one by one any kernel can be written, so this ends.
+
+mod build;
+mod cone;
+mod cuts;
+mod emit;
+mod expr;
+mod facts;
+mod lower;
+mod options;
+mod overhead;
+mod problem;
+mod program;
+mod reader;
+mod search;
+mod straighten;
+mod substitute;
+mod tiling;
+mod types;
+
+pub use options::{Fusion, Options, Plan, PlanError, PlannedKernel};
+
+use einloom_algebra::{Graph, NodeId};
+use einloom_cascade::Bound;
+use einloom_machine::Machine;
+use einloom_tile::{AxisKind, Kernel};
+use std::collections::BTreeSet;
+
+/// A tile program that computes the outputs of `graph`, as written or as derived, for the sizes in `bound`.
+///
+/// # Errors
+/// What no arrangement of tiles can compute, in the user's terms: see [`PlanError`].
+///
+/// ```
+/// use einloom_cascade::{Given, bind, parse};
+/// let text = "input X[m,n]: f32\noutput L: f32\nL[m] = log(sum(n) exp(X[m,n]))\n";
+/// let cascade = parse(text).cascade;
+/// let sizes = [("M".to_string(), 512), ("N".to_string(), 100_000)];
+/// let bound = bind(&cascade, &Given { sizes: sizes.into(), ..Given::default() }).expect("sizes that fit");
+/// let machine = einloom_machine::built_in("cpu-generic").expect("built in");
+/// let graph = einloom_algebra::flatten(&cascade);
+/// let plan = einloom_plan::plan(&graph, &bound, &machine, &Default::default()).expect("a plan");
+/// assert_eq!(plan.kernels.len(), 1);
+/// assert_eq!(plan.kernels[0].group[0].0, "m");
+/// assert_eq!(plan.kernels[0].stream[0].0, "n");
+/// assert!(einloom_tile::verify(&plan.program).is_empty());
+/// ```
+pub fn plan(graph: &Graph, bound: &Bound, machine: &Machine, options: &Options) -> Result<Plan, PlanError> {
+    let mut exprs = expr::Exprs::default();
+    let mut types = types::Types::default();
+    let problem = problem::Problem::new(graph, bound, &mut exprs)?;
+    for (name, &tile) in &options.tiles {
+        if tile == 0 || !problem.indices.iter().any(|i| i.name == *name) {
+            let reason = if tile == 0 { "a tile has at least one position" } else { "the program has no such index" };
+            return Err(PlanError::unsupported(name, reason));
+        }
+    }
+    let shop = build::Workshop { p: &problem, x: &mut exprs, types: &mut types, machine, options };
+    let division = search::Search::new(shop).run()?;
+    let mut names = BTreeSet::new();
+    let mut kernels = vec![];
+    let mut planned = vec![];
+    for built in &division.kernels {
+        let mut kernel = built.kernel.clone();
+        kernel.name = unique(&kernel.name, &mut names);
+        let mut notes = built.notes.clone();
+        for n in &built.cone.computed {
+            notes.extend(division.notes.get(n).into_iter().flatten().cloned());
+        }
+        planned.push(describe(&problem, &kernel, &built.roots, &built.cone.computed, notes));
+        kernels.push(kernel);
+    }
+    let program = program::program_of(&problem, &exprs, &mut types, kernels);
+    Ok(Plan { program, kernels: planned })
+}
+
+fn unique(wanted: &str, taken: &mut BTreeSet<String>) -> String {
+    let mut name = wanted.to_string();
+    let mut k = 2;
+    while !taken.insert(name.clone()) {
+        name = format!("{wanted}_{k}");
+        k += 1;
+    }
+    name
+}
+
+fn describe(
+    p: &problem::Problem,
+    kernel: &Kernel,
+    roots: &[NodeId],
+    computed: &BTreeSet<NodeId>,
+    notes: Vec<String>,
+) -> PlannedKernel {
+    let axes = |kind: AxisKind| {
+        let chosen = kernel.axes.iter().filter(|a| a.kind == kind);
+        chosen.map(|a| (a.name.clone(), a.tile)).collect::<Vec<_>>()
+    };
+    let mut stream = axes(AxisKind::Stream);
+    stream.dedup();
+    PlannedKernel {
+        name: kernel.name.clone(),
+        statements: computed.iter().filter_map(|&n| p[n].statement).collect::<BTreeSet<_>>().into_iter().collect(),
+        group: axes(AxisKind::Grid),
+        stream,
+        materialised: roots.iter().map(|&n| p[n].name.clone()).collect(),
+        notes,
+    }
+}

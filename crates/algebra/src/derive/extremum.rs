@@ -44,8 +44,8 @@ impl Deriver<'_> {
         }
         let identity = if r.monoid == Monoid::Max { f64::NEG_INFINITY } else { f64::INFINITY };
         let seen = self.seen(&node, &over, &own_filter);
-        let value = self.cancel(&value);
-        let def = Def::Map(guard::where_some(seen, value, identity));
+        let (value, rest) = self.cancel(&guard::where_some(seen, value, identity));
+        let def = Def::Map(value);
         let what = r.monoid.name(&self.old.cascade).to_string();
         let why = format!(
             "what leaves does not carry {}, and {what} commutes with adding and with multiplying by what is not negative",
@@ -56,7 +56,7 @@ impl Deriver<'_> {
             other => show::def(&self.out, other),
         };
         self.step(Rule::Defer, &node, &over, why, before, after);
-        self.push(Node { def, ..node })
+        self.push_map(Node { def, ..node }, rest)
     }
 
     /// Takes out of `body` what does not carry the reduced indices. `None` if what remains still needs a reduction

@@ -1,6 +1,6 @@
 //! Putting definitions in place of reads.
 
-use super::Deriver;
+use super::{Deriver, Scaled};
 use crate::{Def, Graph, Node, NodeId, Product, Rule, Term, show};
 use einloom_cascade::{BinaryOp, DType, IndexExpr, IndexId, UnaryOp};
 use std::collections::BTreeSet;
@@ -68,34 +68,47 @@ impl Deriver<'_> {
         })
     }
 
-    /// A term in which exponentials that stabilisation introduced have been cancelled; nodes whose exponential
-    /// remains are noted as failed.
-    pub(super) fn cancel(&mut self, term: &Term) -> Term {
+    /// A term in which exponentials that stabilisation introduced have been cancelled, and what of them remains.
+    pub(super) fn cancel(&mut self, term: &Term) -> (Term, Option<Scaled>) {
         if self.scaled.is_empty() || !term.any_read(&|n| self.scaled.contains_key(&n)) {
-            return term.clone();
+            return (term.clone(), None);
         }
         let mut anchors = BTreeSet::new();
         let mut origins = BTreeSet::new();
         let expanded = term.replace_reads(&mut |n, at| {
             let s = self.scaled.get(&n)?;
             if !self.out.is_plain(n, at) {
-                self.failed.insert(s.origin);
+                self.failed.extend(&s.origins);
                 return None;
             }
-            anchors.insert(s.anchor);
-            origins.insert(s.origin);
+            anchors.extend(&s.anchors);
+            origins.extend(&s.origins);
             Some(s.term.clone())
         });
         let simple = absorb(&expanded, &self.out);
         if exponential_of(&simple, &anchors) {
-            self.failed.extend(origins);
+            return (term.clone(), Some(Scaled { origins, term: simple, anchors }));
         }
-        simple
+        (simple, None)
+    }
+
+    /// Adds a pointwise node. One in which an exponential remains may still be cancelled by its readers, unless it is
+    /// itself wanted or rounded.
+    pub(super) fn push_map(&mut self, node: Node, rest: Option<Scaled>) -> NodeId {
+        let rounded = rounds(&node);
+        let made = self.push(node);
+        if let Some(rest) = rest {
+            if rounded {
+                self.failed.extend(&rest.origins);
+            }
+            self.scaled.insert(made, rest);
+        }
+        made
     }
 
     pub(super) fn must_not_be_scaled(&mut self, n: NodeId) {
         if let Some(s) = self.scaled.get(&n) {
-            self.failed.insert(s.origin);
+            self.failed.extend(&s.origins);
         }
     }
 }

@@ -60,20 +60,20 @@ struct Deriver<'a> {
     refusals: Vec<Refusal>,
     /// Nodes of `old` whose exponents stay as they are.
     unanchored: &'a BTreeSet<NodeId>,
-    /// Nodes of `out` that stand for `value · exp(anchor)` until their consumers have cancelled the exponential.
+    /// Nodes of `out` with an exponential that their readers must cancel.
     scaled: BTreeMap<NodeId, Scaled>,
     /// Nodes of `old` whose consumers did not.
     failed: BTreeSet<NodeId>,
 }
 
-/// `term`, which equals `value · exp(exponent)` with an anchor introduced by stabilisation.
+/// `term`, in which exponentials of anchors remain that stabilisation introduced.
 struct Scaled {
-    /// The node of `old`.
-    origin: NodeId,
-    /// The definition, exponential included.
+    /// The nodes of `old` that were stabilised.
+    origins: BTreeSet<NodeId>,
+    /// The definition, exponentials included.
     term: Term,
-    /// The anchor's state.
-    anchor: NodeId,
+    /// The anchors' states.
+    anchors: BTreeSet<NodeId>,
 }
 
 impl<'a> Deriver<'a> {

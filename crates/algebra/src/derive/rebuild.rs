@@ -74,10 +74,10 @@ impl Deriver<'_> {
             Def::Input => self.push(node),
             Def::Map(t) => {
                 let t = self.inline_displaced(&rename(&t), &node);
-                let t = self.cancel(&t);
+                let (t, rest) = self.cancel(&t);
                 self.note_store(&node, &t);
                 node.def = Def::Map(t);
-                self.push(node)
+                self.push_map(node, rest)
             }
             Def::Reduce(mut r) => {
                 r.body = self.inline_displaced(&rename(&r.body), &node);

@@ -124,19 +124,24 @@ impl Deriver<'_> {
             let seen = self.seen(&node, &over, &own_filter);
             value = guard::where_some(seen, value, 0.0);
         }
-        let value = self.cancel(&value);
-        if stabilised && super::inline::rounds(&node) {
-            self.failed.insert(id);
-        }
+        let (value, mut rest) = self.cancel(&value);
         self.explain_sum(&node, &over, &before, &inner, &factor, anchored, stabilised, &value);
-        let made = self.push(Node { def: Def::Map(value.clone()), ..node });
         if let Some((anchor, ..)) = shift
-            && super::inline::exponential_of(&value, &[anchor].into())
             && stabilised
         {
-            self.scaled.insert(made, super::Scaled { origin: id, term: value, anchor });
+            let anchors = [anchor].into();
+            match &mut rest {
+                Some(rest) => {
+                    rest.origins.insert(id);
+                    rest.anchors.insert(anchor);
+                }
+                None if super::inline::exponential_of(&value, &anchors) => {
+                    rest = Some(super::Scaled { origins: [id].into(), term: value.clone(), anchors });
+                }
+                None => {}
+            }
         }
-        made
+        self.push_map(Node { def: Def::Map(value), ..node }, rest)
     }
 
     #[allow(clippy::too_many_arguments)] // The parts of one explanation.

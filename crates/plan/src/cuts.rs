@@ -1,0 +1,193 @@
+//! From a kernel's expressions and a style to the cut of every index.
+
+use crate::cone::Cone;
+use crate::expr::{Expr, ExprId, Exprs};
+use crate::facts::Facts;
+use crate::problem::{FoldMonoid, ItemDef, Problem};
+use crate::tiling::{Cut, Tiling};
+use einloom_algebra::NodeId;
+use einloom_cascade::{BinaryOp, IndexId, UnaryOp};
+use einloom_tile::AxisKind;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Tile sizes to try together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Style {
+    /// Of grid indices that are not contiguous in memory.
+    pub rows: usize,
+    /// Of the grid index that is.
+    pub cols: usize,
+    /// Of streams.
+    pub stream: usize,
+    /// A reduced index up to this extent is taken whole.
+    pub whole: usize,
+    /// The same for an index that a stored tensor carries too: streamed, it is read again for the store.
+    pub whole_stored: usize,
+}
+
+/// What is known of a kernel's indices before they are cut.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Roles {
+    /// Parallel indices, outermost first.
+    pub grid: Vec<IndexId>,
+    /// Indices that loops inside the kernel visit.
+    pub inner: BTreeSet<IndexId>,
+    /// Those of them that a stored tensor carries.
+    pub stored: BTreeSet<IndexId>,
+    /// Those of them that a recurrence's state carries: they cannot be streamed.
+    pub state: BTreeSet<IndexId>,
+    /// The recurrence's index.
+    pub recurrence: Option<IndexId>,
+    /// Grid indices that are some stored tensor's last.
+    pub contiguous: BTreeSet<IndexId>,
+    /// Visited one by one from the start: a contraction has room for one tiled reduced index.
+    pub single: BTreeSet<IndexId>,
+}
+
+impl Roles {
+    pub(crate) fn new(p: &Problem, x: &Exprs, cone: &Cone) -> Self {
+        let reduced = cone.reduced();
+        let recurrence = cone.recurrence;
+        let mut lists: Vec<Vec<IndexId>> = cone.roots.iter().map(|r| p[r.0].axes.clone()).collect();
+        let mut state = BTreeSet::new();
+        for &n in cone.iterations.keys() {
+            if let ItemDef::Iterative(i) = &p[n].def {
+                let slice: Vec<IndexId> =
+                    p[n].axes.iter().enumerate().filter(|(k, _)| *k != i.dim).map(|(_, &i)| i).collect();
+                state.extend(&slice);
+                lists.push(slice);
+            }
+        }
+        let everywhere = |i: &IndexId| lists.iter().all(|l| l.contains(i));
+        let grid: Vec<IndexId> = (lists.first().into_iter().flatten().copied())
+            .filter(|i| everywhere(i) && !reduced.contains(i) && recurrence != Some(*i))
+            .collect();
+        let mut inner: BTreeSet<IndexId> = reduced.clone();
+        let mut stored = BTreeSet::new();
+        for &i in lists.iter().flatten() {
+            if !grid.contains(&i) && recurrence != Some(i) {
+                inner.insert(i);
+                stored.insert(i);
+            }
+        }
+        let grid_set: BTreeSet<IndexId> = grid.iter().copied().collect();
+        state.retain(|i| !grid_set.contains(i));
+        let contiguous = cone.roots.iter().filter_map(|r| p[r.0].axes.last().copied()).collect();
+        let single = single(p, x, cone);
+        Self { grid, inner, stored, state, recurrence, contiguous, single }
+    }
+
+    /// The tiling in this style, with the indices in `demoted` visited one by one.
+    pub(crate) fn tiling(
+        &self,
+        p: &Problem,
+        style: &Style,
+        demoted: &BTreeSet<IndexId>,
+        given: &BTreeMap<String, usize>,
+    ) -> Tiling {
+        let mut out = Tiling { cuts: BTreeMap::new(), grid: self.grid.clone() };
+        let asked = |i: IndexId| given.get(&p[i].name).copied().filter(|_| !demoted.contains(&i));
+        for &i in &self.grid {
+            let extent = p[i].extent;
+            let wish = if self.contiguous.contains(&i) { style.cols } else { style.rows };
+            let tile = if demoted.contains(&i) { 1 } else { asked(i).unwrap_or(wish) };
+            let tile = even(extent, tile);
+            // One tile needs no grid.
+            let kind = if extent > 1 && tile >= extent { AxisKind::Whole } else { AxisKind::Grid };
+            out.cuts.insert(i, Cut { kind, tile, extent });
+        }
+        out.grid.retain(|i| out.cuts[i].kind == AxisKind::Grid);
+        for &i in &self.inner {
+            let extent = p[i].extent;
+            let limit = if self.stored.contains(&i) { style.whole_stored } else { style.whole };
+            let one = demoted.contains(&i) || self.single.contains(&i) && asked(i).is_none();
+            let whole = match asked(i) {
+                Some(tile) => tile >= extent,
+                None => extent <= limit.max(style.stream) && !one || extent == 1,
+            };
+            // An empty axis has no tile: a loop over nothing gives what a reduction over nothing is.
+            let cut = if self.state.contains(&i) || whole && extent > 0 {
+                Cut { kind: AxisKind::Whole, tile: extent.max(1), extent }
+            } else {
+                let tile = if one { 1 } else { even(extent, asked(i).unwrap_or(style.stream)) };
+                Cut { kind: AxisKind::Stream, tile, extent }
+            };
+            out.cuts.insert(i, cut);
+        }
+        if let Some(t) = self.recurrence {
+            out.cuts.insert(t, Cut { kind: AxisKind::Stream, tile: 1, extent: p[t].extent });
+        }
+        out
+    }
+
+    /// The index to visit one by one when a value would have more than two tiled axes. First a parallel one that all
+    /// of its operands carry: then no operand is read more often. Then a reduced one, then anything.
+    pub(crate) fn demote(&self, indices: &BTreeSet<IndexId>, leaves: &[Vec<IndexId>]) -> Option<IndexId> {
+        let leaves: Vec<&Vec<IndexId>> = leaves.iter().filter(|l| l.iter().any(|i| indices.contains(i))).collect();
+        let last: BTreeSet<IndexId> = leaves.iter().filter_map(|l| l.last().copied()).collect();
+        let batch = |i: &IndexId| leaves.iter().all(|l| l.contains(i));
+        let open = |i: &&IndexId| indices.contains(i) && !self.state.contains(i);
+        let grid = || self.grid.iter().filter(open);
+        let inner = || self.inner.iter().filter(open);
+        grid()
+            .find(|i| batch(i) && !last.contains(i))
+            .or_else(|| inner().find(|i| !self.stored.contains(i) && !batch(i) && !last.contains(i)))
+            .or_else(|| inner().find(|i| !self.stored.contains(i) && batch(i)))
+            .or_else(|| grid().find(|i| !last.contains(i)))
+            .or_else(|| inner().find(|i| !last.contains(i)))
+            .or_else(|| inner().next())
+            .or_else(|| grid().next())
+            .copied()
+    }
+}
+
+/// The largest tile of at most `wish` positions, made smaller where that leaves all tiles of a loop about equal.
+fn even(extent: usize, wish: usize) -> usize {
+    let wish = wish.max(1);
+    if extent <= wish {
+        return extent.max(1);
+    }
+    let steps = extent.div_ceil(wish);
+    // A multiple of 16 keeps vectors full.
+    let tile = extent.div_ceil(steps);
+    if wish < 16 { tile } else { tile.next_multiple_of(16).min(wish) }
+}
+
+/// Of the indices that one sum of products reduces together all but the longest.
+fn single(p: &Problem, x: &Exprs, cone: &Cone) -> BTreeSet<IndexId> {
+    let mut out = BTreeSet::new();
+    for fold in cone.folds.values() {
+        if fold.monoid != FoldMonoid::Sum || fold.over.len() < 2 || factors_read(x, fold.body) < 2 {
+            continue;
+        }
+        let longest = fold.over.iter().copied().max_by_key(|&i| p[i].extent);
+        out.extend(fold.over.iter().copied().filter(|&i| Some(i) != longest));
+    }
+    out
+}
+
+/// Number of factors of a product that read something.
+fn factors_read(x: &Exprs, e: ExprId) -> usize {
+    match *x.get(e) {
+        Expr::Binary(BinaryOp::Mul | BinaryOp::Div, a, b) => factors_read(x, a) + factors_read(x, b),
+        Expr::Unary(UnaryOp::Neg, a) => factors_read(x, a),
+        _ => {
+            let mut reads = false;
+            x.reads(e, &mut BTreeSet::new(), &mut |_, _| reads = true);
+            usize::from(reads)
+        }
+    }
+}
+
+/// Whether some contraction of the cone wants large tiles: a sum of products over operands that share no further
+/// index.
+pub(crate) fn contracts(p: &Problem, x: &Exprs, cone: &Cone) -> bool {
+    let mut facts = Facts::default();
+    cone.folds.iter().any(|(&n, fold): (&NodeId, _)| {
+        fold.monoid == FoldMonoid::Sum && factors_read(x, fold.body) >= 2 && {
+            let free = facts.of(p, x, fold.body).free.len();
+            let own = p[n].axes.len();
+            free > own && own >= 1 && !fold.over.is_empty()
+        }
+    })
+}

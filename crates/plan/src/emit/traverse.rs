@@ -1,0 +1,207 @@
+//! Traversals: one loop over the reduced indices that computes all reductions that can share it.
+
+use super::{Emitter, Fail, Running, Scope};
+use crate::expr::{Expr, ExprId, Linear};
+use crate::lower::Lowered;
+use einloom_algebra::NodeId;
+use einloom_cascade::{DType, IndexId};
+use einloom_tile::{AxisId, AxisKind, Init, Op, Predicate, State, ValueId};
+use std::collections::BTreeSet;
+
+/// One of the nested streams of a traversal.
+struct Level {
+    axis: AxisId,
+    within: Predicate,
+    /// One per member.
+    states: Vec<ValueId>,
+}
+
+impl Emitter<'_> {
+    /// The value of a reduction: in the body of its own traversal the running one, elsewhere the complete one.
+    pub(super) fn fold_value(&mut self, n: NodeId) -> Result<ValueId, Fail> {
+        let running = self.scopes.iter().rposition(|s| s.running.contains_key(&n));
+        match running {
+            Some(k) => match self.scopes[k].running[&n].new {
+                Some(v) => Ok(v),
+                None => self.at_depth(k, |s| s.advance(n)),
+            },
+            None => self.traverse(n),
+        }
+    }
+
+    /// A state before the chunk.
+    pub(super) fn old_value(&mut self, n: NodeId) -> Result<ValueId, Fail> {
+        match self.scopes.iter().rev().find_map(|s| s.running.get(&n)) {
+            Some(r) => Ok(r.old),
+            None => {
+                let read = self.x.plain(n, &self.p[n].axes);
+                self.tile(read)
+            }
+        }
+    }
+
+    fn advance(&mut self, n: NodeId) -> Result<ValueId, Fail> {
+        let depth = self.scopes.len() - 1;
+        let old = self.scopes[depth].running[&n].old;
+        let new = self.update(n, Some(old))?;
+        if let Some(r) = self.scopes[depth].running.get_mut(&n) {
+            r.new = Some(new);
+        }
+        Ok(new)
+    }
+
+    /// Computes a reduction completely, and with it all others that its loop can compute.
+    fn traverse(&mut self, n: NodeId) -> Result<ValueId, Fail> {
+        let mut streamed: Vec<IndexId> = self.l.folds[&n].over.clone();
+        streamed.retain(|&i| self.tiling.kind(i) == AxisKind::Stream);
+        if streamed.is_empty() {
+            return self.update(n, None);
+        }
+        // Indices that are visited one by one outside, so that the innermost loop runs over the large tiles.
+        streamed.sort_by_key(|&i| self.tiling.tiled(i));
+        let depth = self.scopes.len() - 1;
+        let members = self.members(n, depth)?;
+        let common = self.common_filter(&members);
+        let mut levels: Vec<Level> = vec![];
+        for &i in &streamed {
+            let axis = self.stream_axis(i);
+            let states = members.iter().map(|&m| self.new_state(m)).collect::<Result<Vec<_>, _>>()?;
+            self.scopes.push(Scope { bindings: [(i, axis)].into(), ..Scope::default() });
+            let within = self.bounds(&common, i)?;
+            levels.push(Level { axis, within, states });
+        }
+        if let (Some(scope), Some(level)) = (self.scopes.last_mut(), levels.last()) {
+            for (&m, &old) in members.iter().zip(&level.states) {
+                scope.running.insert(m, Running { old, new: None });
+            }
+        }
+        for &f in common.iter().filter(|&&f| !matches!(self.x.get(f), Expr::Within(_))).collect::<Vec<_>>() {
+            let any = self.tile(f)?;
+            if self.kernel.value(any).dtype == DType::B1 {
+                self.push(Op::SkipUnless { any });
+            }
+        }
+        let mut next = vec![];
+        for &m in &members {
+            next.push(self.fold_value(m)?);
+        }
+        for k in (0..levels.len()).rev() {
+            let body = self.scopes.pop().map(|s| s.ops).unwrap_or_default();
+            let mut states = vec![];
+            for (at, &m) in members.iter().enumerate() {
+                let init = match k {
+                    0 => Init::Const(self.p.identity(self.l.folds[&m].monoid)),
+                    _ => Init::Value(levels[k - 1].states[at]),
+                };
+                states.push(State { value: levels[k].states[at], init, next: next[at] });
+            }
+            next = levels[k].states.clone();
+            self.push(Op::Stream { axis: levels[k].axis, within: levels[k].within.clone(), states, body });
+        }
+        for (&m, &v) in members.iter().zip(&next) {
+            let read = self.x.plain(m, &self.p[m].axes);
+            let decl = self.kernel.value(v);
+            let sides = (decl.rows, decl.cols);
+            self.scopes[depth].memo.insert((read, sides), v);
+        }
+        Ok(members.iter().position(|&m| m == n).map_or(next[0], |k| next[k]))
+    }
+
+    fn new_state(&mut self, n: NodeId) -> Result<ValueId, Fail> {
+        let f = &self.l.folds[&n];
+        let (state, dtype) = (self.tiled(&f.state), f.dtype);
+        let axes = self.p[n].axes.clone();
+        let sides = self.sides_or(&state, || vec![axes.clone()])?;
+        let name = &self.p[n].name;
+        let mut letters = name.chars();
+        let name = letters.next().map_or(String::new(), |c| c.to_uppercase().chain(letters).collect());
+        Ok(self.new_value(name, sides, dtype))
+    }
+
+    /// The reductions that one loop computes together with `n`: the same indices, the same level, and none needs the
+    /// complete value of another.
+    fn members(&mut self, n: NodeId, depth: usize) -> Result<Vec<NodeId>, Fail> {
+        let (over, level) = {
+            let f = &self.l.folds[&n];
+            (f.over.iter().copied().collect::<BTreeSet<_>>(), f.level)
+        };
+        let mut out = vec![n];
+        for m in self.l.order.clone() {
+            let f = &self.l.folds[&m];
+            if m == n || f.level != level || f.over.iter().copied().collect::<BTreeSet<_>>() != over {
+                continue;
+            }
+            let read = self.x.plain(m, &self.p[m].axes);
+            let bound = self.l.facts.of(self.p, self.x, read).free.iter().all(|&i| self.binding(i).is_ok());
+            if !bound || self.depth(read)? != depth || self.is_running(m) || self.is_complete(read, depth) {
+                continue;
+            }
+            if out.iter().all(|&o| !self.needs_complete(m, o) && !self.needs_complete(o, m)) {
+                out.push(m);
+            }
+        }
+        let place = |m: &NodeId| self.l.order.iter().position(|o| o == m);
+        out.sort_by_key(place);
+        Ok(out)
+    }
+
+    fn is_running(&self, n: NodeId) -> bool {
+        self.scopes.iter().any(|s| s.running.contains_key(&n))
+    }
+
+    fn is_complete(&self, read: ExprId, depth: usize) -> bool {
+        self.scopes[depth].memo.keys().any(|k| k.0 == read)
+    }
+
+    /// Whether `a` needs the value of `b` after the whole loop.
+    fn needs_complete(&mut self, a: NodeId, b: NodeId) -> bool {
+        let read = self.x.plain(a, &self.p[a].axes);
+        let reach = self.l.facts.of(self.p, self.x, read);
+        if a == b || !reach.reach.contains(&b) {
+            return false;
+        }
+        let mut anchors: Vec<NodeId> = self.l.folds[&a].anchors.clone();
+        let mut seen = BTreeSet::new();
+        while let Some(m) = anchors.pop() {
+            if m == b {
+                return false;
+            }
+            if seen.insert(m)
+                && let Some(f) = self.l.folds.get(&m)
+            {
+                anchors.extend(&f.anchors);
+            }
+        }
+        true
+    }
+
+    /// The conjuncts that every member is filtered by: where one fails, no state changes. Affine ones one by one.
+    fn common_filter(&mut self, members: &[NodeId]) -> Vec<ExprId> {
+        let lists: Vec<Vec<ExprId>> = members.iter().map(|m| self.conjuncts(&self.l.folds[m].clone())).collect();
+        let Some((first, rest)) = lists.split_first() else { return vec![] };
+        first.iter().copied().filter(|f| rest.iter().all(|l| l.contains(f))).collect()
+    }
+
+    fn conjuncts(&mut self, f: &Lowered) -> Vec<ExprId> {
+        let mut out = vec![];
+        for &e in &f.filter {
+            match self.x.get(e).clone() {
+                Expr::Within(all) => out.extend(all.into_iter().map(|l| self.x.intern(Expr::Within(vec![l])))),
+                _ => out.push(e),
+            }
+        }
+        out
+    }
+
+    /// The affine conjuncts that bound the stream over `i` where it opens.
+    fn bounds(&self, common: &[ExprId], i: IndexId) -> Result<Predicate, Fail> {
+        let mut all: Vec<Linear> = vec![];
+        for &f in common {
+            if let Expr::Within(forms) = self.x.get(f) {
+                let here = |l: &&Linear| l.terms.contains_key(&i) && l.terms.keys().all(|&j| self.binding(j).is_ok());
+                all.extend(forms.iter().filter(here).cloned());
+            }
+        }
+        self.predicate(&all)
+    }
+}

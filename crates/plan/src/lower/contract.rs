@@ -1,0 +1,128 @@
+//! Sums of products as contractions of two tiles.
+
+use super::{How, Lowering, Product};
+use crate::expr::{Expr, ExprId, Exprs};
+use crate::problem::{Fold, FoldMonoid};
+use einloom_algebra::NodeId;
+use einloom_cascade::{DType, IndexId};
+use std::collections::BTreeSet;
+
+impl Lowering<'_> {
+    /// The reduction as a contraction, if its body is a product whose factors fall into two groups that share the
+    /// tiled reduced index and no other tiled one.
+    pub(super) fn contraction(&mut self, n: NodeId, fold: &Fold, state: &BTreeSet<IndexId>) -> Option<How> {
+        let reduced: Vec<IndexId> = fold.over.iter().copied().filter(|&i| self.tiling.tiled(i)).collect();
+        let ([along], FoldMonoid::Sum) = (reduced.as_slice(), fold.monoid) else { return None };
+        let own: Vec<IndexId> = state.iter().copied().filter(|&i| self.tiling.tiled(i)).collect();
+        if own.is_empty() || own.len() > 2 {
+            return None;
+        }
+        let mut product = Product::default();
+        self.factorise(fold.body, false, &mut product);
+        let mut groups = [Product::default(), Product::default()];
+        let mut masks: [Vec<ExprId>; 2] = [vec![], vec![]];
+        let mut carries = [false; 2];
+        let mut covered = BTreeSet::new();
+        // The side a factor belongs to, by the result's axis it carries; nothing if it carries both.
+        let mut loose = vec![];
+        let all_masks: Vec<ExprId> = self.masks(&fold.filter).into_iter().flatten().rev().collect();
+        let parts = (product.factors.iter().map(|&e| (e, Part::Factor)))
+            .chain(product.divisors.iter().map(|&e| (e, Part::Divisor)))
+            .chain(all_masks.iter().map(|&e| (e, Part::Mask)));
+        for (e, part) in parts {
+            let axes = self.tiled(e);
+            let sides: Vec<usize> = (0..own.len()).filter(|&k| axes.contains(&own[k])).collect();
+            covered.extend(axes.iter().copied());
+            match sides.as_slice() {
+                [] => loose.push((e, part, axes.contains(along))),
+                [side] => {
+                    part.put(e, &mut groups[*side], &mut masks[*side]);
+                    carries[*side] |= axes.contains(along) && part != Part::Mask;
+                }
+                _ => return None,
+            }
+        }
+        if own.iter().any(|i| !covered.contains(i)) {
+            return None;
+        }
+        for (e, part, along) in loose {
+            let side = match (carries, own.len()) {
+                (_, 1) => 1,
+                ([false, _], _) if along => 0,
+                ([_, false], _) if along => 1,
+                _ => usize::from(groups[0].factors.len() <= 1 && groups[1].factors.len() > 1),
+            };
+            part.put(e, &mut groups[side], &mut masks[side]);
+            carries[side] |= along && part != Part::Mask;
+        }
+        // With one axis left, a product with a matrix from memory; anything else is as well reduced in one go.
+        let matrix = |g: &Product, x: &Exprs| match g.factors.as_slice() {
+            [f] => g.divisors.is_empty() && matches!(x.get(*f), Expr::Read(n, _) if self.cone.loads.contains(n)),
+            _ => false,
+        };
+        if carries != [true; 2] || own.len() == 1 && (!matrix(&groups[0], self.x) || !masks[0].is_empty()) {
+            return None;
+        }
+        groups[0].constant = product.constant;
+        let zero = self.x.constant(0.0);
+        let mut operands = [zero; 2];
+        for side in 0..2 {
+            let value = self.product(None, &groups[side]);
+            operands[side] = masks[side].iter().fold(value, |v, &mask| self.x.select(mask, v, zero));
+        }
+        let [a, b] = self.operand_types(n, operands)?;
+        Some(How::Contract(a, b))
+    }
+
+    /// Operands of one kind: integers with integers, floats with floats.
+    fn operand_types(&mut self, n: NodeId, operands: [ExprId; 2]) -> Option<[ExprId; 2]> {
+        let types = operands.map(|e| self.types.of(self.p, self.x, e));
+        let float = |d: DType| d.is_float();
+        match types {
+            [a, b] if a == DType::B1 || b == DType::B1 => None,
+            [a, b] if a.is_integer() && b.is_integer() => Some(operands),
+            [a, b] if float(a) && float(b) => Some(self.narrowed(n, operands, types)),
+            [a, b] => {
+                let as_float = |x: &mut Exprs, e: ExprId, d: DType, other: DType| match (d.is_integer(), other) {
+                    (true, DType::F64) => x.round(DType::F64, e),
+                    (true, _) if d == DType::I32 => x.round(DType::F64, e),
+                    (true, _) => x.round(DType::F32, e),
+                    (false, _) => e,
+                };
+                Some([as_float(self.x, operands[0], a, b), as_float(self.x, operands[1], b, a)])
+            }
+        }
+    }
+
+    fn narrowed(&mut self, n: NodeId, operands: [ExprId; 2], types: [DType; 2]) -> [ExprId; 2] {
+        let narrow = |d: DType| matches!(d, DType::Bf16 | DType::F16 | DType::E4m3 | DType::E5m2);
+        let to = match types {
+            [a, DType::F32 | DType::Tf32] if narrow(a) => a,
+            [DType::F32 | DType::Tf32, b] if narrow(b) => b,
+            _ => return operands,
+        };
+        if !self.narrow {
+            return operands;
+        }
+        let name = &self.p[n].name;
+        self.notes.push(format!("{name}: the wider operand is rounded to {to}, the type of the narrower one"));
+        operands.map(|e| if self.types.of(self.p, self.x, e) == to { e } else { self.x.round(to, e) })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    Factor,
+    Divisor,
+    Mask,
+}
+
+impl Part {
+    fn put(self, e: ExprId, group: &mut Product, masks: &mut Vec<ExprId>) {
+        match self {
+            Self::Factor => group.factors.push(e),
+            Self::Divisor => group.divisors.push(e),
+            Self::Mask => masks.push(e),
+        }
+    }
+}

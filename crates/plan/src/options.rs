@@ -1,0 +1,78 @@
+//! What a caller asks of the planner and gets from it.
+
+use einloom_tile::Program;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// How the planner may go about it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Options {
+    /// No liberties with rounding at all, whatever the other options say.
+    pub exact: bool,
+    /// Tile sizes by index name, in place of the planner's choice. One as large as the index makes it whole where
+    /// that is possible.
+    pub tiles: BTreeMap<String, usize>,
+    /// Round the wider operand of a contraction to the number type of the narrower one, as tensor cores want it.
+    pub narrow_contractions: bool,
+    /// Whether several nodes may share a kernel.
+    pub fuse: Fusion,
+}
+
+/// Whether several nodes of the graph may share a kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fusion {
+    /// Where the predicted time says so.
+    #[default]
+    Auto,
+    /// One kernel per reduction and per output; pointwise parts are computed where they are read.
+    None,
+}
+
+/// A program with the reasons for its form.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// What to run.
+    pub program: Program,
+    /// One per kernel of the program.
+    pub kernels: Vec<PlannedKernel>,
+}
+
+/// What one kernel does, and why it looks as it does.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlannedKernel {
+    /// Its name in the program.
+    pub name: String,
+    /// The source statements it computes or helps to compute, by number, ascending.
+    pub statements: Vec<usize>,
+    /// The indices it partitions in parallel, with their tile sizes.
+    pub group: Vec<(String, usize)>,
+    /// The indices it visits in order, with their tile sizes.
+    pub stream: Vec<(String, usize)>,
+    /// The nodes it writes to memory.
+    pub materialised: Vec<String>,
+    /// Why it ends where it does, why an axis has tile 1, what was tried and lost with which predicted time.
+    pub notes: Vec<String>,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanError {
+    /// The tensor, or the part of one, at which planning stopped.
+    pub subject: String,
+    /// What is in the way.
+    pub reason: String,
+}
+
+impl PlanError {
+    pub(crate) fn unsupported(subject: &str, reason: impl Into<String>) -> Self {
+        Self { subject: subject.to_string(), reason: reason.into() }
+    }
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot plan `{}`: {}", self.subject, self.reason)
+    }
+}
+
+impl std::error::Error for PlanError {}

@@ -1,0 +1,325 @@
+//! Which nodes go to memory, and which of them share a kernel.
+
+use crate::build::{BuildError, Built, Workshop, time};
+use crate::cone::ConeError;
+use crate::problem::{ItemDef, Problem};
+use crate::{Fusion, PlanError};
+use einloom_algebra::NodeId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// Kernels that are built while looking for better divisions, at most, per node of the graph.
+const TRIES: usize = 16;
+
+/// Roots, what is read from memory, what is computed: together they determine a kernel.
+type Key = (Vec<NodeId>, BTreeSet<NodeId>, BTreeSet<NodeId>);
+
+/// A division of the program into kernels, in an order in which each needs only earlier ones.
+#[derive(Clone)]
+pub(crate) struct Division {
+    pub kernels: Vec<Rc<Built>>,
+    pub seconds: f64,
+    pub notes: BTreeMap<NodeId, Vec<String>>,
+}
+
+impl Division {
+    /// Tells something about all kernels, with the first of them.
+    fn note(&mut self, text: &str) {
+        if let Some(&root) = self.kernels.first().and_then(|k| k.roots.first()) {
+            self.notes.entry(root).or_default().push(text.to_string());
+        }
+    }
+}
+
+pub(crate) struct Search<'a> {
+    shop: Workshop<'a>,
+    p: &'a Problem,
+    built: BTreeMap<Key, Result<Rc<Built>, BuildError>>,
+    left: usize,
+    /// Nodes that must be in memory, with the reason.
+    forced: BTreeMap<NodeId, String>,
+}
+
+impl<'a> Search<'a> {
+    pub(crate) fn new(shop: Workshop<'a>) -> Self {
+        let p = shop.p;
+        Self { shop, p, built: BTreeMap::new(), left: TRIES * p.items.len(), forced: BTreeMap::new() }
+    }
+
+    /// The best division found.
+    pub(crate) fn run(&mut self) -> Result<Division, PlanError> {
+        let mut memory: BTreeSet<NodeId> = self.p.outputs.iter().copied().collect();
+        for &n in &self.p.order {
+            let item = &self.p[n];
+            let fold = matches!(item.def, ItemDef::Fold(_)) && item.recurrence.is_none();
+            if matches!(item.def, ItemDef::Iterative(_)) && !item.internal
+                || fold && self.shop.options.fuse == Fusion::None
+            {
+                memory.insert(n);
+            }
+        }
+        if self.shop.options.fuse == Fusion::None {
+            return self.divide(&memory);
+        }
+        let mut best = match self.divide(&memory) {
+            Ok(division) => division,
+            Err(e) => {
+                let mut division = self.unfused()?;
+                division.note(&format!("no node shares a kernel with another: {e}"));
+                return Ok(division);
+            }
+        };
+        // Cut where it pays, one node at a time.
+        while self.left > 0 {
+            let mut better: Option<(NodeId, Division)> = None;
+            let base: BTreeSet<NodeId> = memory.iter().chain(self.forced.keys()).copied().collect();
+            for n in self.candidates(&best, &base) {
+                let mut cut = base.clone();
+                cut.insert(n);
+                let Ok(division) = self.divide(&cut) else { continue };
+                let limit = better.as_ref().map_or(best.seconds * 0.98, |b| b.1.seconds);
+                if division.seconds < limit {
+                    better = Some((n, division));
+                }
+                if self.left == 0 {
+                    break;
+                }
+            }
+            let Some((n, mut division)) = better else { break };
+            let why = format!(
+                "{} goes through memory: predicted {} in all, {} without the cut",
+                self.p[n].name,
+                time(division.seconds),
+                time(best.seconds)
+            );
+            division.notes = best.notes.clone();
+            division.notes.entry(n).or_default().push(why);
+            memory.insert(n);
+            best = division;
+        }
+        if self.left == 0 {
+            best.note(&format!("the search for better cuts stopped after {} kernels", self.built.len()));
+        }
+        Ok(best)
+    }
+
+    /// One kernel per node: what remains when nodes cannot share one.
+    fn unfused(&mut self) -> Result<Division, PlanError> {
+        let computed = |n: &&NodeId| !matches!(self.p[**n].def, ItemDef::Input) && self.p[**n].recurrence.is_none();
+        let mut memory: BTreeSet<NodeId> = self.p.order.iter().filter(computed).copied().collect();
+        memory.extend(&self.p.outputs);
+        memory.extend(
+            self.p.order.iter().filter(|n| matches!(self.p[**n].def, ItemDef::Iterative(_)) && !self.p[**n].internal),
+        );
+        self.divide(&memory)
+    }
+
+    /// Nodes inside kernels that compute more than each value once: a cut may save what is computed again.
+    fn candidates(&self, division: &Division, memory: &BTreeSet<NodeId>) -> Vec<NodeId> {
+        let mut out = vec![];
+        for k in &division.kernels {
+            if !k.repeats {
+                continue;
+            }
+            for &n in &k.cone.computed {
+                if !memory.contains(&n) && self.p[n].recurrence.is_none() && !out.contains(&n) {
+                    out.push(n);
+                }
+            }
+        }
+        // The ones with the fewest elements cost the least traffic.
+        out.sort_by_key(|&n| (self.elements(n), n));
+        out.truncate(16);
+        out
+    }
+
+    fn elements(&self, n: NodeId) -> usize {
+        self.p[n].extents.iter().fold(1usize, |a, &b| a.saturating_mul(b.max(1)))
+    }
+
+    fn build(&mut self, roots: &[NodeId], memory: &BTreeSet<NodeId>) -> Result<Rc<Built>, BuildError> {
+        let cone = self.shop.cone(roots, memory).map_err(BuildError::Cone)?;
+        let key = (roots.to_vec(), cone.loads.clone(), cone.computed.clone());
+        if let Some(done) = self.built.get(&key) {
+            return done.clone();
+        }
+        self.left = self.left.saturating_sub(1);
+        let result = self.shop.build(roots, cone).map(Rc::new);
+        self.built.insert(key, result.clone());
+        result
+    }
+
+    /// Divides into kernels, given which nodes are in memory at least.
+    fn divide(&mut self, memory: &BTreeSet<NodeId>) -> Result<Division, PlanError> {
+        let mut memory: BTreeSet<NodeId> = memory.iter().chain(self.forced.keys()).copied().collect();
+        loop {
+            match self.attempt(&memory) {
+                Ok(division) => return Ok(division),
+                Err(BuildError::Cone(e)) => {
+                    let (n, why) = match e {
+                        ConeError::NotPlain(n) => (n, "is read at other positions than it is computed at"),
+                        ConeError::TooDeep(n) => (n, "ends a long chain of expressions"),
+                    };
+                    if self.p[n].recurrence.is_some() || !memory.insert(n) {
+                        let reason = "its own recurrence reads it at positions of another index";
+                        return Err(PlanError::unsupported(&self.p[n].name, reason));
+                    }
+                    self.forced.insert(n, format!("{} {why}, so it goes through memory", self.p[n].name));
+                }
+                Err(BuildError::Plan(e)) => return Err(e),
+            }
+        }
+    }
+
+    fn attempt(&mut self, memory: &BTreeSet<NodeId>) -> Result<Division, BuildError> {
+        let mut drafts: Vec<Vec<NodeId>> = vec![];
+        let mut loops: BTreeMap<usize, usize> = BTreeMap::new();
+        for &n in self.p.order.iter().filter(|n| memory.contains(n)) {
+            match self.p[n].recurrence {
+                Some(r) => match loops.get(&r) {
+                    Some(&k) => drafts[k].push(n),
+                    None => {
+                        loops.insert(r, drafts.len());
+                        drafts.push(vec![n]);
+                    }
+                },
+                None => drafts.push(vec![n]),
+            }
+        }
+        let mut kernels = vec![];
+        for d in &drafts {
+            kernels.push(self.build(d, memory)?);
+        }
+        let mut notes: BTreeMap<NodeId, Vec<String>> = BTreeMap::new();
+        for (&n, why) in &self.forced {
+            notes.entry(n).or_default().push(why.clone());
+        }
+        if self.shop.options.fuse == Fusion::Auto {
+            self.merge(&mut kernels, memory, &mut notes);
+        }
+        let kernels = ordered(kernels);
+        let seconds = kernels.iter().map(|k| k.seconds).sum();
+        Ok(Division { kernels, seconds, notes })
+    }
+
+    /// Joins kernels that compute or read the same things, where the joint kernel is predicted to be faster.
+    fn merge(
+        &mut self,
+        kernels: &mut Vec<Rc<Built>>,
+        memory: &BTreeSet<NodeId>,
+        notes: &mut BTreeMap<NodeId, Vec<String>>,
+    ) {
+        let mut refused: BTreeSet<(Vec<NodeId>, Vec<NodeId>)> = BTreeSet::new();
+        let mut memory = memory.clone();
+        while self.left > 0 {
+            let mut joined = None;
+            'pairs: for a in 0..kernels.len() {
+                for b in a + 1..kernels.len() {
+                    let key = (kernels[a].roots.clone(), kernels[b].roots.clone());
+                    if refused.contains(&key) || !related(&kernels[a], &kernels[b]) || indirect(kernels, a, b) {
+                        continue;
+                    }
+                    match self.join(kernels, a, b, &memory) {
+                        Ok(k) => {
+                            joined = Some((a, b, k));
+                            break 'pairs;
+                        }
+                        Err(why) => {
+                            if let Some(why) = why {
+                                notes.entry(kernels[b].roots[0]).or_default().push(why);
+                            }
+                            refused.insert(key);
+                        }
+                    }
+                }
+            }
+            let Some((a, b, kernel)) = joined else { return };
+            // What the joint kernel no longer stores is in memory for nobody.
+            let before = [kernels.remove(b), kernels[a].clone()];
+            for n in before.iter().flat_map(|k| &k.roots).filter(|n| !kernel.roots.contains(n)) {
+                memory.remove(n);
+            }
+            kernels[a] = kernel;
+        }
+    }
+
+    /// The joint kernel if it is faster than the two; else why not, where that is worth telling.
+    fn join(
+        &mut self,
+        kernels: &[Rc<Built>],
+        a: usize,
+        b: usize,
+        memory: &BTreeSet<NodeId>,
+    ) -> Result<Rc<Built>, Option<String>> {
+        let mut roots: Vec<NodeId> = kernels[a].roots.iter().chain(&kernels[b].roots).copied().collect();
+        // What nobody else reads need not be stored.
+        let wanted = |n: &NodeId| {
+            self.p.outputs.contains(n)
+                || kernels.iter().enumerate().any(|(k, o)| k != a && k != b && o.cone.loads.contains(n))
+        };
+        let (kept, dropped): (Vec<NodeId>, Vec<NodeId>) = roots.iter().copied().partition(wanted);
+        let inside: BTreeSet<NodeId> = match kept.is_empty() {
+            true => memory.clone(),
+            false => {
+                roots = kept;
+                memory.iter().copied().filter(|n| !dropped.contains(n)).collect()
+            }
+        };
+        let names =
+            |k: &Built| -> String { k.roots.iter().map(|&n| self.p[n].name.as_str()).collect::<Vec<_>>().join(", ") };
+        let (one, other) = (names(&kernels[a]), names(&kernels[b]));
+        let joint = match self.build(&roots, &inside) {
+            Ok(k) => k,
+            Err(BuildError::Cone(_)) => return Err(None),
+            Err(BuildError::Plan(e)) => {
+                return Err(Some(format!("{one} and {other} stay apart: {}", e.reason)));
+            }
+        };
+        let apart = kernels[a].seconds + kernels[b].seconds;
+        if joint.seconds < apart {
+            return Ok(joint);
+        }
+        let times = format!("predicted {} together, {} apart", time(joint.seconds), time(apart));
+        Err(Some(format!("{one} and {other} stay apart: {times}")))
+    }
+}
+
+/// Two kernels that compute a reduction both, or of which one reads what the other writes.
+fn related(a: &Built, b: &Built) -> bool {
+    let same = a.cone.folds.keys().any(|n| b.cone.folds.contains_key(n));
+    same || reads(a, b) || reads(b, a)
+}
+
+/// Whether `a` reads what `b` writes.
+fn reads(a: &Built, b: &Built) -> bool {
+    b.roots.iter().any(|r| a.cone.loads.contains(r))
+}
+
+/// Whether one of the two needs the other through a third.
+fn indirect(kernels: &[Rc<Built>], a: usize, b: usize) -> bool {
+    let through = |from: usize, to: usize| {
+        let mut todo: Vec<usize> =
+            (0..kernels.len()).filter(|&k| k != from && k != to && reads(&kernels[k], &kernels[from])).collect();
+        let mut seen = BTreeSet::new();
+        while let Some(k) = todo.pop() {
+            if reads(&kernels[to], &kernels[k]) {
+                return true;
+            }
+            if seen.insert(k) {
+                todo.extend((0..kernels.len()).filter(|&o| o != to && o != k && reads(&kernels[o], &kernels[k])));
+            }
+        }
+        false
+    };
+    through(a, b) || through(b, a)
+}
+
+/// Kernels so that each reads only what earlier ones write.
+fn ordered(mut left: Vec<Rc<Built>>) -> Vec<Rc<Built>> {
+    let mut out: Vec<Rc<Built>> = vec![];
+    while !left.is_empty() {
+        let ready = left.iter().position(|k| !left.iter().any(|o| !Rc::ptr_eq(o, k) && reads(k, o)));
+        out.push(left.remove(ready.unwrap_or(0)));
+    }
+    out
+}

@@ -1,0 +1,182 @@
+//! Number types of values that declare none: f32, or f64, i32 or b1 where the operands ask for it.
+
+use crate::expr::{Coordinate, Expr, ExprId, Exprs};
+use crate::problem::{Fold, FoldMonoid, ItemDef, Problem};
+use einloom_algebra::NodeId;
+use einloom_cascade::{BinaryOp, DType, IndexId, UnaryOp};
+use std::collections::HashMap;
+
+/// Largest magnitude below which every integer is an f32.
+const EXACT_IN_F32: f64 = 16_777_216.0;
+
+/// Number types found so far.
+#[derive(Default)]
+pub(crate) struct Types {
+    exprs: HashMap<ExprId, Type>,
+    items: HashMap<NodeId, DType>,
+}
+
+/// The type of an expression; a weak one takes the type of what it is combined with.
+#[derive(Clone, Copy, PartialEq)]
+enum Type {
+    Strong(DType),
+    /// An integer that no tensor holds, of at most this magnitude.
+    Integer(f64),
+    /// A constant that is no integer.
+    Real,
+}
+
+impl Types {
+    /// The type a tile of this expression has.
+    pub(crate) fn of(&mut self, p: &Problem, x: &Exprs, e: ExprId) -> DType {
+        self.infer(p, x, e).dtype()
+    }
+
+    /// The type in which a reduction accumulates.
+    pub(crate) fn of_fold(&mut self, p: &Problem, x: &Exprs, fold: &Fold, declared: Option<DType>) -> DType {
+        let body = self.of(p, x, fold.body);
+        match (fold.monoid, declared) {
+            (_, Some(DType::F64)) => DType::F64,
+            (FoldMonoid::Sum | FoldMonoid::Prod, Some(DType::I32)) => DType::I32,
+            (FoldMonoid::Sum | FoldMonoid::Prod, _) if body.is_integer() => DType::I32,
+            // Over nothing an extremum is infinite, which no integer type holds.
+            (_, _) if body == DType::I32 || body == DType::F64 => DType::F64,
+            _ => DType::F32,
+        }
+    }
+
+    /// The type of an item without a declared one.
+    pub(crate) fn of_item(&mut self, p: &Problem, x: &Exprs, id: NodeId) -> DType {
+        if let Some(d) = p[id].dtype {
+            return d;
+        }
+        if let Some(&d) = self.items.get(&id) {
+            return d;
+        }
+        // What an iterative tensor's own step reads of it does not decide its type.
+        self.items.insert(id, DType::F32);
+        let own = match &p[id].def {
+            ItemDef::Input => DType::F32,
+            ItemDef::Map(e) => self.of(p, x, *e),
+            ItemDef::Fold(f) => self.of_fold(p, x, f, None),
+            ItemDef::Iterative(i) => {
+                let mut own = self.infer(p, x, i.step).computed();
+                for (_, e) in &i.initial {
+                    own = own.join(self.infer(p, x, *e).computed(), f64::max);
+                }
+                own.dtype()
+            }
+        };
+        let own = match own {
+            DType::F64 | DType::B1 => own,
+            d if d.is_integer() => DType::I32,
+            _ => DType::F32,
+        };
+        self.items.insert(id, own);
+        own
+    }
+
+    fn infer(&mut self, p: &Problem, x: &Exprs, e: ExprId) -> Type {
+        if let Some(&t) = self.exprs.get(&e) {
+            return t;
+        }
+        let t = match x.get(e) {
+            Expr::Const(_) => match x.as_const(e) {
+                Some(v) if v.fract() == 0.0 => Type::Integer(v.abs()),
+                _ => Type::Real,
+            },
+            Expr::Position(i) => Type::Integer(p[*i].extent as f64),
+            Expr::Within(_) => Type::Strong(DType::B1),
+            Expr::Argument(_) => Type::Real,
+            Expr::Read(n, _) | Expr::Old(n) => Type::Strong(self.of_item(p, x, *n)),
+            Expr::Round(d, _) => Type::Strong(*d),
+            Expr::Unary(op, a) => match op {
+                UnaryOp::Not => Type::Strong(DType::B1),
+                UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Relu => self.infer(p, x, *a).computed(),
+                _ => self.infer(p, x, *a).real(),
+            },
+            Expr::Binary(op, a, b) => {
+                let (a, b) = (self.infer(p, x, *a), self.infer(p, x, *b));
+                match op {
+                    _ if op.is_predicate() => Type::Strong(DType::B1),
+                    BinaryOp::Div | BinaryOp::Pow => a.computed().join(b.computed(), |x, y| x.max(y)).real(),
+                    BinaryOp::Mul => a.computed().join(b.computed(), |x, y| x * y),
+                    BinaryOp::Add | BinaryOp::Sub => a.computed().join(b.computed(), |x, y| x + y),
+                    _ => a.computed().join(b.computed(), f64::max),
+                }
+            }
+            Expr::Select(_, a, b) => {
+                let (ta, tb) = (self.infer(p, x, *a), self.infer(p, x, *b));
+                // A choice between a narrow value and 0 is still narrow.
+                match (ta, tb) {
+                    (Type::Strong(d), Type::Integer(0.0)) | (Type::Integer(0.0), Type::Strong(d)) if d != DType::B1 => {
+                        Type::Strong(d)
+                    }
+                    (Type::Strong(c), Type::Strong(d)) if c == d => Type::Strong(d),
+                    _ => ta.computed().join(tb.computed(), f64::max),
+                }
+            }
+        };
+        self.exprs.insert(e, t);
+        t
+    }
+}
+
+impl Type {
+    fn dtype(self) -> DType {
+        match self {
+            Self::Strong(d) => d,
+            Self::Integer(m) if m >= EXACT_IN_F32 => DType::F64,
+            Self::Integer(_) | Self::Real => DType::F32,
+        }
+    }
+
+    /// The type in which one computes with values of this one.
+    fn computed(self) -> Self {
+        match self {
+            Self::Strong(DType::F64) | Self::Integer(_) | Self::Real => self,
+            Self::Strong(d) if d.is_integer() => Self::Strong(DType::I32),
+            Self::Strong(_) => Self::Strong(DType::F32),
+        }
+    }
+
+    fn real(self) -> Self {
+        match self.computed() {
+            Self::Strong(DType::I32) => Self::Strong(DType::F32),
+            Self::Integer(_) => Self::Real,
+            other => other,
+        }
+    }
+
+    fn join(self, other: Self, magnitude: impl Fn(f64, f64) -> f64) -> Self {
+        match (self, other) {
+            (Self::Strong(a), Self::Strong(b)) => Self::Strong(widest(a, b)),
+            (Self::Integer(a), Self::Integer(b)) => Self::Integer(magnitude(a, b)),
+            (Self::Strong(DType::I32), Self::Real) | (Self::Real, Self::Strong(DType::I32)) => Self::Strong(DType::F32),
+            (Self::Strong(d), _) | (_, Self::Strong(d)) => Self::Strong(d),
+            _ => Self::Real,
+        }
+    }
+}
+
+fn widest(a: DType, b: DType) -> DType {
+    match (a, b) {
+        _ if a == b => a,
+        (DType::F64, _) | (_, DType::F64) => DType::F64,
+        _ => DType::F32,
+    }
+}
+
+impl Exprs {
+    /// Every index that stands in a coordinate, also inside divisions; `value` is called on gathered values.
+    pub(crate) fn coordinate_indices(at: &Coordinate, index: &mut dyn FnMut(IndexId), value: &mut dyn FnMut(ExprId)) {
+        use crate::expr::Atom;
+        for atom in at.terms.keys() {
+            match atom {
+                Atom::Index(i) => index(*i),
+                Atom::Floor(n, _) => Self::coordinate_indices(n, index, value),
+                Atom::Value(e) => value(*e),
+            }
+        }
+    }
+}

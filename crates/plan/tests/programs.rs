@@ -1,0 +1,194 @@
+//! Small programs that each need something of their own: text, sizes, and the plan computes what the text means.
+
+mod support;
+
+use einloom_plan::{Fusion, Options};
+use support::{check, read, sized};
+
+/// Plans with the planner's tiles, with tiny ones, and without fusion.
+fn computes(text: &str, sizes: &str) {
+    let cascade = read(text);
+    let bound = sized(&cascade, sizes);
+    let tiny = |tile: usize| cascade.indices.iter().map(|i| (i.name.clone(), tile)).collect();
+    check(text, &cascade, &bound, &Options::default(), 1);
+    check(text, &cascade, &bound, &Options { tiles: tiny(2), ..Options::default() }, 2);
+    check(text, &cascade, &bound, &Options { tiles: tiny(3), fuse: Fusion::None, ..Options::default() }, 3);
+}
+
+#[test]
+fn pointwise() {
+    computes("input X[i,j,k]: f32, b[k]: f32\noutput Y: bf16\nY[i,j,k] = relu(X[i,j,k] + b[k]) * 2", "I=3,J=5,K=7");
+    computes("input X[i]: f32\noutput Y: f32\nY[i,j] = X[i] - X[j] + i*10 - j", "I=3,J=3");
+    computes("output Y: i32\nindex i, j in N\nY[i,j] = where(i <= j, i + j, -1)", "N=5");
+    computes("input s[]: f32, X[i]: f32\noutput Y: f32\nY[i] = s[] * X[i]", "I=4");
+    computes("input X[i,j,k,l]: f32\noutput Y: f32\nY[l,j,i,k] = X[i,j,k,l] + 1", "I=3,J=2,K=4,L=5");
+}
+
+#[test]
+fn reductions() {
+    computes("input X[i,j]: f32\noutput Y: f32\nY[] = sum(i,j) X[i,j]", "I=5,J=7");
+    computes("input X[i,j,k]: f32\noutput Y: f32\nY[j] = max(i,k) X[i,j,k] * k", "I=3,J=4,K=5");
+    computes("input X[i,j]: f32\noutput Y: f32\nY[i] = prod(j: j >= i) (1 + X[i,j]/10)", "I=5,J=4");
+    computes("input X[i]: f32\noutput N, S: f32\nN[i] = sum(j: j < i) 1\nS[] = sum(i) 3\nindex i, j in L", "L=6");
+    computes("input X[i,j]: i8\noutput Y: i32, Z: f32\nY[i] = sum(j) X[i,j]\nZ[i] = min(j) X[i,j]", "I=4,J=5");
+    computes("input X[i,j]: b1\noutput Y: i32\nY[i] = sum(j) where(X[i,j], 1, 0)", "I=4,J=5");
+    computes("input X[i,j]: f64\noutput Y: f64\nY[i] = sum(j) X[i,j]^2", "I=4,J=5");
+}
+
+#[test]
+fn nothing_to_reduce() {
+    let text = "input X[i,j]: f32\noutput Y, M, A: f32, P: i32\n\
+                Y[i] = sum(j) X[i,j]\nM[i] = max(j) X[i,j]\nA[i] = sum(j) X[i,j] * 3 + 1\nP[i] = argmax(j) X[i,j]";
+    computes(text, "I=3,J=0");
+    computes(text, "I=0,J=4");
+    computes("input A[m,k]: f32, B[k,n]: f32\noutput C: f32\nC[m,n] = sum(k) A[m,k]*B[k,n]", "M=3,N=2,K=0");
+}
+
+#[test]
+fn normalised_both_ways() {
+    let text =
+        "input A[m,n]: f32\noutput C: f32\nC[m,n] = A[m,n] / (sum(m) abs(A[m,n]) + 1) / (sum(n) abs(A[m,n]) + 1)";
+    computes(text, "M=5,N=4");
+}
+
+#[test]
+fn chains_of_products() {
+    let text = "input A[i,j]: f32, B[j,k]: f32, C[k,l]: f32\noutput D: f32\n\
+                T[i,k] = sum(j) A[i,j]*B[j,k]\nD[i,l] = sum(k) T[i,k]*C[k,l]";
+    computes(text, "I=5,J=4,K=6,L=3");
+    let text = "input A[b,i,j]: f32, B[j,k]: f32\noutput D: f32\nD[b,i,k] = sum(j) A[b,i,j]*B[j,k]";
+    computes(text, "B=2,I=5,J=4,K=6");
+    let text = "input A[i,j]: f32, B[j,k]: f32, w[j]: f32, u[i]: f32\noutput D: f32\n\
+                D[i,k] = sum(j: j <= i + k) A[i,j]*w[j]*B[j,k]/(1+u[i]^2)";
+    computes(text, "I=5,J=4,K=6");
+    let text = "input A[i,j]: f32, B[k,j]: f32\noutput D: f32\nD[i,k] = sum(j) (A[i,j]-B[k,j])^2";
+    computes(text, "I=5,J=4,K=6");
+    let text = "input A[i,j,k]: f32, B[j]: f32, C[k]: f32\noutput D: f32\nD[i] = sum(j,k) A[i,j,k]*B[j]*C[k]";
+    computes(text, "I=5,J=4,K=6");
+}
+
+#[test]
+fn convolutions() {
+    let text = "input X[b,c,y0,x0]: f32, W[o,c,r,s]: f32\noutput Z: f32\nrank Y = Y0 - R + 1\nrank X = X0 - S + 1\n\
+                Z[b,o,y,x] = sum(c,r,s) X[b,c,y+r,x+s]*W[o,c,r,s]";
+    computes(text, "B=2,C=3,Y0=6,X0=5,O=4,R=3,S=2");
+    let text = "input X[i]: f32, W[r]: f32\noutput Y: f32\nY[i] = sum(r: r <= i) X[i-r]*W[r]";
+    computes(text, "I=7,R=3");
+    let text = "input X[l]: f32\noutput Y: f32\nrank L = 2*I\nY[i] = max(r) X[2*i + r]";
+    computes(text, "I=4,R=2");
+}
+
+#[test]
+fn gathers() {
+    let text = "input E[v,d]: f32, ids[t]: i32\noutput Y: f32\nY[t,d] = E[ids[t],d] * 2";
+    computes(text, "V=6,D=5,T=7");
+    let text = "input E[v,d]: f32, ids[t]: i32, Q[d]: f32\noutput Y: f32\nY[t] = sum(d) E[ids[t],d] * Q[d]";
+    computes(text, "V=6,D=5,T=7");
+    let text = "input E[v]: f32, ids[t,k]: i32\noutput Y: f32\nY[t] = sum(k) where(ids[t,k] >= 1, E[ids[t,k] - 1], 0)";
+    computes(text, "V=6,K=5,T=7");
+    let text = "input X[t,v]: f32, E[v]: f32\noutput Y: f32\nbest[t]: i32 = argmax(v) X[t,v]\nY[t] = E[best[t]]";
+    computes(text, "T=5,V=4");
+}
+
+#[test]
+fn intermediates_read_elsewhere() {
+    let text = "input X[i,j]: f32\noutput Y: f32\ns[i] = sum(j) X[i,j]\nY[i,k] = s[i] - s[k]\nindex i, k in N";
+    computes(text, "N=5,J=4");
+    let text = "input X[n]: f32\noutput Y: f32\nrank N = 2*I\nc[n] = sum(k: k <= n) X[k]\nY[i] = c[2*i+1] - c[2*i]\n\
+                index n, k in N";
+    computes(text, "I=4");
+}
+
+#[test]
+fn several_outputs() {
+    let text = "input X[m,n]: f32\noutput Y, L, S: f32\nS[m,n] = X[m,n]*2\nL[m] = logsumexp(n) S[m,n]\n\
+                Y[m,n] = exp(S[m,n] - L[m])";
+    computes(text, "M=5,N=7");
+    let text = "input X[m,n]: f32\noutput A, B, C: f32\nA[m] = sum(n) X[m,n]\nB[n] = sum(m) X[m,n]\nC[] = sum(m) A[m]";
+    computes(text, "M=5,N=7");
+    let text = "input X[m]: f32\noutput A, B: f32\nA[m] = X[m] + 1\nB[m] = A[m] * 2";
+    computes(text, "M=5");
+}
+
+#[test]
+fn declared_types_round() {
+    let text =
+        "input X[m,n]: f32\noutput Y: f32\nS[m,n]: e4m3 = X[m,n]*1.37\nQ[m]: bf16 = sum(n) S[m,n]\nY[m] = Q[m]*3.3";
+    computes(text, "M=5,N=7");
+    let text = "input X[m,k]: i8, W[k,n]: i8, s[m]: f32\noutput Y: f32\nY[m,n] = sum(k) X[m,k]*W[k,n]*s[m]";
+    computes(text, "M=5,N=3,K=6");
+    let text = "input X[m,k]: f32, W[k,n]: i8\noutput Y: f32\nY[m,n] = sum(k) X[m,k]*W[k,n]";
+    computes(text, "M=5,N=3,K=6");
+}
+
+#[test]
+fn users_monoids() {
+    let text = "input X[m,n]: f32\noutput Y: f32\nmonoid far(a, b) = where(abs(a) >= abs(b), a, b) identity 0\n\
+                Y[m] = reduce far(n) X[m,n]";
+    computes(text, "M=5,N=7");
+    let text = "input X[m,n]: f32\noutput Y: f32\nmonoid lse(a, b) = max(a,b) + log1p(exp(-abs(a-b))) identity -100\n\
+                Y[m] = reduce lse(n: n != m) X[m,n]";
+    computes(text, "M=5,N=7");
+}
+
+#[test]
+fn positions_of_extrema() {
+    let text =
+        "input X[m,n,k]: f32\noutput A, B: i32\nA[m] = argmax(n,k) X[m,n,k]\nB[m] = argmin(n: n > m, k) X[m,n,k]";
+    let text = text.replace("argmin(n: n > m, k)", "argmin(n, k: n > m)");
+    computes(&text, "M=4,N=5,K=3");
+}
+
+#[test]
+fn recurrences() {
+    let text = "input a[t]: f32, K[t,d]: f32, V[t,e]: f32, Q[t,d]: f32\noutput O: f32\n\
+                H[0,d,e] = 0\nH[t+1,d,e] = a[t]*H[t,d,e]/4 + K[t,d]*V[t,e]\nO[t,e] = sum(d) Q[t,d] * H[t+1,d,e]";
+    computes(text, "T=6,D=4,E=5");
+    let text = "input a[b,t]: f32, h0[b]: f32\noutput H: f32\nH[0,b] = h0[b]\nH[t+1,b] = H[t,b]/2 + a[b,t]";
+    computes(text, "T=6,B=4");
+    let text = "input a[t]: f32\noutput L: f32\nH[0] = 1\nH[t+1] = H[t]/2 + a[t]\nL[] = H[T]";
+    computes(text, "T=6");
+    computes(text, "T=0");
+    let text = "input a[t,i]: f32\noutput H, L: f32\nH[0,i] = 1\nH[t+1,i] = H[t,i]/2 + a[t,i]\nL[i] = H[T,i]*2 + 1";
+    computes(text, "T=5,I=4");
+}
+
+#[test]
+fn recurrences_that_mix_positions() {
+    let text = "input W[i,j]: f32, X[t,i]: f32\noutput H: f32\nindex i, j in N\nH[0,i] = 0\n\
+                H[t+1,i] = tanh(sum(j) W[i,j]*H[t,j]/4 + X[t,i])";
+    computes(text, "T=4,N=5");
+    let text = "input A[i,j]: f32, E[t,i]: f32\noutput best: f32\nindex i, j in N\nV[0,i] = 0\n\
+                V[t+1,j] = max(i) (V[t,i] + A[i,j]) + E[t,j]\nbest[] = max(i) V[T,i]";
+    computes(text, "T=4,N=5");
+    let text = "input X[t,i]: f32\noutput H: f32\nH[0,i] = 1\nu[t,i] = H[t,i] + X[t,i]\n\
+                H[t+1,i] = u[t,i] / (1 + sum(i) abs(u[t,i]))";
+    computes(text, "T=4,I=5");
+    let text = "input A[i,j]: f32, X[t,j]: f32\noutput H, G: f32\nindex i, j in N\nH[0,i,e] = e - i\n\
+                index e in E\nH[t+1,i,e] = (sum(j) A[i,j]*H[t,j,e] + H[t,e,i])/4 + X[t,i]\nrank E = N\n\
+                G[i] = H[T,i,0]";
+    computes(text, "T=3,N=4");
+}
+
+#[test]
+fn recurrences_that_look_back() {
+    let text = "output F: i32\nF[0] = 1\nF[t+1] = F[t] + where(t >= 1, F[t-1], 0)";
+    computes(text, "T=9");
+    let text = "input X[t,i]: f32\noutput Y: f32\nH[0,i] = 0\nu[t,i] = H[t,i] + X[t,i]\n\
+                s[t] = sum(i) u[t,i]\nH[t+1,i] = u[t,i]/2 + where(t >= 2, s[t-2]/8, 1)\nY[i] = H[T,i]";
+    computes(text, "T=6,I=5");
+}
+
+#[test]
+fn long_chains() {
+    let mut text = "input X[m,d]: f32, W[d,e]: f32\noutput Y: f32\nindex d, e in N\nA0[m,d] = X[m,d]\n".to_string();
+    for k in 0..12 {
+        text += &format!("B{k}[m,e] = sum(d) A{k}[m,d]*W[d,e]\nA{}[m,d] = A{k}[m,d] + tanh(B{k}[m,d])/8\n", k + 1);
+    }
+    computes(&(text + "Y[m,d] = A12[m,d]"), "M=3,N=4");
+    let mut text = "input X[m]: f32\noutput Y: f32\nA0[m] = X[m]\n".to_string();
+    for k in 0..300 {
+        text += &format!("A{}[m] = A{k}[m]*0.75 + A{k}[m]^2/64\n", k + 1);
+    }
+    computes(&(text + "Y[m] = A300[m]"), "M=5");
+}
