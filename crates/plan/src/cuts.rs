@@ -107,7 +107,8 @@ impl Roles {
             };
             // An empty axis has no tile: a loop over nothing gives what a reduction over nothing is.
             let cut = if self.state.contains(&i) || whole && extent > 0 {
-                Cut { kind: AxisKind::Whole, tile: extent.max(1), extent }
+                // A state keeps an empty axis: its tile has no elements, not one.
+                Cut { kind: AxisKind::Whole, tile: if extent == 0 { 2 } else { extent }, extent }
             } else {
                 let tile = if one { 1 } else { even(extent, asked(i).unwrap_or(style.stream)) };
                 Cut { kind: AxisKind::Stream, tile, extent }

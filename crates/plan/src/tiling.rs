@@ -21,9 +21,9 @@ pub(crate) struct Tiling {
 }
 
 impl Tiling {
-    /// Whether tiles have more than one position along the index.
+    /// Whether tiles have a side along the index: any number of positions but exactly one.
     pub(crate) fn tiled(&self, index: IndexId) -> bool {
-        self.cuts.get(&index).is_some_and(|c| c.tile > 1 && c.extent > 1)
+        self.cuts.get(&index).is_some_and(|c| c.tile > 1 && c.extent != 1)
     }
 
     pub(crate) fn kind(&self, index: IndexId) -> AxisKind {
