@@ -29,8 +29,20 @@ pub enum DType {
 impl DType {
     /// All of them, in the order of the language page.
     pub const ALL: [DType; 14] = [
-        Self::F64, Self::F32, Self::Tf32, Self::Bf16, Self::F16, Self::E4m3, Self::E5m2, Self::I32, Self::I16, Self::I8,
-        Self::I4, Self::U8, Self::U4, Self::B1,
+        Self::F64,
+        Self::F32,
+        Self::Tf32,
+        Self::Bf16,
+        Self::F16,
+        Self::E4m3,
+        Self::E5m2,
+        Self::I32,
+        Self::I16,
+        Self::I8,
+        Self::I4,
+        Self::U8,
+        Self::U4,
+        Self::B1,
     ];
 
     /// The spelling in source text.

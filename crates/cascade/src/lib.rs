@@ -20,7 +20,7 @@ mod span;
 mod spell;
 mod syntax;
 
-pub use bind::{BindError, Bound, Given, bind, unproven_reads};
+pub use bind::{BindError, Bound, Given, bind, undecided_reads, unproven_reads};
 pub use cascade::*;
 pub use diagnostic::{Diagnostic, Severity};
 pub use dtype::DType;

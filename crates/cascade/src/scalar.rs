@@ -55,8 +55,24 @@ pub enum BinaryOp {
 impl UnaryOp {
     /// Every function that is written `name(x)`, in the order of the language page.
     pub const NAMED: [UnaryOp; 19] = [
-        Self::Abs, Self::Exp, Self::Exp2, Self::Log, Self::Log2, Self::Log1p, Self::Sqrt, Self::Rsqrt, Self::Tanh,
-        Self::Sigmoid, Self::Erf, Self::Sin, Self::Cos, Self::Floor, Self::Round, Self::Sign, Self::Relu, Self::Silu,
+        Self::Abs,
+        Self::Exp,
+        Self::Exp2,
+        Self::Log,
+        Self::Log2,
+        Self::Log1p,
+        Self::Sqrt,
+        Self::Rsqrt,
+        Self::Tanh,
+        Self::Sigmoid,
+        Self::Erf,
+        Self::Sin,
+        Self::Cos,
+        Self::Floor,
+        Self::Round,
+        Self::Sign,
+        Self::Relu,
+        Self::Silu,
         Self::Gelu,
     ];
 

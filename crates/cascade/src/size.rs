@@ -93,7 +93,8 @@ impl SizeExpr {
                 return write!(f, "0");
             }
             // Constants read best last.
-            let ordered = self.terms.iter().filter(|t| !t.0.is_empty()).chain(self.terms.iter().filter(|t| t.0.is_empty()));
+            let ordered =
+                self.terms.iter().filter(|t| !t.0.is_empty()).chain(self.terms.iter().filter(|t| t.0.is_empty()));
             for (k, (ranks, c)) in ordered.enumerate() {
                 match (k, *c < 0) {
                     (0, true) => write!(f, "-")?,

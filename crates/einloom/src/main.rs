@@ -1,2 +1,10 @@
-//! The command line.
-fn main() {}
+//! The command line. Every command is a module of its own; what it does is in the library.
+
+// The one program that prints and reads files.
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
+
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

@@ -40,6 +40,9 @@ pub(crate) struct Search<'a> {
     forced: BTreeMap<NodeId, String>,
 }
 
+/// A cut must save more than the model may err.
+const WORTH_A_CUT: f64 = 0.9;
+
 impl<'a> Search<'a> {
     pub(crate) fn new(shop: Workshop<'a>) -> Self {
         let p = shop.p;
@@ -77,7 +80,7 @@ impl<'a> Search<'a> {
                 let mut cut = base.clone();
                 cut.insert(n);
                 let Ok(division) = self.divide(&cut) else { continue };
-                let limit = better.as_ref().map_or(best.seconds * 0.98, |b| b.1.seconds);
+                let limit = better.as_ref().map_or(best.seconds * WORTH_A_CUT, |b| b.1.seconds);
                 if division.seconds < limit {
                     better = Some((n, division));
                 }
@@ -114,15 +117,21 @@ impl<'a> Search<'a> {
         self.divide(&memory)
     }
 
-    /// Nodes inside kernels that compute more than each value once: a cut may save what is computed again.
+    /// Nodes inside kernels that compute more than each value once: a cut may save what is computed again. What goes
+    /// through memory by choice stays within the size of the inputs and outputs, so that a program that can stream
+    /// never needs the square of its input.
     fn candidates(&self, division: &Division, memory: &BTreeSet<NodeId>) -> Vec<NodeId> {
         let mut out = vec![];
+        let given = |n: &NodeId| matches!(self.p[*n].def, ItemDef::Input) || self.p.outputs.contains(n);
+        let budget = self.p.order.iter().filter(|n| given(n)).fold(0usize, |a, &n| a.saturating_add(self.elements(n)));
+        let spent = memory.iter().filter(|n| !given(n)).fold(0usize, |a, &n| a.saturating_add(self.elements(n)));
         for k in &division.kernels {
             if !k.repeats {
                 continue;
             }
             for &n in &k.cone.computed {
-                if !memory.contains(&n) && self.p[n].recurrence.is_none() && !out.contains(&n) {
+                let fits = spent.saturating_add(self.elements(n)) <= budget;
+                if fits && !memory.contains(&n) && self.p[n].recurrence.is_none() && !out.contains(&n) {
                     out.push(n);
                 }
             }

@@ -32,7 +32,8 @@ type Tensor = (String, Vec<usize>);
 /// A read of a tensor under some names for its indices, which are added to `used`.
 fn element(dice: &mut Dice, tensors: &[Tensor], used: &mut BTreeSet<usize>) -> String {
     let recent = tensors.len().min(4);
-    let (name, ranks) = if dice.roll(2) == 0 { dice.pick(tensors) } else { dice.pick(&tensors[tensors.len() - recent..]) };
+    let (name, ranks) =
+        if dice.roll(2) == 0 { dice.pick(tensors) } else { dice.pick(&tensors[tensors.len() - recent..]) };
     let at: Vec<usize> = ranks.iter().map(|&r| if dice.roll(4) == 0 { r + 3 } else { r }).collect();
     used.extend(&at);
     let at: Vec<&str> = at.iter().map(|&i| INDICES[i]).collect();
@@ -55,7 +56,8 @@ fn pointwise(dice: &mut Dice, tensors: &[Tensor], used: &mut BTreeSet<usize>) ->
 
 fn program(seed: u64) -> (String, String) {
     let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-    let mut text = "rank A = 1\nrank B = 1\nrank C = 1\nindex a, x in A\nindex b, y in B\nindex c, z in C\n".to_string();
+    let mut text =
+        "rank A = 1\nrank B = 1\nrank C = 1\nindex a, x in A\nindex b, y in B\nindex c, z in C\n".to_string();
     let mut tensors: Vec<Tensor> = vec![];
     for k in 0..3 {
         let ranks: Vec<usize> = (0..3).filter(|_| dice.roll(3) > 0).collect();
@@ -102,7 +104,8 @@ fn program(seed: u64) -> (String, String) {
         text += &format!("Y{k}[{}] = {value}\n", dims.join(","));
         tensors.push((format!("Y{k}"), free.iter().map(|i| i % 3).collect()));
     }
-    let sizes: Vec<String> = ["A", "B", "C"].iter().map(|r| format!("{r}={}", [0, 1, 2, 3, 4, 5][dice.roll(6)])).collect();
+    let sizes: Vec<String> =
+        ["A", "B", "C"].iter().map(|r| format!("{r}={}", [0, 1, 2, 3, 4, 5][dice.roll(6)])).collect();
     (text, sizes.join(","))
 }
 

@@ -73,7 +73,7 @@ impl Bound {
 pub struct BindError {
     /// A stable name in kebab case: `unknown-rank`, `unknown-param`, `unknown-tensor`, `wrong-dimensions`,
     /// `contradictory-size`, `inexact-size`, `negative-size`, `missing-size`, `missing-param`, `size-overflow`,
-    /// `negative-extent`, `bad-divisor` or `out-of-range`.
+    /// `negative-extent`, `bad-divisor`, `out-of-range` or `undecided-range`.
     pub code: &'static str,
     /// The rank, tensor or parameter that it is about.
     pub subject: String,
@@ -137,6 +137,12 @@ pub fn bind(cascade: &Cascade, given: &Given) -> Result<Bound, Vec<BindError>> {
 /// has to test each position.
 pub fn unproven_reads(cascade: &Cascade, bound: &Bound) -> Vec<Span> {
     reads::check(cascade, bound).unproven
+}
+
+/// Those of the [`unproven_reads`] whose position does not come out of a gather, each as an error with a hint. A compiled
+/// program reads whole tiles and cannot test each element, so it must refuse them.
+pub fn undecided_reads(cascade: &Cascade, bound: &Bound) -> Vec<BindError> {
+    reads::check(cascade, bound).undecided
 }
 
 fn params(cascade: &Cascade, given: &Given, errors: &mut Vec<BindError>) -> Vec<f64> {

@@ -10,6 +10,8 @@ pub(super) struct Reads<'a> {
     bound: &'a Bound,
     pub(super) errors: Vec<BindError>,
     pub(super) unproven: Vec<Span>,
+    /// Those of them whose position is known but for conditions that could not be followed.
+    pub(super) undecided: Vec<BindError>,
 }
 
 /// An element that a statement defines or an expression reads.
@@ -22,7 +24,7 @@ struct Access<'a> {
 
 /// Walks every statement.
 pub(super) fn check<'a>(cascade: &'a Cascade, bound: &'a Bound) -> Reads<'a> {
-    let mut reads = Reads { cascade, bound, errors: vec![], unproven: vec![] };
+    let mut reads = Reads { cascade, bound, errors: vec![], unproven: vec![], undecided: vec![] };
     for statement in &cascade.statements {
         let mut region = Region::new(cascade, bound);
         statement.at.iter().for_each(|e| e.visit_indices(&mut |i| region.enter(i)));
@@ -75,8 +77,16 @@ impl Reads<'_> {
                 Reach::Outside(position, witness) => {
                     self.outside(access, dim, position, &witness);
                 }
-                Reach::Unknown if self.unproven.last() == Some(&span) => {}
-                Reach::Unknown => self.unproven.push(span),
+                Reach::Unknown => {
+                    if self.unproven.last() != Some(&span) {
+                        self.unproven.push(span);
+                    }
+                    let mut gathers = false;
+                    expr.visit_gathers(&mut |_| gathers = true);
+                    if !gathers {
+                        self.undecided(access, dim);
+                    }
+                }
             }
         }
     }
@@ -116,6 +126,18 @@ impl Reads<'_> {
             let text = spell::size(self.cascade, size);
             self.push(BindError::new("size-overflow", &text, format!("the size {text} leaves 64 bits")).at(span));
         }
+    }
+
+    fn undecided(&mut self, access: &Access, dim: usize) {
+        let &Access { tensor, at, span, .. } = access;
+        let text = spell::read(self.cascade, tensor, at);
+        let index = spell::index(self.cascade, &at[dim]);
+        let extent = spell::size(self.cascade, &self.cascade[tensor].extents[dim]);
+        let message = format!("no condition shows that {text} stays within {extent}");
+        let error = BindError::new("undecided-range", &self.cascade[tensor].name, message).at(span);
+        self.undecided.push(
+            error.hint(format!("say so where it is read: `where({index} >= 0 and {index} < {extent}, {text}, 0)`")),
+        );
     }
 
     fn outside(&mut self, access: &Access, dim: usize, position: i128, witness: &[(IndexId, i128)]) {

@@ -2,7 +2,7 @@
 
 use super::Bound;
 use crate::{BinaryOp, Cascade, Expr, ExprKind, IndexAtom, IndexExpr, IndexId, UnaryOp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// `Σ coefficient · index + constant`, with sizes filled in.
 #[derive(Clone, Default)]
@@ -33,8 +33,11 @@ pub(crate) struct Region<'a> {
     conditions: Vec<Affine>,
     /// Some condition holds nowhere.
     contradiction: bool,
-    /// The region is the whole box: no condition relates two indices, and all were understood.
-    exact: bool,
+    /// Indices that a condition relates to one another, or restricts in a way that was not understood: the box says
+    /// too much of their positions. Of all other indices it says what is so.
+    entangled: Vec<BTreeSet<IndexId>>,
+    /// A condition that was not understood names no index: nothing may be evaluated at all.
+    vague: bool,
 }
 
 /// Where an index expression can lead.
@@ -50,12 +53,21 @@ pub(crate) enum Reach {
 impl<'a> Region<'a> {
     /// No index in scope.
     pub(crate) fn new(cascade: &'a Cascade, bound: &'a Bound) -> Self {
-        Self { cascade, bound, ranges: BTreeMap::new(), conditions: vec![], contradiction: false, exact: true }
+        Self {
+            cascade,
+            bound,
+            ranges: BTreeMap::new(),
+            conditions: vec![],
+            contradiction: false,
+            entangled: vec![],
+            vague: false,
+        }
     }
 
     /// Brings an index into scope, over its whole rank; an index of an enclosing scope is hidden.
     pub(crate) fn enter(&mut self, index: IndexId) {
         self.conditions.retain(|c| !c.terms.contains_key(&index));
+        self.entangled.retain(|group| !group.contains(&index));
         let size = self.bound.size(self.cascade[index].rank);
         self.ranges.insert(index, (0, size as i128 - 1));
     }
@@ -76,7 +88,7 @@ impl<'a> Region<'a> {
             }
             ExprKind::Binary(op, a, b) if op.is_comparison() => {
                 let Some((a, b)) = self.affine_value(a).zip(self.affine_value(b)) else {
-                    self.exact = false;
+                    self.not_understood(condition);
                     return;
                 };
                 let (less, greater) = (b.clone().add_scaled(&a, -1), a.add_scaled(&b, -1));
@@ -92,8 +104,20 @@ impl<'a> Region<'a> {
                     _ => self.not_zero(&less),
                 }
             }
-            _ => self.exact = false,
+            _ => self.not_understood(condition),
         }
+    }
+
+    fn not_understood(&mut self, condition: &Expr) {
+        let mut group = BTreeSet::new();
+        indices(condition, &mut group);
+        self.vague |= group.is_empty();
+        self.entangled.push(group);
+    }
+
+    /// Whether the box is exact in these indices: no condition relates one to another or restricts it unseen.
+    fn is_free(&self, indices: &BTreeSet<IndexId>) -> bool {
+        !self.vague && self.entangled.iter().all(|group| group.is_disjoint(indices))
     }
 
     /// Where `expr` leads in a dimension of this extent, if anything is evaluated at all.
@@ -108,7 +132,7 @@ impl<'a> Region<'a> {
         seen.sort_unstable();
         seen.dedup();
         // With every index in one place only, the bounds are reached.
-        if self.exact && seen.len() == occurrences {
+        if seen.len() == occurrences && self.is_free(&seen.iter().copied().collect()) {
             let highest = high >= extent;
             let mut witness = vec![];
             self.witness(expr, highest, &mut witness);
@@ -167,7 +191,7 @@ impl<'a> Region<'a> {
             0 => self.contradiction |= condition.constant < 0,
             1 => self.narrow(&condition),
             _ => {
-                self.exact = false;
+                self.entangled.push(condition.terms.keys().copied().collect());
                 self.conditions.push(condition);
                 for k in 0..self.conditions.len() {
                     self.narrow(&self.conditions[k].clone());
@@ -181,7 +205,9 @@ impl<'a> Region<'a> {
         let mut terms = expr.terms.iter();
         let (Some((index, c)), None) = (terms.next(), terms.next()) else {
             self.contradiction |= expr.terms.is_empty() && expr.constant == 0;
-            self.exact &= expr.terms.is_empty();
+            if !expr.terms.is_empty() {
+                self.entangled.push(expr.terms.keys().copied().collect());
+            }
             return;
         };
         let Some((first, last)) = self.ranges.get_mut(index) else { return };
@@ -194,7 +220,7 @@ impl<'a> Region<'a> {
         } else if hole == *last {
             *last -= 1;
         } else {
-            self.exact = false;
+            self.entangled.push([*index].into());
         }
     }
 
@@ -255,4 +281,14 @@ impl<'a> Region<'a> {
         let small = |c: &i128| c.unsigned_abs() < 1 << f64::MANTISSA_DIGITS;
         affine.filter(|a| small(&a.constant) && a.terms.values().all(small))
     }
+}
+
+/// Every index that an expression mentions.
+fn indices(e: &Expr, out: &mut BTreeSet<IndexId>) {
+    match &e.kind {
+        ExprKind::Position(i) => _ = out.insert(*i),
+        ExprKind::Read { at, .. } => at.iter().for_each(|a| a.visit_indices(&mut |i| _ = out.insert(i))),
+        _ => {}
+    }
+    e.for_each_child(&mut |c| indices(c, out));
 }

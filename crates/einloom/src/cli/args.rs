@@ -1,0 +1,239 @@
+//! The command line's grammar. What each command does stands in the module named after it.
+
+use super::values::{Assignment, InputSource, OutputTarget, ParamValue};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Naive tensor maths in, proven pass counts, the derived streaming algorithm and a fast kernel out.
+#[derive(Debug, Parser)]
+#[command(name = "einloom", version, about, max_term_width = 100)]
+#[command(
+    after_help = "Exit status: 0 done, 1 the program or its data is wrong, 2 usage, 3 the machine lacks something."
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every command.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Global {
+    /// Print JSON on standard output, also for errors
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Print one box of the road and stop there
+    #[arg(long, global = true, value_name = "BOX")]
+    pub dump: Option<Stage>,
+    /// When to use colours
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub color: Color,
+    /// No progress and no notes
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+}
+
+/// A box of the road, in its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Stage {
+    /// The checked program, sugar expanded
+    Cascade,
+    /// The steps and the streaming form
+    Derivation,
+    /// Kernels, tiles and transfers
+    Plan,
+    /// The tile program
+    Tile,
+    /// What the backend makes of it
+    Kernel,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Parse and type; all diagnostics at once
+    Check(Source),
+    /// Passes per rank, as written and as derived; live footprints
+    Passes(Source),
+    /// The steps with their reasons, the streaming form as pseudocode, refusals
+    Derive(DeriveArgs),
+    /// Tiles, transfers per level against the bound, predicted time
+    Plan(PlanArgs),
+    /// Run the program on tensors from files or random ones
+    Run(Box<RunArgs>),
+    /// Time it
+    Bench(BenchArgs),
+    /// Print the kernel's source
+    Emit(EmitArgs),
+    /// The machines that are built in, and this one
+    Machines(MachinesArgs),
+    /// What this machine offers and what is missing
+    Doctor,
+    /// Print a shell's completions
+    Completions {
+        /// For which shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// The program.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Source {
+    /// The program's text (.ein); `-` for standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+/// What turns a program into one that can be planned.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Sizing {
+    /// Sizes of ranks, such as N=4096,D=64; Ki and Mi multiply by 1024 and 1024²
+    #[arg(long = "size", short = 's', value_name = "RANK=SIZE", value_delimiter = ',')]
+    pub sizes: Vec<Assignment>,
+    /// Values of parameters, such as scale=0.125
+    #[arg(long = "param", short = 'p', value_name = "NAME=VALUE", value_delimiter = ',')]
+    pub params: Vec<ParamValue>,
+    /// Forbid every loss of precision that the program does not ask for
+    #[arg(long)]
+    pub exact: bool,
+}
+
+/// For which machine.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Target {
+    /// A built-in machine, or a description of yours (.toml); this machine if not given
+    #[arg(long, value_name = "NAME|FILE")]
+    pub machine: Option<String>,
+    /// Number of threads; all cores if not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub threads: Option<u32>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DeriveArgs {
+    #[command(flatten)]
+    pub source: Source,
+    /// Compare the derived program with the meaning on random, adversarial and degenerate inputs
+    #[arg(long)]
+    pub prove: bool,
+    /// Seed of the proof's inputs
+    #[arg(long, value_name = "SEED", default_value_t = 0, requires = "prove")]
+    pub seed: u64,
+    /// Forbid every loss of precision that the program does not ask for
+    #[arg(long)]
+    pub exact: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    pub source: Source,
+    #[command(flatten)]
+    pub sizing: Sizing,
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// Where tensors come from.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Inputs {
+    /// A tensor's file (Q=q.npy, Q=file.safetensors:name), or a .safetensors file to take tensors from by name;
+    /// inputs without a file are random
+    #[arg(long = "input", short = 'i', value_name = "[TENSOR=]FILE")]
+    pub inputs: Vec<InputSource>,
+    /// Seed of the random inputs
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub seed: u64,
+    /// Convert files of another number type than declared
+    #[arg(long)]
+    pub cast: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub source: Source,
+    #[command(flatten)]
+    pub sizing: Sizing,
+    #[command(flatten)]
+    pub target: Target,
+    #[command(flatten)]
+    pub inputs: Inputs,
+    /// What runs it
+    #[arg(long, value_name = "NAME", default_value = "cpu")]
+    pub backend: Backend,
+    /// Where to write an output (O=o.npy), or a .safetensors file for all of them
+    #[arg(long = "output", short = 'o', value_name = "[TENSOR=]FILE")]
+    pub outputs: Vec<OutputTarget>,
+    /// Compare with the meaning and print the errors
+    #[arg(long)]
+    pub verify: bool,
+    /// Explain the derivation and show the plan and the pseudocode before the result
+    #[arg(long)]
+    pub explain: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct BenchArgs {
+    #[command(flatten)]
+    pub source: Source,
+    #[command(flatten)]
+    pub sizing: Sizing,
+    #[command(flatten)]
+    pub target: Target,
+    #[command(flatten)]
+    pub inputs: Inputs,
+    /// What runs it
+    #[arg(long, value_name = "NAME", default_value = "cpu")]
+    pub backend: Backend,
+    /// Timed runs
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub repeat: u32,
+    /// Runs before the timed ones
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub warmup: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Backend {
+    /// This machine's processor
+    Cpu,
+    /// NVIDIA GPUs
+    Cuda,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct EmitArgs {
+    #[command(flatten)]
+    pub source: Source,
+    #[command(flatten)]
+    pub sizing: Sizing,
+    #[command(flatten)]
+    pub target: Target,
+    /// The language to emit
+    #[arg(long = "target", value_name = "LANGUAGE")]
+    pub language: Language,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Language {
+    /// Pseudocode of the tile program
+    Pseudo,
+    /// CUDA C++ with inline PTX
+    Cuda,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct MachinesArgs {
+    /// Print the description of this machine, to start a file of yours from
+    #[arg(long)]
+    pub detect: bool,
+}

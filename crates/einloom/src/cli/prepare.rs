@@ -1,0 +1,92 @@
+//! From arguments to a planned program.
+
+use super::args::{Backend, Sizing, Stage, Target};
+use super::failure::Failure;
+use super::ui::Ui;
+use einloom::{Derived, Error, Finding, PlanOptions, Planned};
+use einloom_cascade::Given;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+/// Sizes and parameters from the command line, shapes from files.
+pub(crate) fn given(sizing: &Sizing, shapes: BTreeMap<String, Vec<usize>>) -> Result<Given, Failure> {
+    let mut given = Given { shapes, ..Given::default() };
+    let mut conflicts = vec![];
+    for a in &sizing.sizes {
+        match given.sizes.entry(a.rank.clone()) {
+            Entry::Occupied(e) if *e.get() != a.size => {
+                let message = format!("{} is {} by one --size, but {} by another", a.rank, e.get(), a.size);
+                conflicts.push(Finding::error("contradictory-size", message));
+            }
+            Entry::Occupied(_) => {}
+            Entry::Vacant(e) => {
+                e.insert(a.size);
+            }
+        }
+    }
+    for p in &sizing.params {
+        if let Some(before) = given.params.insert(p.name.clone(), p.value)
+            && before.to_bits() != p.value.to_bits()
+        {
+            let message = format!("{} is {before} by one --param, but {} by another", p.name, p.value);
+            conflicts.push(Finding::error("contradictory-param", message));
+        }
+    }
+    match conflicts.into_iter().next() {
+        None => Ok(given),
+        Some(conflict) => Err(Error::Input(conflict.hint(Some("give it once"))).into()),
+    }
+}
+
+/// Plans for the machine that the arguments name.
+pub(crate) fn planned(derived: &Derived, given: &Given, sizing: &Sizing, target: &Target) -> Result<Planned, Failure> {
+    let mut machine = einloom::machines::find(target.machine.as_deref().unwrap_or("host"))?;
+    if let Some(threads) = target.threads {
+        machine = einloom::machines::with_cores(machine, threads as usize);
+    }
+    let options = PlanOptions { exact: sizing.exact, ..PlanOptions::default() };
+    Ok(derived.plan(given, &machine, &options)?)
+}
+
+/// Prints the box that `--dump` asks for. Whether it did.
+pub(crate) fn dumped(ui: &Ui, derived: &Derived, planned: &Planned) -> Result<bool, Failure> {
+    let text = match ui.global.dump {
+        None => return Ok(false),
+        Some(Stage::Cascade | Stage::Derivation) => return super::dumped(ui, derived),
+        Some(Stage::Plan) => super::plan::text(planned),
+        // The processor runs the tile program itself: there is no other source.
+        Some(Stage::Tile | Stage::Kernel) => einloom_tile::print(planned.program()),
+    };
+    ui.text(&text).map(|()| true)
+}
+
+/// Refuses a backend that this build does not have.
+pub(crate) fn backend(backend: Backend) -> Result<(), Failure> {
+    match backend {
+        Backend::Cpu => Ok(()),
+        Backend::Cuda => Err(Failure::Lacks(
+            Finding::error("no-backend", "this build has no CUDA backend yet").hint(Some("use --backend cpu")),
+        )),
+    }
+}
+
+/// Refuses what this computer has no memory for, before anything is read or computed.
+pub(crate) fn memory(planned: &Planned, for_meaning: bool) -> Result<(), Failure> {
+    let product = |dims: &[usize]| dims.iter().map(|&d| d as u128).product::<u128>();
+    let tensors = &planned.program().tensors;
+    let mut bytes: u128 = tensors.iter().map(|t| product(&t.dims) * t.dtype.bytes() as u128).sum();
+    if for_meaning {
+        // Everything in f64, and outputs and inputs once more to compare.
+        let cascade = planned.cascade();
+        let shapes = cascade.tensors.iter().map(|t| t.extents.iter().map(|e| planned.bound().extent(e).max(0) as u128));
+        bytes += shapes.map(|s| s.product::<u128>() * 16).sum::<u128>();
+    }
+    let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+    match einloom::host::available_memory() {
+        Some(available) if bytes > available => {
+            let what = format!("the tensors of {}", planned.cascade().name);
+            Err(Error::Memory { what, bytes: Some(bytes), available: Some(available) }.into())
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,170 @@
+//! The two proofs of a derivation, for people and as data.
+
+use einloom::prove::{ExactProof, Proof};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What `derive --prove` finds.
+#[derive(Debug)]
+pub(crate) struct Proofs {
+    pub exact: ExactProof,
+    pub numeric: Proof,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct ProofsJson {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exact: Option<ExactJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    numeric: Option<NumericJson>,
+}
+
+/// Identity testing over finite fields: a wrong derivation passes with a probability below `2^-bits`.
+#[derive(Debug, Serialize)]
+struct ExactJson {
+    certified: bool,
+    sizes: usize,
+    points: usize,
+    bits: u32,
+    not_certified: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct NumericJson {
+    proved: bool,
+    sizes: usize,
+    inputs: usize,
+    undefined: usize,
+    meaning_overflowed: usize,
+    out_of_range: usize,
+    masked_infinities: usize,
+    sensitive: usize,
+    missing_sizes: Vec<String>,
+    worst_rel_error: BTreeMap<String, f64>,
+    worst_rel_error_as_declared: BTreeMap<String, f64>,
+    disagreements: Vec<DisagreementJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct DisagreementJson {
+    sizes: BTreeMap<String, usize>,
+    inputs: &'static str,
+    seed: u64,
+    in_f64: bool,
+    output: String,
+    position: usize,
+    expected: f64,
+    found: f64,
+    error: f64,
+    tolerance: f64,
+    stopped: Option<String>,
+}
+
+impl ProofsJson {
+    pub fn of(proofs: &Proofs) -> Self {
+        Self { exact: Some(exact(&proofs.exact)), numeric: Some(numeric(&proofs.numeric)) }
+    }
+}
+
+/// The proofs in the manner of the explanation that they follow.
+pub(crate) fn text(proofs: &Proofs) -> String {
+    format!("\nproof\n{}{}", exact_text(&proofs.exact), numeric_text(&proofs.numeric))
+}
+
+fn exact(proof: &ExactProof) -> ExactJson {
+    ExactJson {
+        certified: proof.sizes > 0 && proof.not_certified.is_none(),
+        sizes: proof.sizes,
+        points: proof.points,
+        bits: proof.bits,
+        not_certified: proof.not_certified.clone(),
+    }
+}
+
+fn exact_text(proof: &ExactProof) -> String {
+    let what = match &proof.not_certified {
+        Some(output) => format!(
+            "not certified exactly: {output} needs more than the axioms of fields and exp(a + b) = exp(a)·exp(b)"
+        ),
+        None if proof.sizes == 0 => {
+            "not certified exactly: a gather through random positions leaves its tensor".to_string()
+        }
+        None => format!(
+            "exactly at {} random points of finite fields, {} sizes (error < 2^-{})",
+            proof.points, proof.sizes, proof.bits
+        ),
+    };
+    format!("  {what}\n")
+}
+
+fn numeric(proof: &Proof) -> NumericJson {
+    let disagreement = |d: &einloom::prove::Disagreement| DisagreementJson {
+        sizes: d.sizes.clone(),
+        inputs: d.kind.name(),
+        seed: d.seed,
+        in_f64: d.in_f64,
+        output: d.output.clone(),
+        position: d.position,
+        expected: d.expected,
+        found: d.found,
+        error: d.error,
+        tolerance: d.tolerance,
+        stopped: d.stopped.clone(),
+    };
+    NumericJson {
+        proved: proof.disagreements.is_empty(),
+        sizes: proof.sizes,
+        inputs: proof.inputs,
+        undefined: proof.undefined,
+        meaning_overflowed: proof.overflowed,
+        out_of_range: proof.out_of_range,
+        masked_infinities: proof.masked,
+        sensitive: proof.sensitive,
+        missing_sizes: proof.missing.clone(),
+        worst_rel_error: proof.worst.clone(),
+        worst_rel_error_as_declared: proof.worst_declared.clone(),
+        disagreements: proof.disagreements.iter().map(disagreement).collect(),
+    }
+}
+
+fn numeric_text(proof: &Proof) -> String {
+    if let Some(d) = proof.disagreements.first() {
+        let sizes: Vec<String> = d.sizes.iter().map(|(r, s)| format!("{r}={s}")).collect();
+        let place = format!("inputs: {}, seed {}, {}", d.kind.name(), d.seed, sizes.join(", "));
+        let what = match &d.stopped {
+            Some(reason) => reason.clone(),
+            None => format!(
+                "{}, element {}: {} by the meaning, {} as derived (error {:.1e}, allowed {:.1e})",
+                d.output, d.position, d.expected, d.found, d.error, d.tolerance
+            ),
+        };
+        return format!(
+            "  NOT PROVED: {} of {} inputs disagree, the first:\n    {what}\n    {place}{}\n",
+            proof.disagreements.len(),
+            proof.inputs,
+            if d.in_f64 { ", all in f64" } else { ", number types as declared" }
+        );
+    }
+    let worst = |all: &BTreeMap<String, f64>| all.values().fold(0.0f64, |m, &e| m.max(e));
+    let mut out = format!(
+        "  numerically on {} inputs of {} sizes, worst relative error {:.1e} in f64, {:.1e} as declared\n",
+        proof.inputs,
+        proof.sizes,
+        worst(&proof.worst),
+        worst(&proof.worst_declared)
+    );
+    let of_these = [
+        (proof.undefined, "no value by either, for a position outside a tensor"),
+        (proof.overflowed, "overflow as written, not as derived"),
+        (proof.out_of_range, "not finite as derived, for values out of the range of f32 as written"),
+        (proof.masked, "NaN as derived, from an infinity under a filter (0 * inf)"),
+        (proof.sensitive, "too sensitive to rounding to prove much"),
+    ];
+    for (count, what) in of_these.iter().filter(|p| p.0 > 0) {
+        out += &format!("    of these {count}: {what}\n");
+    }
+    if !proof.missing.is_empty() {
+        out += &format!("  not tried, for no such sizes were found: {}\n", proof.missing.join("; "));
+    }
+    out
+}

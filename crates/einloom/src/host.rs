@@ -1,0 +1,37 @@
+//! What this computer says about itself.
+
+use einloom_machine::{CacheTexts, HostFacts, Machine};
+use std::fs::read_to_string;
+
+/// Cores, caches, instruction sets and memory, as far as the operating system tells. What it does not tell is left
+/// out; [`einloom_machine::host`] says what it assumes instead.
+pub fn facts() -> HostFacts {
+    let text = |path: &str| read_to_string(path).unwrap_or_default();
+    let caches: Vec<[String; 4]> = (0..16)
+        .map(|k| format!("/sys/devices/system/cpu/cpu0/cache/index{k}"))
+        .take_while(|folder| std::path::Path::new(folder).is_dir())
+        .map(|folder| ["level", "type", "size", "shared_cpu_list"].map(|file| text(&format!("{folder}/{file}"))))
+        .collect();
+    let caches: Vec<CacheTexts> = caches
+        .iter()
+        .map(|[level, kind, size, shared]| CacheTexts { level, kind, size, shared_cpu_list: shared })
+        .collect();
+    let mut facts = HostFacts::from_texts(&text("/proc/cpuinfo"), &caches, &text("/proc/meminfo"));
+    // What this process may use, not what is soldered in: containers and affinity count.
+    if let Ok(cores) = std::thread::available_parallelism() {
+        facts.cores = cores.get();
+    }
+    facts
+}
+
+/// This computer as a machine.
+pub fn machine() -> Machine {
+    einloom_machine::host(&facts())
+}
+
+/// Memory that could be allocated without swapping, in bytes, if the operating system tells.
+pub fn available_memory() -> Option<u64> {
+    let meminfo = read_to_string("/proc/meminfo").ok()?;
+    let line = meminfo.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}

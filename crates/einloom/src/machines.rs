@@ -1,0 +1,100 @@
+//! Machines by name or file.
+
+use crate::formats::FileError;
+use crate::{Error, Finding};
+use einloom_machine::{BUILT_IN, Machine};
+use std::fmt::Write;
+use std::path::Path;
+
+/// The machine with this name: `host` for this one, a built-in one, or a description in a file that ends in `.toml`.
+///
+/// # Errors
+/// A name that is not known, a file that cannot be read, or all mistakes of a description.
+pub fn find(name: &str) -> Result<Machine, Error> {
+    if name == "host" {
+        return Ok(crate::host::machine());
+    }
+    if let Some(machine) = einloom_machine::built_in(name) {
+        return Ok(machine);
+    }
+    if !name.ends_with(".toml") {
+        let names: Vec<&str> = BUILT_IN.iter().map(|m| m.0).collect();
+        let hint = format!("the built-in machines are host, {}; a file of yours ends in .toml", names.join(", "));
+        return Err(Error::Machine(vec![
+            Finding::error("unknown-machine", format!("there is no machine `{name}`")).hint(Some(hint)),
+        ]));
+    }
+    let path = Path::new(name);
+    let text = std::fs::read_to_string(path).map_err(|e| FileError::io(path, "cannot read it", &e))?;
+    einloom_machine::parse(&text).map_err(|errors| {
+        let one = |e: einloom_machine::MachineError| {
+            let place = if e.field.is_empty() { String::new() } else { format!("{}: ", e.field) };
+            Finding::error("machine", format!("{name}:{}:{}: {place}{}", e.line, e.column, e.message)).hint(e.hint)
+        };
+        Error::Machine(errors.into_iter().map(one).collect())
+    })
+}
+
+/// The same machine with this many cores: what all cores shared, all of them share; what was private to some grows
+/// or shrinks with them.
+pub fn with_cores(mut machine: Machine, cores: usize) -> Machine {
+    let cores = cores.max(1);
+    let part = cores as f64 / machine.cores.max(1) as f64;
+    for level in &mut machine.levels {
+        if level.shared_by >= machine.cores {
+            level.shared_by = cores;
+        } else {
+            level.shared_by = level.shared_by.min(cores);
+            level.bandwidth.0 *= part;
+        }
+    }
+    machine.rates.values_mut().for_each(|rate| rate.0 *= part);
+    machine.cores = cores;
+    machine
+}
+
+/// A machine's description, which [`einloom_machine::parse`] reads.
+pub fn to_toml(machine: &Machine) -> String {
+    let mut out = String::new();
+    let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
+    let _ = writeln!(out, "name = {}\ndescription = {}", quoted(&machine.name), quoted(&machine.description));
+    let _ = writeln!(out, "cores = {}\nclock = \"{}\"", machine.cores, machine.clock);
+    if let Some(registers) = machine.registers {
+        let _ = writeln!(out, "registers = \"{registers}\"");
+    }
+    for level in &machine.levels {
+        let _ = writeln!(out, "\n[[level]]\nname = {}", quoted(&level.name));
+        if let Some(capacity) = level.capacity {
+            let _ = writeln!(out, "capacity = \"{capacity}\"");
+        }
+        let _ = writeln!(out, "shared_by = {}\nbandwidth = \"{}\"", level.shared_by, level.bandwidth);
+        if let Some(energy) = level.energy {
+            let _ = writeln!(out, "energy = \"{energy}\"");
+        }
+    }
+    out.push_str("\n[rates]\n");
+    for (dtype, rate) in &machine.rates {
+        let _ = writeln!(out, "{dtype} = \"{rate}\"");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_description_is_read_back() {
+        for (name, _) in BUILT_IN {
+            let machine = find(name).unwrap();
+            assert_eq!(einloom_machine::parse(&to_toml(&machine)).unwrap(), machine, "{name}");
+        }
+    }
+
+    #[test]
+    fn this_machine_can_be_described() {
+        let machine = crate::host::machine();
+        let again = einloom_machine::parse(&to_toml(&machine)).unwrap();
+        assert_eq!((again.cores, again.levels.len()), (machine.cores, machine.levels.len()));
+    }
+}

@@ -1,0 +1,272 @@
+//! The numeric proof of a derivation: derived, planned and run, it agrees with the reference meaning on random,
+//! adversarial and degenerate inputs.
+//!
+//! Sizes are run twice: with all floating-point tensors in f64, where hardly an error is a rounding error,
+//! and as declared. Tiles are small, so that small sizes make many chunks; some sets use the planner's own, and some one
+//! kernel per reduction.
+
+mod exact;
+mod forgive;
+mod inputs;
+mod report;
+mod sensitivity;
+mod sizes;
+
+pub use exact::{ExactProof, prove_exactly};
+pub use inputs::Kind;
+pub use report::{Disagreement, Proof};
+pub(crate) use sensitivity::sensitivity;
+
+use crate::compare::{Precision, distance, in_f64};
+use crate::road::{Derived, PlanOptions, Planned, RunOptions};
+use crate::{Error, Tensor};
+use einloom_cascade::meaning::{self, Arrays, MeaningError};
+use einloom_cascade::{Cascade, DType, TensorId};
+use einloom_machine::Machine;
+use einloom_plan::Fusion;
+use forgive::{forgive, forgive_masked, has_filter, leaves_f32, underflows};
+use std::collections::BTreeMap;
+
+/// How much to try.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Effort {
+    /// Sets of random sizes, besides the degenerate ones.
+    pub sizes: usize,
+    /// Kinds of inputs per set of sizes; over all sets every kind has its turn.
+    pub kinds: usize,
+    /// Largest number of scalar operations of one evaluation of the meaning.
+    pub work: f64,
+    /// Each set of sizes in f64 and as declared, or in turns the one or the other.
+    pub both: bool,
+}
+
+impl Effort {
+    /// What `derive --prove` does: a few hundred inputs.
+    pub const FULL: Self = Self { sizes: 6, kinds: Kind::ALL.len(), work: 2e5, both: true };
+    /// For tests: a few dozen.
+    pub const QUICK: Self = Self { sizes: 4, kinds: 4, work: 6e4, both: false };
+}
+
+/// More disagreements of one program say nothing new.
+const ENOUGH: usize = 8;
+
+/// Compares the meaning of a cascade with its derived form. `progress` is told how much is done, from 0 to 1.
+///
+/// # Errors
+/// Only for what is not a disagreement: a plan that cannot be made, or memory.
+pub fn prove(
+    cascade: &Cascade,
+    machine: &Machine,
+    exact: bool,
+    seed: u64,
+    effort: Effort,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Proof, Error> {
+    let wide = in_f64(cascade);
+    let forms = [(true, Derived::of(&wide)), (false, Derived::of(cascade))];
+    prove_forms(cascade, &forms, machine, exact, seed, effort, progress)
+}
+
+/// As [`prove`], for the derived forms with everything in f64 (true) and as declared (false).
+fn prove_forms(
+    cascade: &Cascade,
+    forms: &[(bool, Derived)],
+    machine: &Machine,
+    exact: bool,
+    seed: u64,
+    effort: Effort,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Proof, Error> {
+    let (bindings, missing) = sizes::bindings(cascade, seed, effort.sizes, effort.work);
+    let mut prover =
+        Prover { proof: Proof { sizes: bindings.len(), missing, ..Proof::default() }, kinds: Kind::ALL.iter().cycle() };
+    for (k, bound) in bindings.iter().enumerate() {
+        progress(k as f64 / bindings.len() as f64);
+        let kinds: Vec<Kind> = prover.kinds.by_ref().take(effort.kinds).copied().collect();
+        for (in_f64, derived) in forms.iter().filter(|f| effort.both || f.0 == (k % 2 == 0)) {
+            let fuse = if k % 5 == 4 { Fusion::None } else { Fusion::Auto };
+            let options = PlanOptions { exact, tiles: tiles(cascade, k), fuse, ..PlanOptions::default() };
+            let planned = derived.plan_bound(bound.clone(), machine, &options)?;
+            for (j, &kind) in kinds.iter().enumerate() {
+                let seed = seed.wrapping_add((k * Kind::ALL.len() + j) as u64);
+                prover.compare(&planned, kind, seed, *in_f64)?;
+                if prover.proof.disagreements.len() >= ENOUGH {
+                    return Ok(prover.proof);
+                }
+            }
+        }
+    }
+    progress(1.0);
+    Ok(prover.proof)
+}
+
+/// Tile sizes for set number `k`: small ones that seldom divide, and every fourth time the planner's choice.
+fn tiles(cascade: &Cascade, k: usize) -> BTreeMap<String, usize> {
+    let tile = match k % 4 {
+        0 => 4,
+        1 => 3,
+        2 => 8,
+        _ => return BTreeMap::new(),
+    };
+    cascade.indices.iter().map(|i| (i.name.clone(), tile)).collect()
+}
+
+struct Prover<'a> {
+    proof: Proof,
+    kinds: std::iter::Cycle<std::slice::Iter<'a, Kind>>,
+}
+
+impl Prover<'_> {
+    fn compare(&mut self, planned: &Planned, kind: Kind, seed: u64, in_f64: bool) -> Result<(), Error> {
+        let cascade = planned.cascade();
+        let bound = planned.bound();
+        let inputs = inputs::inputs(cascade, bound, kind, seed);
+        self.proof.inputs += 1;
+        let place = Disagreement {
+            sizes: cascade.ranks.iter().map(|r| r.name.clone()).zip(bound.sizes().iter().copied()).collect(),
+            kind,
+            seed,
+            in_f64,
+            output: String::new(),
+            position: 0,
+            expected: 0.0,
+            found: 0.0,
+            error: f64::INFINITY,
+            tolerance: 0.0,
+            stopped: None,
+        };
+        let found = planned.run(&tensors(cascade, &inputs), &RunOptions::default());
+        let expected = meaning::evaluate(cascade, bound, &inputs);
+        let (found, expected) = match (found, expected) {
+            (Ok(found), Ok(expected)) => (found.outputs, expected),
+            (Err(Error::Run(_)), Err(MeaningError::OutOfRange { .. })) => {
+                self.proof.undefined += 1;
+                return Ok(());
+            }
+            (Err(Error::Run(e)), Ok(_)) => {
+                let stopped = Some(format!("the derived program stops, the meaning does not: {e}"));
+                self.proof.disagreements.push(Disagreement { stopped, ..place });
+                return Ok(());
+            }
+            (Ok(_), Err(e)) => {
+                let stopped = Some(format!("the meaning stops, the derived program does not: {e}"));
+                self.proof.disagreements.push(Disagreement { stopped, ..place });
+                return Ok(());
+            }
+            (_, Err(e)) => return Err(e.into()),
+            (Err(e), _) => return Err(e),
+        };
+        let precision = Precision::of(cascade, bound, planned.program());
+        let (mut overflowed, mut out_of_range) = (false, false);
+        let (mut masked, mut sensitive) = (false, false);
+        for &output in &cascade.outputs {
+            let name = &cascade[output].name;
+            let (Some(found), Some(expected)) = (found.get(name), expected.get(name)) else { continue };
+            let dtype = planned.dtype(output);
+            let row = expected.shape.last().copied().unwrap_or(1);
+            let floor = precision.floor(dtype);
+            let mut found = found.values();
+            let forgiven = forgive(&mut found, &expected.values);
+            overflowed |= forgiven && !kind.is_infinite();
+            if kind.is_infinite() && has_filter(cascade) {
+                masked |= forgive_masked(&mut found, &expected.values);
+            }
+            let error = distance(&found, &expected.values, row, floor);
+            let mut tolerance = precision.tolerance(dtype);
+            if error.scaled.is_infinite() && !in_f64 && leaves_f32(cascade, bound, &inputs)? {
+                out_of_range = true;
+                continue;
+            }
+            if error.scaled > tolerance.total() && dtype.is_float() {
+                let step = tolerance.arithmetic + tolerance.rounding;
+                tolerance.sensitivity = match underflows(cascade, bound, &inputs)? {
+                    true => f64::INFINITY,
+                    false => sensitivity(cascade, bound, &inputs, output, step, seed)?,
+                };
+                sensitive |= tolerance.sensitivity > 0.01;
+            }
+            // Where the meaning cannot decide on a digit, not being finite is no worse than being far off.
+            if tolerance.sensitivity > 0.5 {
+                continue;
+            }
+            if error.scaled > tolerance.total() {
+                self.proof.disagreements.push(Disagreement {
+                    output: name.clone(),
+                    position: error.worst,
+                    expected: expected.values.get(error.worst).copied().unwrap_or(f64::NAN),
+                    found: found.get(error.worst).copied().unwrap_or(f64::NAN),
+                    error: error.scaled,
+                    tolerance: tolerance.total(),
+                    ..place
+                });
+                return Ok(());
+            }
+            let all = if in_f64 { &mut self.proof.worst } else { &mut self.proof.worst_declared };
+            let worst = all.entry(name.clone()).or_insert(0.0);
+            if tolerance.sensitivity == 0.0 {
+                *worst = worst.max(error.scaled);
+            }
+        }
+        self.proof.overflowed += usize::from(overflowed);
+        self.proof.out_of_range += usize::from(out_of_range);
+        self.proof.masked += usize::from(masked);
+        self.proof.sensitive += usize::from(sensitive);
+        Ok(())
+    }
+}
+
+/// The arrays in the inputs' number types.
+pub(crate) fn tensors(cascade: &Cascade, arrays: &Arrays) -> BTreeMap<String, Tensor> {
+    let one = |id: TensorId| {
+        let name = &cascade[id].name;
+        let array = arrays.get(name)?;
+        let dtype = cascade[id].dtype.unwrap_or(DType::F32);
+        Some((name.clone(), Tensor::from_values(dtype, &array.shape, &array.values)?))
+    };
+    cascade.inputs().filter_map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use einloom_algebra::{Def, Derivation, Reduction, derive};
+
+    const SOFTMAX: &str = "input X[m,n]: f32\noutput Y: f32\n\
+        P[m,n] = exp(X[m,n] - max(n) X[m,n])\nY[m,n] = P[m,n] / sum(n) P[m,n]\n";
+
+    /// The proof of softmax with a mistake made in every reduction of its derived form.
+    fn with_mistake(mistake: impl Fn(&mut Reduction)) -> Proof {
+        let cascade = einloom_cascade::parse(SOFTMAX).cascade;
+        let tampered = |cascade: &Cascade| {
+            let mut d: Derivation = derive(cascade);
+            for node in &mut d.derived.nodes {
+                if let Def::Reduce(r) = &mut node.def {
+                    mistake(r);
+                }
+            }
+            Derived::from_derivation(d)
+        };
+        let forms = [(true, tampered(&in_f64(&cascade))), (false, tampered(&cascade))];
+        let machine = einloom_machine::built_in("cpu-generic").expect("built in");
+        prove_forms(&cascade, &forms, &machine, false, 0, Effort::QUICK, &mut |_| {}).expect("a plan")
+    }
+
+    #[test]
+    fn what_is_right_is_proved() {
+        let proof = with_mistake(|_| {});
+        assert_eq!(proof.disagreements, []);
+        assert!(proof.inputs > 30 && proof.worst["Y"] < 1e-14 && proof.worst_declared["Y"] < 1e-6, "{proof:?}");
+    }
+
+    #[test]
+    fn a_forgotten_repair_is_found() {
+        assert_ne!(with_mistake(|r| r.streaming.repair = None).disagreements, []);
+    }
+
+    #[test]
+    fn an_anchor_that_moves_the_wrong_way_is_found() {
+        use einloom_cascade::Monoid;
+        let min_for_max = |r: &mut Reduction| r.monoid = if r.monoid == Monoid::Max { Monoid::Min } else { r.monoid };
+        assert_ne!(with_mistake(min_for_max).disagreements, []);
+    }
+}

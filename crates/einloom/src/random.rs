@@ -1,0 +1,200 @@
+//! Random tensors that are the same on every machine and in every version.
+
+use einloom_cascade::{BinaryOp, Bound, Cascade, DType, Expr, ExprKind, IndexAtom, IndexExpr, TensorId};
+
+/// SplitMix64. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014).
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// A stream of numbers that depends on the seed and on a name, so that one tensor's values do not depend on which
+    /// others there are.
+    pub fn new(seed: u64, name: &str) -> Self {
+        // FNV-1a.
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+        let mut random = Self(seed ^ hash);
+        random.0 = random.bits();
+        random
+    }
+
+    /// 64 random bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in `[0, 1)`.
+    pub fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Uniform in `low..=high`; `low` if that is empty.
+    pub fn integer(&mut self, low: i64, high: i64) -> i64 {
+        if high <= low {
+            return low;
+        }
+        let span = (high - low) as u64 + 1;
+        // The high word of a product: the bias is below span / 2⁶⁴.
+        low + ((u128::from(self.bits()) * u128::from(span)) >> 64) as i64
+    }
+
+    /// One of these.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.integer(0, from.len() as i64 - 1) as usize]
+    }
+
+    /// Standard normal (Box–Muller).
+    pub fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.unit()).cos()
+    }
+}
+
+/// Random values for an input: standard normal for floating-point types, uniform for integers. Integers that are used
+/// as positions are positions that exist; others are small.
+pub fn random_values(cascade: &Cascade, bound: &Bound, input: TensorId, seed: u64) -> Vec<f64> {
+    let tensor = &cascade[input];
+    let mut random = Random::new(seed, &tensor.name);
+    let count = bound.shape(cascade, input).iter().product();
+    let dtype = tensor.dtype.unwrap_or(DType::F32);
+    if dtype.is_float() {
+        return (0..count).map(|_| random.normal()).collect();
+    }
+    let (low, high) = integer_range(cascade, bound, input);
+    (0..count).map(|_| random.integer(low, high) as f64).collect()
+}
+
+/// Values of an integer input with which every read that gathers through it stays inside its tensor; small ones if
+/// nothing gathers through it.
+pub fn integer_range(cascade: &Cascade, bound: &Bound, input: TensorId) -> (i64, i64) {
+    let dtype = cascade[input].dtype.unwrap_or(DType::I32);
+    let (least, greatest) = dtype.integer_range().unwrap_or((0, 1));
+    let small = (least.max(-8), greatest.min(if least < 0 { 7 } else { 15 }));
+    let mut positions = Positions { cascade, bound, input, found: None };
+    for statement in &cascade.statements {
+        positions.expr(&statement.value);
+    }
+    match positions.found {
+        Some((low, high)) => (low.max(least), high.min(greatest)),
+        None => small,
+    }
+}
+
+/// Walks all reads for the positions that an input's values may be.
+struct Positions<'a> {
+    cascade: &'a Cascade,
+    bound: &'a Bound,
+    input: TensorId,
+    found: Option<(i64, i64)>,
+}
+
+impl Positions<'_> {
+    fn expr(&mut self, expr: &Expr) {
+        match &expr.kind {
+            ExprKind::Read { tensor, at } => self.read(*tensor, at),
+            // `index == ids[t]` is a gather written the other way round.
+            ExprKind::Binary(BinaryOp::Eq, a, b) => {
+                for (position, value) in [(a, b), (b, a)] {
+                    if let (ExprKind::Position(i), ExprKind::Read { tensor, .. }) = (&position.kind, &value.kind)
+                        && *tensor == self.input
+                    {
+                        let extent = self.bound.size(self.cascade[*i].rank) as i64;
+                        self.meet(0, extent - 1);
+                    }
+                }
+            }
+            _ => {}
+        }
+        expr.for_each_child(&mut |child| self.expr(child));
+    }
+
+    fn read(&mut self, tensor: TensorId, at: &[IndexExpr]) {
+        for (index, extent) in at.iter().zip(&self.cascade[tensor].extents) {
+            self.within(index, 0, self.bound.extent(extent) - 1);
+        }
+    }
+
+    /// `index` must lie in `low..=high`.
+    fn within(&mut self, index: &IndexExpr, low: i64, high: i64) {
+        for (k, (coefficient, atom)) in index.terms.iter().enumerate() {
+            let c = self.bound.extent(coefficient);
+            let rest = index.terms.iter().enumerate().filter(|(j, _)| *j != k).map(|(_, t)| t);
+            let offset = self.bound.extent(&index.offset);
+            let (rest_low, rest_high) = rest.fold((offset, offset), |(lo, hi), (c, atom)| {
+                let (a, b) = self.reach(self.bound.extent(c), atom);
+                (lo.saturating_add(a), hi.saturating_add(b))
+            });
+            let (low, high) = (low.saturating_sub(rest_low), high.saturating_sub(rest_high));
+            let (low, high) = match c {
+                0 => continue,
+                c if c > 0 => (-(-low).div_euclid(c), high.div_euclid(c)),
+                c => (-high.div_euclid(-c), (-low).div_euclid(-c)),
+            };
+            match atom {
+                IndexAtom::Var(_) => {}
+                IndexAtom::Floor { numerator, denominator } => {
+                    let d = self.bound.extent(denominator).max(1);
+                    self.within(numerator, low.saturating_mul(d), high.saturating_mul(d).saturating_add(d - 1));
+                }
+                IndexAtom::Gather { tensor, at } => {
+                    if *tensor == self.input {
+                        self.meet(low, high);
+                    }
+                    self.read(*tensor, at);
+                }
+            }
+        }
+    }
+
+    /// Smallest and largest value of a term, as far as sizes tell.
+    fn reach(&self, c: i64, atom: &IndexAtom) -> (i64, i64) {
+        let last = match atom {
+            IndexAtom::Var(i) => (self.bound.size(self.cascade[*i].rank) as i64 - 1).max(0),
+            // Zero is a fair guess for what the data will say.
+            IndexAtom::Floor { .. } | IndexAtom::Gather { .. } => 0,
+        };
+        let other = c.saturating_mul(last);
+        (other.min(0), other.max(0))
+    }
+
+    fn meet(&mut self, low: i64, high: i64) {
+        let (l, h) = self.found.unwrap_or((i64::MIN, i64::MAX));
+        self.found = Some((l.max(low), h.min(high)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_the_same_everywhere() {
+        let mut random = Random::new(0, "Q");
+        let first: Vec<u64> = (0..2).map(|_| random.bits()).collect();
+        let mut again = Random::new(0, "Q");
+        assert_eq!(first, [again.bits(), again.bits()]);
+        assert_ne!(first[0], Random::new(0, "K").bits());
+        assert_ne!(first[0], Random::new(1, "Q").bits());
+    }
+
+    #[test]
+    fn normals_have_mean_zero_and_variance_one() {
+        let mut random = Random::new(7, "x");
+        let values: Vec<f64> = (0..20_000).map(|_| random.normal()).collect();
+        let mean = values.iter().sum::<f64>() / 20_000.0;
+        let variance = values.iter().map(|v| v * v).sum::<f64>() / 20_000.0;
+        assert!(mean.abs() < 0.03 && (variance - 1.0).abs() < 0.05, "{mean} {variance}");
+    }
+
+    #[test]
+    fn integers_cover_their_range() {
+        let mut random = Random::new(7, "i");
+        let values: Vec<i64> = (0..200).map(|_| random.integer(-1, 2)).collect();
+        assert_eq!(values.iter().min(), Some(&-1));
+        assert_eq!(values.iter().max(), Some(&2));
+        assert_eq!(random.integer(3, 2), 3);
+    }
+}
