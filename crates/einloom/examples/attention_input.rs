@@ -40,7 +40,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut stored = vec![];
     for (name, count, shared, waves) in tensors {
         let tensor = rows(name, count, shared, waves).ok_or("the shape holds the values")?;
-        stored.push((name, to_stored(tensor.dtype(), &tensor.dims().to_vec(), tensor.into_bytes())));
+        let (dtype, dims) = (tensor.dtype(), tensor.dims().to_vec());
+        stored.push((name, to_stored(dtype, &dims, tensor.into_bytes())));
     }
     let list: Vec<_> = stored.iter().map(|(name, s)| (*name, s)).collect();
     Destination::open(&path)?.write(|out| write_safetensors(out, &list))?;
