@@ -122,8 +122,11 @@ impl<'a> Region<'a> {
 
     /// Where `expr` leads in a dimension of this extent, if anything is evaluated at all.
     pub(crate) fn reach(&self, expr: &IndexExpr, extent: i128) -> Reach {
+        if self.is_empty() {
+            return Reach::Inside;
+        }
         let Some((mut low, mut high)) = self.interval(expr) else { return Reach::Unknown };
-        if self.is_empty() || (low >= 0 && high < extent) {
+        if low >= 0 && high < extent {
             return Reach::Inside;
         }
         let mut seen = vec![];
