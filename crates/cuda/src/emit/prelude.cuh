@@ -1,0 +1,254 @@
+// Number types, exact rounding, functions, and places in shared memory.
+
+// Where the first gather that left its tensor is reported: 1 + kernel number, load number, dimension, coordinate.
+struct Status {
+  i64 kernel, load, dimension, coordinate;
+};
+
+DEVICE void report(Status* status, i64 kernel, i64 load, i64 dimension, i64 coordinate) {
+  if (atomicCAS(reinterpret_cast<u64*>(&status->kernel), 0ull, static_cast<u64>(kernel)) == 0ull) {
+    status->load = load;
+    status->dimension = dimension;
+    status->coordinate = coordinate;
+  }
+}
+
+template <bool B>
+struct Bool {
+  static constexpr bool value = B;
+};
+
+template <class T, int N>
+struct alignas(sizeof(T) * N) Pack {
+  T x[N];
+};
+
+DEVICE i64 floor_div(i64 a, i64 b) { return a / b - (a % b != 0 && a < 0); }
+DEVICE int min_int(int a, int b) { return a < b ? a : b; }
+DEVICE int max_int(int a, int b) { return a > b ? a : b; }
+
+// ---- Number types -----------------------------------------------------------------------------------------------
+
+DEVICE float inf() { return __int_as_float(0x7f800000); }
+DEVICE float nan_() { return __int_as_float(0x7fc00000); }
+
+// A double as a float that rounds on to any narrower type as the double would: towards zero, the last bit set if
+// anything was lost (S. Boldo, G. Melquiond, "Emulation of a FMA and correctly rounded sums", 2008: round to odd).
+DEVICE float to_odd(double x) {
+  float f = __double2float_rz(x);
+  return static_cast<double>(f) == x || x != x ? f : __int_as_float(__float_as_int(f) | 1);
+}
+
+// The magnitude's bits in a format with E exponent and M mantissa bits, to nearest even.
+template <int E, int M>
+DEVICE u32 pack_magnitude(float x) {
+  constexpr int bias = (1 << (E - 1)) - 1;
+  u32 bits = __float_as_uint(x) & 0x7fffffffu;
+  if (bits < (static_cast<u32>(128 - bias) << 23)) {
+    float anchor = __uint_as_float(static_cast<u32>(1 - bias - M + 23 + 127) << 23);
+    return __float_as_uint(__uint_as_float(bits) + anchor) - __float_as_uint(anchor);
+  }
+  u32 rebiased = bits - (static_cast<u32>(127 - bias) << 23);
+  return (rebiased + (1u << (22 - M)) - 1 + ((rebiased >> (23 - M)) & 1)) >> (23 - M);
+}
+
+struct F64 {
+  typedef double raw;
+  DEVICE double decode(raw x) { return x; }
+  DEVICE raw encode(double x) { return x; }
+  DEVICE double round(double x) { return x; }
+};
+
+struct F32 {
+  typedef float raw;
+  DEVICE float decode(raw x) { return x; }
+  DEVICE raw encode(float x) { return x; }
+  DEVICE raw encode(double x) { return __double2float_rn(x); }
+  DEVICE raw encode(int x) { return __int2float_rn(x); }
+  template <class T>
+  DEVICE float round(T x) { return encode(x); }
+};
+
+struct TF32 {
+  typedef float raw;
+  DEVICE raw encode(float x) {
+    u32 bits = __float_as_uint(x);
+    return x != x ? x : __uint_as_float((bits + 0xfffu + ((bits >> 13) & 1)) & ~0x1fffu);
+  }
+  DEVICE raw encode(double x) { return encode(to_odd(x)); }
+  DEVICE raw encode(int x) { return encode(static_cast<double>(x)); }
+  DEVICE float decode(raw x) { return encode(x); }
+  template <class T>
+  DEVICE float round(T x) { return encode(x); }
+};
+
+struct BF16 {
+  typedef u16 raw;
+  DEVICE float decode(raw x) { return __uint_as_float(static_cast<u32>(x) << 16); }
+  DEVICE raw encode(float x) {
+    return cvt_bf16(x);
+  }
+  DEVICE raw encode(double x) { return encode(to_odd(x)); }
+  DEVICE raw encode(int x) { return encode(static_cast<double>(x)); }
+  template <class T>
+  DEVICE float round(T x) { return decode(encode(x)); }
+  // Two of them, the first in the low half.
+  DEVICE u32 pair(float low, float high) { return cvt_bf16_pair(low, high); }
+  DEVICE float half(u32 pair, int second) { return __uint_as_float(second ? pair & 0xffff0000u : pair << 16); }
+};
+
+struct F16 {
+  typedef u16 raw;
+  DEVICE float decode(raw x) { return from_f16(x); }
+  DEVICE raw encode(float x) {
+    return cvt_f16(x);
+  }
+  DEVICE raw encode(double x) { return encode(to_odd(x)); }
+  DEVICE raw encode(int x) { return encode(static_cast<double>(x)); }
+  template <class T>
+  DEVICE float round(T x) { return decode(encode(x)); }
+  DEVICE u32 pair(float low, float high) { return cvt_f16_pair(low, high); }
+  DEVICE float half(u32 pair, int second) { return decode(static_cast<u16>(second ? pair >> 16 : pair)); }
+};
+
+// OCP 8-bit floating point, revision 1.0: finite values beyond 448 become 448, infinities and NaN the NaN.
+struct E4M3 {
+  typedef u8 raw;
+  DEVICE float decode(raw x) {
+    u32 m = x & 0x7fu;
+    float f = m == 0x7fu ? nan_()
+              : (m >> 3) == 0 ? static_cast<float>(m) * 0x1p-9f
+                              : __uint_as_float((m << 20) + (120u << 23));
+    return x & 0x80u ? -f : f;
+  }
+  DEVICE raw encode(float x) {
+    u32 sign = (__float_as_uint(x) >> 24) & 0x80u;
+    float a = fabsf(x);
+    return static_cast<raw>(sign | (!(a < inf()) ? 0x7fu : a >= 448.0f ? 0x7eu : pack_magnitude<4, 3>(x)));
+  }
+  DEVICE raw encode(double x) { return fabs(x) < static_cast<double>(inf()) ? encode(to_odd(x)) : encode(nan_()); }
+  DEVICE raw encode(int x) { return encode(static_cast<double>(x)); }
+  template <class T>
+  DEVICE float round(T x) { return decode(encode(x)); }
+};
+
+struct E5M2 {
+  typedef u8 raw;
+  DEVICE float decode(raw x) { return F16::decode(static_cast<u16>(x << 8)); }
+  DEVICE raw encode(float x) {
+    u32 sign = (__float_as_uint(x) >> 24) & 0x80u;
+    float a = fabsf(x);
+    return static_cast<raw>(sign | (x != x ? 0x7eu : a >= 65536.0f ? 0x7cu : pack_magnitude<5, 2>(x)));
+  }
+  DEVICE raw encode(double x) { return encode(to_odd(x)); }
+  DEVICE raw encode(int x) { return encode(static_cast<double>(x)); }
+  template <class T>
+  DEVICE float round(T x) { return decode(encode(x)); }
+};
+
+// Integers: to nearest even, to the nearest bound, NaN to 0 (both as cvt.rni does it).
+template <class Raw, int LOW, int HIGH>
+struct Integer {
+  typedef Raw raw;
+  DEVICE int clamp(int x) { return x < LOW ? LOW : x > HIGH ? HIGH : x; }
+  DEVICE int decode(raw x) { return clamp(static_cast<int>(x)); }
+  DEVICE int round(int x) { return clamp(x); }
+  DEVICE int round(float x) { return x != x ? 0 : clamp(__float2int_rn(x)); }
+  DEVICE int round(double x) { return x != x ? 0 : clamp(__double2int_rn(x)); }
+  template <class T>
+  DEVICE raw encode(T x) { return static_cast<raw>(round(x)); }
+};
+typedef Integer<int, -2147483647 - 1, 2147483647> I32;
+typedef Integer<short, -32768, 32767> I16;
+typedef Integer<signed char, -128, 127> I8;
+typedef Integer<signed char, -8, 7> I4;
+typedef Integer<u8, 0, 255> U8;
+typedef Integer<u8, 0, 15> U4;
+
+struct B1 {
+  typedef u8 raw;
+  DEVICE float decode(raw x) { return x != 0 ? 1.0f : 0.0f; }
+  template <class T>
+  DEVICE raw encode(T x) { return x != 0; }
+  template <class T>
+  DEVICE float round(T x) { return x != 0 ? 1.0f : 0.0f; }
+};
+
+// ---- Functions --------------------------------------------------------------------------------------------------
+
+// exp(x) to 2^-20 or so: a multiplication and the exp unit. For results that are rounded to 11 bits or fewer.
+DEVICE float exp_short(float x) { return ex2(x * 1.4426950408889634f); }
+// exp(x - y) likewise: the scaling by log2(e) is fused with the subtraction, and y's part is loop-invariant. Where both
+// are infinite with one sign the result is NaN, as exp(x - y) is.
+DEVICE float exp_short_difference(float x, float y) {
+  return ex2(fmaf(x, 1.4426950408889634f, -(y * 1.4426950408889634f)));
+}
+
+// a / b to 1 ulp where the quotient is normal, without the branches of a full division: rows are divided by one number,
+// whose part of the work the compiler takes out of the loop. Divisors are brought near 1 by powers of two first.
+DEVICE float divide(float a, float b) {
+  float m = fabsf(b);
+  float scale = m > 0x1p64f ? 0x1p-64f : m < 0x1p-64f ? 0x1p64f : 1.0f;
+  float r = reciprocal(b * scale);
+  float q = (a * scale) * r;
+  float error = fmaf(-(b * scale), q, a * scale);
+  // Not finite where the divisor is 0 or infinite, or the quotient is: then q is right already.
+  return fabsf(error) < __int_as_float(0x7f800000) ? fmaf(error, r, q) : q;
+}
+DEVICE double divide(double a, double b) { return a / b; }
+
+// The larger and the smaller; a NaN stays.
+DEVICE double max_(double a, double b) { return a != a || a > b ? a : b; }
+DEVICE double min_(double a, double b) { return a != a || a < b ? a : b; }
+
+DEVICE float exp_(float x) { return expf(x); }
+DEVICE double exp_(double x) { return exp(x); }
+DEVICE float exp2_(float x) { return exp2f(x); }
+DEVICE double exp2_(double x) { return exp2(x); }
+DEVICE float log_(float x) { return logf(x); }
+DEVICE double log_(double x) { return log(x); }
+DEVICE float log2_(float x) { return log2f(x); }
+DEVICE double log2_(double x) { return log2(x); }
+DEVICE float log1p_(float x) { return log1pf(x); }
+DEVICE double log1p_(double x) { return log1p(x); }
+DEVICE float sqrt_(float x) { return sqrtf(x); }
+DEVICE double sqrt_(double x) { return sqrt(x); }
+DEVICE float rsqrt_(float x) { return 1.0f / sqrtf(x); }
+DEVICE double rsqrt_(double x) { return 1.0 / sqrt(x); }
+DEVICE float tanh_(float x) { return tanhf(x); }
+DEVICE double tanh_(double x) { return tanh(x); }
+DEVICE float erf_(float x) { return erff(x); }
+DEVICE double erf_(double x) { return erf(x); }
+DEVICE float sin_(float x) { return sinf(x); }
+DEVICE double sin_(double x) { return sin(x); }
+DEVICE float cos_(float x) { return cosf(x); }
+DEVICE double cos_(double x) { return cos(x); }
+DEVICE float floor_(float x) { return floorf(x); }
+DEVICE double floor_(double x) { return floor(x); }
+DEVICE float round_(float x) { return rintf(x); }
+DEVICE double round_(double x) { return rint(x); }
+DEVICE float abs_(float x) { return fabsf(x); }
+DEVICE double abs_(double x) { return fabs(x); }
+DEVICE float pow_(float x, float y) { return powf(x, y); }
+DEVICE double pow_(double x, double y) { return pow(x, y); }
+template <class T>
+DEVICE T sigmoid_(T x) { return divide(T(1), T(1) + exp_(-x)); }
+template <class T>
+DEVICE T silu_(T x) { return x * sigmoid_(x); }
+template <class T>
+DEVICE T gelu_(T x) { return T(0.5) * x * (T(1) + erf_(x * T(0.70710678118654752440))); }
+template <class T>
+DEVICE T relu_(T x) { return x < T(0) ? T(0) : x; }
+template <class T>
+DEVICE T sign_(T x) { return x > T(0) ? T(1) : x < T(0) ? T(-1) : x; }
+
+// ---- Shared memory ----------------------------------------------------------------------------------------------
+
+// Where byte `at` of a row begins: rows of PITCH bytes in chunks of 16, the chunk combined with bits of the row.
+template <int PITCH, int SHIFT, int MASK>
+DEVICE u32 place(int row, int at) {
+  return row * PITCH + (((at >> 4) ^ ((row >> SHIFT) & MASK)) << 4) + (at & 15);
+}
+
+// A pair with halves replaced by 0.
+DEVICE u32 keep_halves(u32 pair, bool low, bool high) { return pair & ((low ? 0xffffu : 0u) | (high ? 0xffff0000u : 0u)); }

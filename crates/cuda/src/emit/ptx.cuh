@@ -1,0 +1,122 @@
+// The PTX instructions that schedules name, one function each. Self-contained: no headers.
+
+// Every source has all of it.
+#pragma nv_diag_suppress 177
+
+#define DEVICE static __device__ __forceinline__
+
+typedef unsigned int u32;
+typedef unsigned short u16;
+typedef unsigned char u8;
+typedef unsigned long long u64;
+typedef long long i64;
+
+DEVICE u16 cvt_bf16(float x) {
+  u16 r;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x));
+  return r;
+}
+// Two of them, the first in the low half.
+DEVICE u32 cvt_bf16_pair(float low, float high) {
+  u32 r;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
+DEVICE u16 cvt_f16(float x) {
+  u16 r;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(x));
+  return r;
+}
+DEVICE u32 cvt_f16_pair(float low, float high) {
+  u32 r;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
+DEVICE float from_f16(u16 x) {
+  float r;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x));
+  return r;
+}
+DEVICE float ex2(float x) {
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+DEVICE float reciprocal(float x) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+// The larger and the smaller; a NaN stays.
+DEVICE float max_(float a, float b) {
+  float r;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+}
+DEVICE float min_(float a, float b) {
+  float r;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+}
+
+// A number below N (a power of two), such that addresses made from it are computed again in every chunk of a stream:
+// the compiler would keep each of them in a register through the whole loop, and has none to spare.
+template <int N>
+DEVICE int pinned(int x) {
+  int own;
+  asm volatile("mov.u32 %0, %1;" : "=r"(own) : "r"(x));
+  return own & (N - 1);
+}
+
+DEVICE u32 shared_address(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
+
+// Copies `valid` bytes and fills the rest of `N` with zeros.
+template <int N>
+DEVICE void copy_async(u32 to, const void* from, int valid) {
+  if constexpr (N == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to), "l"(from), "r"(valid), "n"(N) : "memory");
+  }
+}
+DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits until at most N groups of this thread's copies are under way.
+template <int N>
+DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+
+// Four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
+DEVICE void load_matrices(u32 (&r)[4], u32 address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+DEVICE void load_matrices_transposed(u32 (&r)[4], u32 address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+
+// Accumulators are two rows, 8 apart, of two columns.
+#define MMA_16(NAME, TYPE)                                                                                       \
+  DEVICE void NAME(float* top, float* bottom, const u32 (&a)[4], u32 b0, u32 b1) {                               \
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "       \
+        "{%8, %9}, {%0, %1, %2, %3};"                                                                            \
+        : "+f"(top[0]), "+f"(top[1]), "+f"(bottom[0]), "+f"(bottom[1])                                           \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                                         \
+  }
+MMA_16(mma_bf16, "bf16")
+MMA_16(mma_f16, "f16")
+
+#define MMA_8(NAME, A, B)                                                                                        \
+  DEVICE void NAME(int* top, int* bottom, const u32 (&a)[4], u32 b0, u32 b1) {                                   \
+    asm("mma.sync.aligned.m16n8k32.row.col.s32." A "." B ".s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "             \
+        "{%8, %9}, {%0, %1, %2, %3};"                                                                            \
+        : "+r"(top[0]), "+r"(top[1]), "+r"(bottom[0]), "+r"(bottom[1])                                           \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                                         \
+  }
+MMA_8(mma_s8_s8, "s8", "s8")
+MMA_8(mma_s8_u8, "s8", "u8")
+MMA_8(mma_u8_s8, "u8", "s8")
+MMA_8(mma_u8_u8, "u8", "u8")

@@ -1,0 +1,268 @@
+//! Streams: the loop over chunks, the pipeline of copies before it, and full chunks apart from partial ones.
+
+use super::element::{Emitter, add};
+use super::writer::Writer;
+use einloom_tile::{Affine, AxisId, Init, Op, Predicate, Scalar, State, ValueId};
+
+impl Emitter<'_> {
+    /// Emits a stream with its body.
+    pub fn stream(&mut self, axis: AxisId, within: &Predicate, states: &[State], body: &[Op]) {
+        let pipeline = self.schedule.pipelines.get(self.streams).cloned();
+        self.streams += 1;
+        let stages = pipeline.as_ref().map_or(1, |p| p.stages);
+        let loads = pipeline.map_or(vec![], |p| p.loads);
+        self.start_states(states);
+        // Another stream may run over the same axis.
+        self.w.open("");
+        self.range(axis, within);
+        if self.never_clipped(axis, within) {
+            self.whole.insert(axis);
+        }
+        let name = self.names.axis(axis).to_string();
+        let tile = self.facts.kernel.axis(axis).tile;
+        let nested = !self.open.is_empty();
+        self.open.push(axis);
+        let ahead = stages > 1;
+        if ahead {
+            self.fetch(axis, body, &loads);
+            if nested {
+                self.w.line("__syncthreads();  // the previous run of this loop has read its tiles");
+            }
+            self.w.line("#pragma unroll");
+            self.w.open(format!("for (int stage = 0; stage < {}; ++stage)", stages - 1));
+            self.w.line(format!("const int ahead = {name}_begin + stage * {tile};"));
+            self.w.line(format!("if (ahead < {name}_end) {name}_fetch(ahead, stage);"));
+            self.w.line("copies_commit();");
+            self.w.close("");
+        }
+        let before = self.pending.clone();
+        if ahead {
+            self.staged.extend(loads.iter().map(|&v| (v, axis)));
+            // Copies issued before the pipeline's first complete before it does.
+            self.pending.clear();
+        }
+        let splits = self.chunk(axis, body, states);
+        self.pending.extend(before);
+        if ahead {
+            self.w.line(format!("int {name}_stage = 0;"));
+        }
+        self.w.line("#pragma unroll 1");
+        self.w.open(format!("for (int {name}_base = {name}_begin; {name}_base < {name}_end; {name}_base += {tile})"));
+        if ahead {
+            self.w.line(format!("copies_wait<{}>();", stages - 2));
+            self.w.line("__syncthreads();  // this chunk is there, and the one before it has been read");
+            self.w.line(format!(
+                "if ({name}_base + {0} < {name}_end) {name}_fetch({name}_base + {0}, ({name}_stage + {1}) % {stages});",
+                (stages - 1) * tile,
+                stages - 1
+            ));
+            self.w.line("copies_commit();");
+        }
+        self.w.line(format!("const int {name}_len = min_int({tile}, {name}_end - {name}_base);"));
+        let stage = if ahead { format!("{name}_stage") } else { "0".to_string() };
+        let call = |full: bool| format!("{name}_chunk(Bool<{full}>(), {name}_base, {name}_len, {stage});");
+        match splits {
+            Some(mut all) => {
+                if !self.always_full(axis) {
+                    all.insert(0, format!("{name}_len == {}", self.facts.size(axis)));
+                }
+                self.w.open(format!("if ({})", all.join(" && ")));
+                self.w.line(call(true));
+                self.w.close(" else {");
+                self.w.indent();
+                self.w.line(call(false));
+                self.w.close("");
+            }
+            None => self.w.line(call(false)),
+        }
+        if ahead {
+            self.w.line(format!("{name}_stage = {name}_stage + 1 == {stages} ? 0 : {name}_stage + 1;"));
+        }
+        self.w.close("");
+        self.open.pop();
+        self.whole.remove(&axis);
+        self.w.close("");
+        for v in loads {
+            self.staged.remove(&v);
+        }
+        for s in states {
+            self.share(s.value);
+        }
+    }
+
+    /// Declares states and sets them to what they are before the first chunk.
+    fn start_states(&mut self, states: &[State]) {
+        for s in states {
+            let frame = self.frame_of(s.value);
+            self.declare(s.value, frame);
+            let from = match s.init {
+                Init::Const(x) => self.constant(self.facts.dtype(s.value), x),
+                Init::Value(v) => {
+                    let value = self.element(v, frame);
+                    if self.facts.dtype(v) == self.facts.dtype(s.value) {
+                        value
+                    } else {
+                        self.rounded(self.facts.dtype(s.value), &format!("static_cast<double>({value})"), true)
+                    }
+                }
+            };
+            let loops = self.each_element(s.value, frame);
+            let line = format!("{} = {from};", self.element(s.value, frame));
+            self.w.line(line);
+            self.close(loops);
+        }
+    }
+
+    /// Declares the positions that the loop runs over: those at which `within` can hold.
+    fn range(&mut self, axis: AxisId, within: &Predicate) {
+        let name = self.names.axis(axis).to_string();
+        let decl = self.facts.kernel.axis(axis);
+        let (extent, tile) = (decl.extent, decl.tile);
+        if within.all.is_empty() {
+            self.w.line(format!("constexpr int {name}_begin = 0, {name}_end = {extent};"));
+            return;
+        }
+        self.w.line(format!("i64 {name}_low = 0, {name}_high = {extent};"));
+        for affine in &within.all {
+            let own: i64 = affine.terms.iter().filter(|t| t.1 == axis).map(|t| t.0).sum();
+            let mut rest = affine.clone();
+            rest.terms.retain(|t| t.1 != axis);
+            let rest = format!("static_cast<i64>({})", self.bound(&rest, true));
+            let line = match own {
+                0 => format!("if ({rest} < 0) {name}_high = 0;"),
+                c if c > 0 => {
+                    let low = if c == 1 { format!("-({rest})") } else { format!("-floor_div({rest}, {c})") };
+                    format!("{{ const i64 low = {low}; {name}_low = low > {name}_low ? low : {name}_low; }}")
+                }
+                c => {
+                    let high = if c == -1 { rest } else { format!("floor_div({rest}, {})", -c) };
+                    format!("{{ const i64 high = {high} + 1; {name}_high = high < {name}_high ? high : {name}_high; }}")
+                }
+            };
+            self.w.line(line);
+        }
+        self.w.line(format!("const int {name}_end = {name}_low < {name}_high ? static_cast<int>({name}_high) : 0;"));
+        self.w.line(format!(
+            "const int {name}_begin = {name}_low < {name}_high ? static_cast<int>({name}_low - {name}_low % {tile}) : 0;"
+        ));
+    }
+
+    /// Whether the last chunk is as long as the others wherever the loop stands: the extent, and every bound that
+    /// `within` sets, is a multiple of the tile.
+    fn never_clipped(&self, axis: AxisId, within: &Predicate) -> bool {
+        let decl = self.facts.kernel.axis(axis);
+        let tile = decl.tile as i64;
+        let multiple = |affine: &Affine| {
+            let own: i64 = affine.terms.iter().filter(|t| t.1 == axis).map(|t| t.0).sum();
+            // Lower bounds are rounded down to a chunk's start anyway.
+            if own >= 0 {
+                return true;
+            }
+            let mut high = affine.constant + 1;
+            for &(c, other) in affine.terms.iter().filter(|t| t.1 != axis) {
+                let a = self.facts.kernel.axis(other);
+                let step = if a.tile >= a.extent { 0 } else { a.tile as i64 };
+                if !self.always_full(other) && self.facts.wide(other) || c * step % tile != 0 {
+                    return false;
+                }
+                high += if c > 0 { c * (self.facts.size(other) as i64 - 1) } else { 0 };
+            }
+            own == -1 && high % tile == 0
+        };
+        decl.extent.is_multiple_of(decl.tile) && within.all.iter().all(multiple)
+    }
+
+    /// The function that issues the copies of one chunk.
+    fn fetch(&mut self, axis: AxisId, body: &[Op], loads: &[ValueId]) {
+        let name = self.names.axis(axis).to_string();
+        let tile = self.facts.kernel.axis(axis).tile;
+        self.w.open(format!("const auto {name}_fetch = [&](const int {name}_base, const int stage)"));
+        self.w.line(format!("const int {name}_len = min_int({tile}, {name}_end - {name}_base);"));
+        for op in body {
+            if let Op::Load { dst, tensor, at, .. } = op
+                && loads.contains(dst)
+                && let Some(crate::schedule::Copy::Async { bytes }) = self.schedule.copies.get(dst)
+            {
+                let bytes = *bytes;
+                self.comment(op);
+                self.copy_async(*dst, *tensor, at, bytes, "stage");
+            }
+        }
+        self.w.close(";");
+    }
+
+    /// The function that computes one chunk; the conditions under which it is full beside its length, or nothing if
+    /// that makes no difference.
+    fn chunk(&mut self, axis: AxisId, body: &[Op], states: &[State]) -> Option<Vec<String>> {
+        let name = self.names.axis(axis).to_string();
+        let outside = std::mem::take(&mut self.w);
+        self.w = outside.nested();
+        for s in states {
+            self.share(s.value);
+        }
+        self.ops(body);
+        for s in states {
+            self.advance(s);
+        }
+        let inside = std::mem::replace(&mut self.w, outside);
+        let text = inside.finish();
+        let uses = text.contains(&format!("{name}_full"));
+        let full = if uses { "full" } else { "" };
+        self.w.open(format!(
+            "const auto {name}_chunk = [&](auto {full}, const int {name}_base, const int {name}_len, const int {name}_stage)"
+        ));
+        if uses {
+            self.w.line(format!("constexpr bool {name}_full = decltype(full)::value;"));
+        }
+        self.w.paste(&text);
+        self.w.close(";");
+        uses.then(|| self.full_conditions(body))
+    }
+
+    /// The predicates of the body's own operations, as conditions that they hold at every element.
+    fn full_conditions(&self, body: &[Op]) -> Vec<String> {
+        let mut out = vec![];
+        for op in body {
+            if let Op::Map { expr, .. } = op {
+                predicates(expr, &mut |p| {
+                    for affine in &p.all {
+                        let smallest = self.bound(affine, false);
+                        let test = format!("{} >= 0", add("0", 1, &smallest));
+                        if !out.contains(&test) {
+                            out.push(test);
+                        }
+                    }
+                });
+            }
+        }
+        out
+    }
+
+    fn advance(&mut self, state: &State) {
+        let frame = self.frame_of(state.value);
+        let (to, from) = (self.element(state.value, frame), self.element(state.next, frame));
+        if to == from {
+            return;
+        }
+        let loops = self.each_element(state.value, frame);
+        self.w.line(format!("{to} = {from};"));
+        self.close(loops);
+    }
+}
+
+fn predicates<'a>(expr: &'a Scalar, f: &mut dyn FnMut(&'a Predicate)) {
+    match expr {
+        Scalar::Within(p) => f(p),
+        Scalar::Const(_) | Scalar::Tile(_) | Scalar::Position(_) | Scalar::Argument(_) => {}
+        Scalar::Round(_, x) | Scalar::Unary(_, x) => predicates(x, f),
+        Scalar::Binary(_, x, y) => [x, y].into_iter().for_each(|e| predicates(e, f)),
+        Scalar::Select(c, x, y) => [c, x, y].into_iter().for_each(|e| predicates(e, f)),
+    }
+}
+
+impl Writer {
+    /// An empty writer at the depth of a block inside this one.
+    fn nested(&self) -> Self {
+        Self::at_depth(self.depth() + 1)
+    }
+}

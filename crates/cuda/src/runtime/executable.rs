@@ -1,0 +1,271 @@
+//! Programs ready to run.
+
+use super::driver::{Function, Module};
+use super::{Buffer, Cache, Compiler, Device, RunError, View, ViewMut};
+use crate::emit::{Source, emit};
+use crate::schedule::Target;
+use einloom_tile::{Program, TensorDecl, TensorRole};
+
+/// A finished run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// Time of all kernels on the device, in seconds.
+    pub seconds: f64,
+    /// One per kernel, in order.
+    pub kernels: Vec<KernelReport>,
+}
+
+/// A kernel of a finished run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelReport {
+    /// Its name.
+    pub name: String,
+    /// Time on the device, in seconds.
+    pub seconds: f64,
+    /// Registers per thread.
+    pub registers: usize,
+    /// Bytes of local memory per thread: registers that were spilled.
+    pub local_bytes: usize,
+}
+
+/// A compiled and loaded program.
+#[derive(Debug)]
+pub struct Executable {
+    program: Program,
+    source: Source,
+    device: Device,
+    module: Module,
+    functions: Vec<Function>,
+    /// What the compiler said; empty if the code came from the cache.
+    log: String,
+}
+
+/// Words of the status that kernels report gathers outside their tensor in.
+const STATUS_BYTES: usize = 32;
+
+impl Executable {
+    /// Emits, compiles and loads a program for the device.
+    ///
+    /// # Errors
+    /// If it cannot be emitted, compiled or loaded.
+    pub fn new(
+        program: &Program,
+        device: &Device,
+        compiler: &Compiler,
+        cache: Option<&Cache>,
+    ) -> Result<Self, RunError> {
+        Self::with_target(program, device, compiler, cache, &device.target())
+    }
+
+    /// As [`Self::new`], scheduled for another target that the device can run, such as sm_80 on a newer GPU.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_target(
+        program: &Program,
+        device: &Device,
+        compiler: &Compiler,
+        cache: Option<&Cache>,
+        target: &Target,
+    ) -> Result<Self, RunError> {
+        let source = emit(program, target)?;
+        let binary = compiler.compile(&source.text, &device.architecture(), cache)?;
+        let module = device.driver.load(&binary.cubin)?;
+        let functions: Result<Vec<Function>, RunError> =
+            source.kernels.iter().map(|k| device.driver.function(&module, &k.function, k.shared_bytes)).collect();
+        match functions {
+            Ok(functions) => {
+                let (program, device) = (program.clone(), device.clone());
+                Ok(Self { program, source, device, module, functions, log: binary.log })
+            }
+            Err(e) => {
+                device.driver.unload(&module);
+                Err(e)
+            }
+        }
+    }
+
+    /// What was compiled.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// What the compiler said; empty if the code came from the cache.
+    pub fn log(&self) -> &str {
+        &self.log
+    }
+
+    /// Memory for every tensor of the program, and the status words.
+    ///
+    /// # Errors
+    /// If there is not enough.
+    pub fn allocate(&self) -> Result<Vec<Buffer>, RunError> {
+        let mut out: Vec<Buffer> =
+            self.program.tensors.iter().map(|t| self.device.allocate(bytes(t))).collect::<Result<_, _>>()?;
+        let mut status = self.device.allocate(STATUS_BYTES)?;
+        status.fill(0)?;
+        out.push(status);
+        Ok(out)
+    }
+
+    /// Starts every kernel, in order, on the memory that [`Self::allocate`] gave, and does not wait.
+    ///
+    /// # Errors
+    /// If the memory is not this program's, or the driver refuses.
+    pub fn launch(&self, memory: &[Buffer]) -> Result<(), RunError> {
+        self.fits(memory)?;
+        (0..self.functions.len()).try_for_each(|k| self.launch_kernel(k, memory))
+    }
+
+    /// Launches `repeats` times and gives the median time of each kernel, after one launch that is not counted.
+    ///
+    /// # Errors
+    /// As [`Self::launch`].
+    pub fn time(&self, memory: &[Buffer], repeats: usize) -> Result<Report, RunError> {
+        self.launch(memory)?;
+        let mut kernels = vec![];
+        for k in 0..self.functions.len() {
+            let mut times = vec![];
+            for _ in 0..repeats.max(1) {
+                times.push(self.timed(k, memory)?);
+            }
+            times.sort_by(f64::total_cmp);
+            kernels.push(self.kernel_report(k, times[times.len() / 2]));
+        }
+        Ok(Report { seconds: kernels.iter().map(|k| k.seconds).sum(), kernels })
+    }
+
+    /// Runs the program: `inputs` and `outputs` in the order of the program's input and output tensors.
+    ///
+    /// # Errors
+    /// If an array is not what its tensor is, a gather leaves its tensor, or the driver fails. What the outputs hold is
+    /// then unspecified.
+    pub fn run(&self, inputs: &[View<'_>], outputs: &mut [ViewMut<'_>]) -> Result<Report, RunError> {
+        self.check(inputs, outputs)?;
+        let mut memory = self.allocate()?;
+        let mut given = inputs.iter();
+        for (tensor, buffer) in self.program.tensors.iter().zip(&mut memory) {
+            if tensor.role == TensorRole::Input
+                && let Some(view) = given.next()
+            {
+                buffer.upload(view.bytes)?;
+            }
+        }
+        let mut kernels = vec![];
+        for k in 0..self.functions.len() {
+            let seconds = self.timed(k, &memory)?;
+            kernels.push(self.kernel_report(k, seconds));
+        }
+        self.status(&memory)?;
+        let mut wanted = outputs.iter_mut();
+        for (tensor, buffer) in self.program.tensors.iter().zip(&memory) {
+            if tensor.role == TensorRole::Output
+                && let Some(view) = wanted.next()
+            {
+                buffer.download(view.bytes)?;
+            }
+        }
+        Ok(Report { seconds: kernels.iter().map(|k| k.seconds).sum(), kernels })
+    }
+
+    /// Waits, and says whether a gather left its tensor.
+    ///
+    /// # Errors
+    /// [`RunError::OutOfRange`] if one did; the driver's if a kernel failed.
+    pub fn status(&self, memory: &[Buffer]) -> Result<(), RunError> {
+        self.fits(memory)?;
+        let mut words = [0u8; STATUS_BYTES];
+        memory[memory.len() - 1].download(&mut words)?;
+        let word = |k: usize| words.as_chunks::<8>().0.get(k).map_or(0, |b| i64::from_le_bytes(*b));
+        let Some(kernel) = usize::try_from(word(0) - 1).ok().and_then(|k| self.source.kernels.get(k)) else {
+            return Ok(());
+        };
+        let load = usize::try_from(word(1)).ok().and_then(|l| kernel.checked_loads.get(l));
+        Err(RunError::OutOfRange {
+            kernel: kernel.kernel.clone(),
+            tensor: load.map_or(String::new(), |t| self.program.tensor(*t).name.clone()),
+            dimension: usize::try_from(word(2)).unwrap_or(0),
+            coordinate: word(3),
+        })
+    }
+
+    fn kernel_report(&self, k: usize, seconds: f64) -> KernelReport {
+        let (registers, local_bytes) = self.device.driver.resources(self.functions[k]);
+        KernelReport { name: self.source.kernels[k].kernel.clone(), seconds, registers, local_bytes }
+    }
+
+    fn timed(&self, k: usize, memory: &[Buffer]) -> Result<f64, RunError> {
+        let driver = &self.device.driver;
+        let start = driver.mark()?;
+        let launched = self.launch_kernel(k, memory);
+        let seconds = driver.between(start, driver.mark()?)?;
+        launched.map(|()| seconds)
+    }
+
+    fn launch_kernel(&self, k: usize, memory: &[Buffer]) -> Result<(), RunError> {
+        let info = &self.source.kernels[k];
+        if info.grid == 0 {
+            return Ok(());
+        }
+        let status = memory[memory.len() - 1].address();
+        let mut parameters: Vec<u64> = info.tensors.iter().map(|t| memory[t.at()].address()).chain([status]).collect();
+        self.device.driver.launch(self.functions[k], info.grid, info.block, info.shared_bytes, &mut parameters)
+    }
+
+    /// One buffer per tensor, each as long as it, and the status.
+    fn fits(&self, memory: &[Buffer]) -> Result<(), RunError> {
+        count("buffers", self.program.tensors.len() + 1, memory.len())?;
+        for (tensor, buffer) in self.program.tensors.iter().zip(memory) {
+            length(tensor, buffer.len())?;
+        }
+        length_of("status", STATUS_BYTES, memory[memory.len() - 1].len())
+    }
+
+    fn check(&self, inputs: &[View<'_>], outputs: &[ViewMut<'_>]) -> Result<(), RunError> {
+        let role = |role| self.program.tensors.iter().filter(move |t| t.role == role);
+        count("inputs", role(TensorRole::Input).count(), inputs.len())?;
+        count("outputs", role(TensorRole::Output).count(), outputs.len())?;
+        for (tensor, view) in role(TensorRole::Input).zip(inputs) {
+            array(tensor, view.dtype, view.dims, view.bytes.len())?;
+        }
+        for (tensor, view) in role(TensorRole::Output).zip(outputs) {
+            array(tensor, view.dtype, view.dims, view.bytes.len())?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Executable {
+    fn drop(&mut self) {
+        // Work that still uses the code ends first.
+        let _ = self.device.driver.wait();
+        self.device.driver.unload(&self.module);
+    }
+}
+
+fn bytes(tensor: &TensorDecl) -> usize {
+    tensor.dims.iter().product::<usize>() * tensor.dtype.bytes()
+}
+
+fn count(what: &'static str, expected: usize, given: usize) -> Result<(), RunError> {
+    if expected == given { Ok(()) } else { Err(RunError::Count { what, expected, given }) }
+}
+
+fn array(tensor: &TensorDecl, dtype: einloom_cascade::DType, dims: &[usize], len: usize) -> Result<(), RunError> {
+    let name = tensor.name.clone();
+    if dtype != tensor.dtype {
+        return Err(RunError::Type { tensor: name, expected: tensor.dtype, given: dtype });
+    }
+    if dims != tensor.dims {
+        return Err(RunError::Shape { tensor: name, expected: tensor.dims.clone(), given: dims.to_vec() });
+    }
+    length(tensor, len)
+}
+
+fn length(tensor: &TensorDecl, given: usize) -> Result<(), RunError> {
+    length_of(&tensor.name, bytes(tensor), given)
+}
+
+fn length_of(name: &str, expected: usize, given: usize) -> Result<(), RunError> {
+    if expected == given { Ok(()) } else { Err(RunError::Length { tensor: name.to_string(), expected, given }) }
+}

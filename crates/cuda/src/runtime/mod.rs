@@ -1,0 +1,27 @@
+//! Compiles, loads and runs emitted programs.
+//!
+//! The driver and NVRTC are opened at run time with `libloading` and a few bindings of our own: existing bindings look
+//! for libraries by name alone and abort when there is none, while here a machine without a GPU gets a message and NVRTC
+//! is looked for where Python's wheels put it. Everything `unsafe` of this crate is in `library`, `driver` and `nvrtc`,
+//! whose functions are safe to call.
+
+mod buffer;
+mod cache;
+mod compile;
+mod device;
+mod driver;
+mod error;
+mod executable;
+mod library;
+mod nvrtc;
+mod search;
+mod view;
+
+pub use buffer::Buffer;
+pub use cache::Cache;
+pub use compile::{Binary, Compiler};
+pub use device::Device;
+pub use error::{CompileError, RunError, Unavailable};
+pub use executable::{Executable, KernelReport, Report};
+pub use search::Search;
+pub use view::{View, ViewMut};

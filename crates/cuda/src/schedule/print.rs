@@ -1,0 +1,116 @@
+//! A schedule as text.
+
+use super::facts::{Carrier, Facts};
+use super::{Arrangement, Copy, Frame, Instruction, Made, Operand, Schedule, Side};
+use einloom_tile::{Kernel, Program, ValueId};
+use std::fmt::Write as _;
+
+/// The schedule of `kernel`, a kernel of `program`, as text, one decision a line.
+pub fn print(program: &Program, kernel: &Kernel, schedule: &Schedule) -> String {
+    let mut out = String::new();
+    let facts = Facts::new(program, kernel);
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        out,
+        "schedule {} for {}   {} warps, {} bytes of shared memory, about {} registers",
+        schedule.kernel, schedule.target.arch, schedule.warps, schedule.shared_bytes, schedule.registers
+    );
+    for (k, frame) in schedule.frames.iter().enumerate() {
+        if !frame.sides.is_empty() {
+            let _ = writeln!(out, "  frame {k}: {}", arrangement(&facts, frame));
+        }
+    }
+    for v in (0..kernel.values.len() as u32).map(ValueId) {
+        let _ = writeln!(out, "  {}", tile(&facts, schedule, v));
+    }
+    for (dst, p) in &schedule.products {
+        let place = if p.left_in_registers { " from registers" } else { "" };
+        let _ = writeln!(
+            out,
+            "  {} = mma {}{place} · {}: {}",
+            facts.name(*dst),
+            facts.name(p.left),
+            facts.name(p.right),
+            instruction(p.instruction)
+        );
+    }
+    for p in schedule.pipelines.iter().filter(|p| !p.loads.is_empty()) {
+        let loads: Vec<String> = p.loads.iter().map(|&v| facts.name(v)).collect();
+        let _ = writeln!(out, "  stream: {} in {} stages", loads.join(", "), p.stages);
+    }
+    for f in &schedule.fallbacks {
+        let _ = writeln!(out, "  slower: {}: {}", f.op, f.reason);
+    }
+    out
+}
+
+fn arrangement(facts: &Facts<'_>, frame: &Frame) -> String {
+    let on = |side: Side| {
+        let axes = frame.sides.iter().filter(|s| *s.1 == side);
+        let names: Vec<String> = axes.map(|(a, _)| facts.kernel.axis(*a).name.clone()).collect();
+        if names.is_empty() { "nothing".to_string() } else { names.join(", ") }
+    };
+    let (down, across) = (on(Side::Down), on(Side::Across));
+    match frame.arrangement {
+        Arrangement::Fragment { warps } => {
+            format!("{down} down × {across} across, fragments of {} × {} warps", warps[0], warps[1])
+        }
+        Arrangement::Blocked { threads, vector } => format!(
+            "{down} down × {across} across, {} × {} threads with {vector} neighbours each",
+            threads[0], threads[1]
+        ),
+    }
+}
+
+fn tile(facts: &Facts<'_>, schedule: &Schedule, v: ValueId) -> String {
+    let home = schedule.home(v);
+    let place = match home.made {
+        Made::Everywhere => "in every thread".to_string(),
+        Made::Registers(f) => {
+            let frame = schedule.frame(f);
+            let along = |side| facts.axes(v).into_iter().find(|a| frame.sides.get(a) == Some(&side));
+            let count = frame.registers(
+                along(Side::Down).map(|a| facts.size(a)),
+                along(Side::Across).map(|a| facts.size(a)),
+                Carrier::F32,
+            );
+            match schedule.in_place.get(&v) {
+                Some(state) => format!("{count} registers, those of {}", facts.name(*state)),
+                None if schedule.packed.contains(&v) => format!("{} registers of pairs in frame {}", count / 2, f.0),
+                None => format!("{count} registers in frame {}", f.0),
+            }
+        }
+        Made::Shared => "in shared memory".to_string(),
+    };
+    let shared = home.shared.as_ref().map_or(String::new(), |t| {
+        let copy = match schedule.copies.get(&v) {
+            Some(Copy::Async { bytes }) => format!(", cp.async of {bytes} bytes"),
+            Some(Copy::Elementwise { .. }) => ", copied element by element".to_string(),
+            None => String::new(),
+        };
+        let swizzle = if t.swizzle.mask > 0 { "swizzled" } else { "padded" };
+        format!(
+            "; {}×{} {} {swizzle} at byte {}, {} × {} bytes{copy}",
+            t.rows,
+            t.columns,
+            t.element,
+            t.offset,
+            t.stages,
+            t.stage_bytes()
+        )
+    });
+    let back: Vec<String> = home.read_back.iter().map(|f| f.0.to_string()).collect();
+    let back = if back.is_empty() { String::new() } else { format!("; read back in frame {}", back.join(", ")) };
+    format!("{}: {} {place}{shared}{back}", facts.name(v), facts.dtype(v))
+}
+
+fn instruction(i: Instruction) -> &'static str {
+    match i {
+        Instruction::TensorCore(Operand::Bf16) => "mma.sync.m16n8k16 bf16, sums in f32",
+        Instruction::TensorCore(Operand::F16) => "mma.sync.m16n8k16 f16, sums in f32",
+        Instruction::TensorCore(Operand::Bytes(_)) => "mma.sync.m16n8k32 bytes, sums in i32",
+        Instruction::Fma(Carrier::F32) => "multiply and add in f32",
+        Instruction::Fma(Carrier::F64) => "multiply and add in f64",
+        Instruction::Fma(Carrier::I32) => "multiply and add in i32",
+    }
+}

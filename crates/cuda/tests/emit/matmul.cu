@@ -1,0 +1,123 @@
+//
+//   kernel matmul(A, B → C)   grid m by 128, n by 128
+//     acc = 0
+//     stream k by 64
+//       a = load A[m:128, k:64]
+//       b = load B[k:64, n:128]
+//       sum = acc + mma a · b
+//       acc = sum
+//     store C[m:128, n:128] = acc
+extern "C" __global__ void __launch_bounds__(128) matmul_0(const BF16::raw* __restrict__ A, const BF16::raw* __restrict__ B, BF16::raw* __restrict__ C, Status* __restrict__ status) {
+  extern __shared__ __align__(1024) u8 shared[];
+  const u32 shared_base = shared_address(shared);
+  const int thread = threadIdx.x;
+  const int lane = thread % 32;
+  u32 point = blockIdx.x;
+  const int n_base = static_cast<int>(point % 4u) * 128;
+  point /= 4u;
+  const int n_len = min_int(128, 500 - n_base);
+  const int m_base = static_cast<int>(point % 8u) * 128;
+  point /= 8u;
+  const int m_len = min_int(128, 1000 - m_base);
+  const int m_at = thread / 64 % 2 * 64 + thread / 4 % 8;  // down: 8 of 128 positions
+  const int n_at = thread / 32 % 2 * 64 + thread % 4 * 2;  // across: 16 of 128 positions
+  float acc[8][16];
+  #pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    #pragma unroll
+    for (int j = 0; j < 16; ++j) {
+      acc[i][j] = 0.0f;
+    }
+  }
+  {
+    constexpr int k_1_begin = 0, k_1_end = 300;
+    const auto k_1_fetch = [&](const int k_1_base, const int stage) {
+      const int k_1_len = min_int(64, k_1_end - k_1_base);
+      // a = load A[m:128, k:64]
+      {
+        const BF16::raw* const from = A + (static_cast<i64>(m_base) * 300 + static_cast<i64>(k_1_base));
+        const u32 to = shared_base + 0 + stage * 16384;
+        #pragma unroll 4
+        for (int e = pinned<128>(thread); e < 2048; e += 128) {
+          const int row = e / 16, column = e % 16 * 4;
+          copy_async<8>(to + place<128, 0, 7>(row, column * 2), from + row * 300 + column, row < m_len ? max_int(0, min_int(4, k_1_len - column)) * 2 : 0);
+        }
+      }
+      // b = load B[k:64, n:128]
+      {
+        const BF16::raw* const from = B + (static_cast<i64>(k_1_base) * 500 + static_cast<i64>(n_base));
+        const u32 to = shared_base + 32768 + stage * 16384;
+        #pragma unroll 4
+        for (int e = pinned<128>(thread); e < 2048; e += 128) {
+          const int row = e / 32, column = e % 32 * 4;
+          copy_async<8>(to + place<256, 0, 7>(row, column * 2), from + row * 500 + column, row < k_1_len ? max_int(0, min_int(4, n_len - column)) * 2 : 0);
+        }
+      }
+    };
+    #pragma unroll
+    for (int stage = 0; stage < 1; ++stage) {
+      const int ahead = k_1_begin + stage * 64;
+      if (ahead < k_1_end) k_1_fetch(ahead, stage);
+      copies_commit();
+    }
+    const auto k_1_chunk = [&](auto , const int k_1_base, const int k_1_len, const int k_1_stage) {
+      // a = load A[m:128, k:64]
+      // b = load B[k:64, n:128]
+      // sum = acc + mma a · b
+      {
+        const int own = pinned<32>(lane);
+        #pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          u32 left[4][4];
+          #pragma unroll
+          for (int x = 0; x < 4; ++x) {
+            load_matrices(left[x], shared_base + (0 + k_1_stage * 16384) + place<128, 0, 7>(x * 16 + (thread / 64 % 2 * 64) + own % 16, k * 32 + own / 16 * 16));
+          }
+          #pragma unroll
+          for (int y = 0; y < 4; ++y) {
+            u32 right[4];
+            load_matrices_transposed(right, shared_base + (32768 + k_1_stage * 16384) + place<256, 0, 7>(k * 16 + own % 16, (y * 16 + (thread / 32 % 2 * 64) + own / 16 * 8) * 2));
+            #pragma unroll
+            for (int x = 0; x < 4; ++x) {
+              mma_bf16(&acc[2 * x][4 * y], &acc[2 * x + 1][4 * y], left[x], right[0], right[1]);
+              mma_bf16(&acc[2 * x][4 * y + 2], &acc[2 * x + 1][4 * y + 2], left[x], right[2], right[3]);
+            }
+          }
+        }
+      }
+    };
+    int k_1_stage = 0;
+    #pragma unroll 1
+    for (int k_1_base = k_1_begin; k_1_base < k_1_end; k_1_base += 64) {
+      copies_wait<0>();
+      __syncthreads();  // this chunk is there, and the one before it has been read
+      if (k_1_base + 64 < k_1_end) k_1_fetch(k_1_base + 64, (k_1_stage + 1) % 2);
+      copies_commit();
+      const int k_1_len = min_int(64, k_1_end - k_1_base);
+      k_1_chunk(Bool<false>(), k_1_base, k_1_len, k_1_stage);
+      k_1_stage = k_1_stage + 1 == 2 ? 0 : k_1_stage + 1;
+    }
+  }
+  // store C[m:128, n:128] = acc
+  {
+    BF16::raw* const to = C + (static_cast<i64>(m_base) * 500 + static_cast<i64>(n_base));
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      #pragma unroll
+      for (int y = 0; y < 8; ++y) {
+        Pack<BF16::raw, 2> pack;
+        #pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          pack.x[e] = BF16::encode(acc[i][y * 2 + e]);
+        }
+        if (m_at + i * 8 < m_len && n_at + y * 8 + 1 < n_len) *reinterpret_cast<Pack<BF16::raw, 2>*>(to + (m_at + i * 8) * 500 + (n_at + y * 8)) = pack;
+        else if (m_at + i * 8 < m_len) {
+          #pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            if (n_at + y * 8 + e < n_len) to[(m_at + i * 8) * 500 + (n_at + y * 8) + e] = pack.x[e];
+          }
+        }
+      }
+    }
+  }
+}
