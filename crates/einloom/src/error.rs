@@ -25,6 +25,13 @@ pub enum Error {
     Build(BuildError),
     /// The kernels stopped.
     Run(RunError),
+    /// The GPU backend.
+    Gpu {
+        /// What happened.
+        finding: Box<Finding>,
+        /// Whether this machine lacks what it takes, rather than the program being wrong.
+        lacks: bool,
+    },
     /// The reference meaning stopped.
     Meaning(MeaningError),
     /// This machine has too little memory.
@@ -105,6 +112,7 @@ impl Error {
             }
             Self::File(e) => vec![Finding::error("file", e.to_string()).hint(e.hint.clone())],
             Self::Input(finding) => vec![finding.clone()],
+            Self::Gpu { finding, .. } => vec![(**finding).clone()],
             Self::Machine(findings) => findings.clone(),
             Self::Plan(e) => vec![crate::road::plan_finding(e)],
             Self::Build(e) => {
@@ -133,6 +141,7 @@ impl Error {
             Self::Memory { .. } | Self::Meaning(MeaningError::OutOfMemory { .. }) => true,
             Self::Run(e) => matches!(e, RunError::Memory { .. } | RunError::Threads { .. }),
             Self::Build(e) => matches!(e, BuildError::Isa { .. }),
+            Self::Gpu { lacks, .. } => *lacks,
             _ => false,
         }
     }

@@ -41,6 +41,7 @@
 pub mod compare;
 mod error;
 pub mod formats;
+pub mod gpu;
 pub mod host;
 pub mod machines;
 pub mod prove;

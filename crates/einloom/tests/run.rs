@@ -221,3 +221,33 @@ fn a_full_disk_is_told() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write the output"));
 }
+
+/// Without a GPU the command says what is missing and has status 3; with one it does its job.
+#[test]
+fn a_gpu_is_used_or_missed() {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../cascades/attention.ein");
+    let size = "B=1,H=2,M=20,N=33,D=16,E=8";
+    let run = |args: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_einloom"))
+            .args(args)
+            .args([program, "--size", size])
+            .output()
+            .expect("the command runs");
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr),
+        )
+    };
+    let (status, text) = run(&["run", "--backend", "cuda", "--verify"]);
+    match status {
+        Some(0) => assert!(text.contains("agrees"), "{text}"),
+        Some(3) => assert!(text.contains("error[no-gpu]"), "{text}"),
+        _ => panic!("status {status:?}: {text}"),
+    }
+    // The source needs no GPU.
+    for arch in ["sm_80", "sm_90a"] {
+        let (status, text) = run(&["emit", "--target", "cuda", "--arch", arch]);
+        assert_eq!(status, Some(0), "{text}");
+        assert!(text.contains("__global__") && text.contains("mma.sync"), "{arch}: {text}");
+    }
+}

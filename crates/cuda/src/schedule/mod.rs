@@ -55,6 +55,12 @@ pub struct Fallback {
     pub reason: String,
 }
 
+impl std::fmt::Display for Fallback {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.op, self.reason)
+    }
+}
+
 /// How one kernel is executed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {

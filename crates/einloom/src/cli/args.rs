@@ -221,6 +221,19 @@ pub(crate) struct EmitArgs {
     /// The language to emit
     #[arg(long = "target", value_name = "LANGUAGE")]
     pub language: Language,
+    /// The architecture that CUDA source is for
+    #[arg(long, value_name = "ARCH", default_value = "sm_90a")]
+    pub arch: Architecture,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Architecture {
+    /// Ampere and everything since
+    #[value(name = "sm_80")]
+    Sm80,
+    /// Hopper
+    #[value(name = "sm_90a")]
+    Sm90a,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

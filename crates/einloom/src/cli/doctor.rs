@@ -3,6 +3,7 @@
 use super::failure::Failure;
 use super::ui::Ui;
 use super::units;
+use einloom::gpu::Gpu;
 use einloom_cpu::Isa;
 use serde::Serialize;
 
@@ -17,6 +18,8 @@ struct DoctorJson {
     memory_bytes: Option<u64>,
     available_memory_bytes: Option<u64>,
     backends: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu: Option<String>,
     missing: Vec<String>,
 }
 
@@ -37,6 +40,7 @@ pub(crate) fn command(ui: &Ui) -> Result<(), Failure> {
         bytes: c.bytes,
         shared_by: c.shared_by,
     });
+    let gpu = Gpu::open();
     let data = DoctorJson {
         version: env!("CARGO_PKG_VERSION"),
         processor: facts.model_name.clone(),
@@ -46,13 +50,14 @@ pub(crate) fn command(ui: &Ui) -> Result<(), Failure> {
         caches: caches.collect(),
         memory_bytes: facts.memory_bytes,
         available_memory_bytes: einloom::host::available_memory(),
-        backends: vec!["cpu"],
-        missing: missing(&facts, best),
+        backends: if gpu.is_ok() { vec!["cpu", "cuda"] } else { vec!["cpu"] },
+        gpu: gpu.as_ref().ok().map(Gpu::description),
+        missing: missing(&facts, best, gpu.err().map(|e| e.to_string())),
     };
     ui.result(|| text(&data), &data)
 }
 
-fn missing(facts: &einloom_machine::HostFacts, best: Isa) -> Vec<String> {
+fn missing(facts: &einloom_machine::HostFacts, best: Isa, gpu: Option<String>) -> Vec<String> {
     let mut missing = vec![];
     if best == Isa::Portable {
         missing.push("no AVX2 or AVX-512: portable kernels run several times slower".to_string());
@@ -63,7 +68,7 @@ fn missing(facts: &einloom_machine::HostFacts, best: Isa) -> Vec<String> {
     if facts.hertz <= 0.0 {
         missing.push("the operating system does not tell the clock: predicted times are rough".to_string());
     }
-    missing.push("no CUDA backend in this build: programs run on the processor".to_string());
+    missing.extend(gpu.map(|reason| format!("no GPU to run on: {reason}")));
     missing
 }
 
@@ -78,6 +83,9 @@ fn text(data: &DoctorJson) -> String {
     out += &format!("  caches        {}\n", unknown(&data.caches.iter().map(cache).collect::<Vec<_>>().join(", ")));
     out += &format!("  memory        {}, {} free\n", memory(data.memory_bytes), memory(data.available_memory_bytes));
     out += &format!("  backends      {}\n", data.backends.join(", "));
+    if let Some(gpu) = &data.gpu {
+        out += &format!("  GPU           {gpu}\n");
+    }
     for line in &data.missing {
         out += &format!("  missing       {line}\n");
     }

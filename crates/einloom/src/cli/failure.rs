@@ -9,8 +9,6 @@ pub(crate) enum Failure {
     Road(Error),
     /// What was asked for makes no sense (2).
     Usage(Finding),
-    /// The machine or this build lacks something (3).
-    Lacks(Finding),
     /// The result says already what is wrong (1), such as a verification that failed.
     Told,
     /// Standard output is gone or full.
@@ -28,7 +26,6 @@ impl Failure {
             Self::Road(e) if e.is_machines_fault() => 3,
             Self::Road(_) | Self::Told => 1,
             Self::Usage(_) => 2,
-            Self::Lacks(_) => 3,
             // Whoever read our output has seen enough.
             Self::Output(e) if e.kind() == std::io::ErrorKind::BrokenPipe => 0,
             Self::Output(_) => 1,
@@ -39,7 +36,7 @@ impl Failure {
     pub fn findings(&self) -> Vec<Finding> {
         match self {
             Self::Road(e) => e.findings(),
-            Self::Usage(f) | Self::Lacks(f) => vec![f.clone()],
+            Self::Usage(f) => vec![f.clone()],
             Self::Told => vec![],
             Self::Output(e) if e.kind() == std::io::ErrorKind::BrokenPipe => vec![],
             Self::Output(e) => vec![Finding::error("output", format!("cannot write the output: {e}"))],

@@ -1,6 +1,6 @@
 //! `einloom plan`: kernels, tiles, and what they move at each level of the memory next to what they must.
 
-use super::args::PlanArgs;
+use super::args::{Backend, PlanArgs};
 use super::failure::Failure;
 use super::table::Table;
 use super::ui::Ui;
@@ -48,7 +48,7 @@ struct LevelJson {
 pub(crate) fn command(ui: &mut Ui, args: &PlanArgs) -> Result<(), Failure> {
     let derived = source::checked(ui, &args.source)?.derive();
     let given = prepare::given(&args.sizing, BTreeMap::new())?;
-    let planned = prepare::planned(&derived, &given, &args.sizing, &args.target)?;
+    let planned = prepare::planned(&derived, &given, &args.sizing, &args.target, Backend::Cpu)?;
     if prepare::dumped(ui, &derived, &planned)? {
         return Ok(());
     }

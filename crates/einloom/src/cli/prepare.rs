@@ -38,13 +38,25 @@ pub(crate) fn given(sizing: &Sizing, shapes: BTreeMap<String, Vec<usize>>) -> Re
     }
 }
 
-/// Plans for the machine that the arguments name.
-pub(crate) fn planned(derived: &Derived, given: &Given, sizing: &Sizing, target: &Target) -> Result<Planned, Failure> {
-    let mut machine = einloom::machines::find(target.machine.as_deref().unwrap_or("host"))?;
+/// Plans for the machine that the arguments name, or for the backend's own.
+pub(crate) fn planned(
+    derived: &Derived,
+    given: &Given,
+    sizing: &Sizing,
+    target: &Target,
+    backend: Backend,
+) -> Result<Planned, Failure> {
+    let own = match backend {
+        Backend::Cpu => "host",
+        Backend::Cuda => "h200",
+    };
+    let mut machine = einloom::machines::find(target.machine.as_deref().unwrap_or(own))?;
     if let Some(threads) = target.threads {
         machine = einloom::machines::with_cores(machine, threads as usize);
     }
-    let options = PlanOptions { exact: sizing.exact, ..PlanOptions::default() };
+    // Tensor cores multiply narrow types: the one liberty of the language, unless forbidden.
+    let narrow_contractions = backend == Backend::Cuda && !sizing.exact;
+    let options = PlanOptions { exact: sizing.exact, narrow_contractions, ..PlanOptions::default() };
     Ok(derived.plan(given, &machine, &options)?)
 }
 
@@ -58,16 +70,6 @@ pub(crate) fn dumped(ui: &Ui, derived: &Derived, planned: &Planned) -> Result<bo
         Some(Stage::Tile | Stage::Kernel) => einloom_tile::print(planned.program()),
     };
     ui.text(&text).map(|()| true)
-}
-
-/// Refuses a backend that this build does not have.
-pub(crate) fn backend(backend: Backend) -> Result<(), Failure> {
-    match backend {
-        Backend::Cpu => Ok(()),
-        Backend::Cuda => Err(Failure::Lacks(
-            Finding::error("no-backend", "this build has no CUDA backend yet").hint(Some("use --backend cpu")),
-        )),
-    }
 }
 
 /// Refuses what this computer has no memory for, before anything is read or computed.

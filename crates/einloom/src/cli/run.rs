@@ -1,6 +1,6 @@
 //! `einloom run`: tensors in, tensors out.
 
-use super::args::RunArgs;
+use super::args::{Backend, RunArgs};
 use super::data::Sources;
 use super::failure::Failure;
 use super::passes::Ordered;
@@ -10,6 +10,7 @@ use super::ui::Ui;
 use super::values::OutputTarget;
 use super::{prepare, source, units};
 use einloom::formats::{Destination, FileError, Format, Stored, to_stored, write_npy, write_safetensors};
+use einloom::gpu::Gpu;
 use einloom::verify::{Verified, verify};
 use einloom::{Derived, Error, Finding, Outcome, Planned, RunOptions, Tensor};
 use einloom_cascade::Cascade;
@@ -53,21 +54,25 @@ struct OutputJson {
 }
 
 pub(crate) fn command(ui: &mut Ui, args: &RunArgs) -> Result<(), Failure> {
-    prepare::backend(args.backend)?;
+    let gpu = (args.backend == Backend::Cuda).then(Gpu::open).transpose()?;
     let derived = source::checked(ui, &args.source)?.derive();
     if ui.global.dump.is_some_and(|d| d <= super::args::Stage::Derivation) {
         return super::dumped(ui, &derived).map(|_| ());
     }
     let sources = Sources::open(ui, derived.cascade(), &args.inputs)?;
     let given = prepare::given(&args.sizing, sources.shapes())?;
-    let planned = prepare::planned(&derived, &given, &args.sizing, &args.target)?;
+    let planned = prepare::planned(&derived, &given, &args.sizing, &args.target, args.backend)?;
     if prepare::dumped(ui, &derived, &planned)? {
         return Ok(());
     }
     let destinations = destinations(derived.cascade(), &args.outputs)?;
     prepare::memory(&planned, args.verify)?;
     let inputs = sources.load(ui, &planned)?;
-    let outcome = run(ui, args, &planned, &inputs)?;
+    let outcome = match &gpu {
+        Some(gpu) => run_on(ui, gpu, &planned, &inputs)?,
+        None => run(ui, args, &planned, &inputs)?,
+    };
+    let backend = gpu.as_ref().map_or_else(|| format!("cpu ({})", outcome.report.isa), Gpu::description);
     let verified = match args.verify {
         true => Some(compare(ui, &planned, &inputs, &outcome)?),
         false => None,
@@ -76,9 +81,9 @@ pub(crate) fn command(ui: &mut Ui, args: &RunArgs) -> Result<(), Failure> {
     if agrees {
         write(destinations, &outcome)?;
     }
-    let mut data = json(&planned, &outcome, verified.as_deref());
+    let mut data = json(&planned, &outcome, verified.as_deref(), args.backend);
     let explanation = args.explain.then(|| explanation(&derived, &planned));
-    let text = || explanation.clone().unwrap_or_default() + &text(&planned, &outcome, verified.as_deref());
+    let text = || explanation.clone().unwrap_or_default() + &text(&planned, &outcome, verified.as_deref(), &backend);
     data.explanation = explanation.clone();
     ui.result(text, &data)?;
     if agrees { Ok(()) } else { Err(Failure::Told) }
@@ -105,6 +110,12 @@ fn run(ui: &Ui, args: &RunArgs, planned: &Planned, inputs: &BTreeMap<String, Ten
         ..RunOptions::default()
     };
     Ok(planned.compile()?.run(inputs, &options)?)
+}
+
+fn run_on(ui: &Ui, gpu: &Gpu, planned: &Planned, inputs: &BTreeMap<String, Tensor>) -> Result<Outcome, Failure> {
+    let program = planned.compile_for(gpu)?;
+    program.fallbacks().iter().for_each(|f| ui.note(f));
+    Ok(program.run(inputs)?)
 }
 
 fn compare(
@@ -163,7 +174,7 @@ fn write(destinations: Vec<Destined>, outcome: &Outcome) -> Result<(), Failure> 
     Ok(())
 }
 
-fn json(planned: &Planned, outcome: &Outcome, verified: Option<&[Verified]>) -> RunJson {
+fn json(planned: &Planned, outcome: &Outcome, verified: Option<&[Verified]>, backend: Backend) -> RunJson {
     let kernel = |k: &einloom_cpu::KernelReport| KernelJson {
         name: k.name.clone(),
         seconds: k.seconds,
@@ -183,7 +194,10 @@ fn json(planned: &Planned, outcome: &Outcome, verified: Option<&[Verified]>) -> 
         (name.to_owned(), json)
     };
     RunJson {
-        backend: "cpu",
+        backend: match backend {
+            Backend::Cpu => "cpu",
+            Backend::Cuda => "cuda",
+        },
         seconds: outcome.report.seconds,
         kernels: outcome.report.kernels.iter().map(kernel).collect(),
         outputs: Ordered(outputs(planned, outcome).map(output).collect()),
@@ -200,13 +214,12 @@ fn outputs<'a>(planned: &'a Planned, outcome: &'a Outcome) -> impl Iterator<Item
     names.filter_map(|name| Some((name, outcome.outputs.get(name)?)))
 }
 
-fn text(planned: &Planned, outcome: &Outcome, verified: Option<&[Verified]>) -> String {
+fn text(planned: &Planned, outcome: &Outcome, verified: Option<&[Verified]>, backend: &str) -> String {
     let report = &outcome.report;
     let count = report.kernels.len();
     let mut out = format!(
-        "{} on cpu ({}): {} in {count} kernel{}\n",
+        "{} on {backend}: {} in {count} kernel{}\n",
         planned.cascade().name,
-        report.isa,
         units::seconds(report.seconds),
         if count == 1 { "" } else { "s" }
     );
