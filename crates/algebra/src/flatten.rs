@@ -150,7 +150,6 @@ impl Flattener {
                 iterative.insert(s.target, self.reserve(s.target, k));
             }
         }
-        let first = self.graph.nodes.len();
         let mut members = vec![];
         for ((s, &k), own) in list.iter().zip(statements).zip(own) {
             let rename = own.map(|o| (o, index));
@@ -174,7 +173,6 @@ impl Flattener {
                 }
             }
         }
-        debug_assert!(first <= self.graph.nodes.len());
         for &m in &members {
             if let Def::Iterative { recurrence: r, .. } = &mut self.graph.nodes[m.0 as usize].def {
                 *r = recurrence;

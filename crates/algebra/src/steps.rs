@@ -11,8 +11,6 @@ pub enum Rule {
     Filter,
     /// A pointwise definition is put in place of its read.
     Inline,
-    /// A reduction that another node computes is not computed again.
-    Share,
     /// A factor that does not carry the reduced index leaves the reduction.
     Defer,
     /// A factor that depends on another reduction's running value can be repaired when that value moves.
@@ -28,7 +26,6 @@ impl Rule {
             Self::Split => "split",
             Self::Filter => "filter",
             Self::Inline => "inline",
-            Self::Share => "share",
             Self::Defer => "defer",
             Self::Separate => "separate",
             Self::Stabilise => "stabilise",

@@ -81,3 +81,14 @@ fn does_not_certify_what_fields_do_not_know() {
     let (d, bound) = derivation("input X[m,n]: f64\noutput Y: f64\nY[m] = log(sum(n) exp(X[m,n]))");
     assert_eq!(certify(&d, &bound, 1), Certificate::NotCertified { output: "Y".into() });
 }
+
+#[test]
+fn certifies_nothing_where_nothing_has_a_value() {
+    let text = "input X[m,n]: f64\noutput Y: f64\nY[m] = sum(n) X[m,n] / (m - m)";
+    let (d, bound) = derivation(text);
+    assert_eq!(certify(&d, &bound, 1), Certificate::NotEvaluated);
+    let parsed = parse(&library("matmul"));
+    let given = Given { sizes: [("M", 0), ("N", 3), ("K", 2)].map(|(k, v)| (k.into(), v)).into(), ..Given::default() };
+    let bound = bind(&parsed.cascade, &given).expect("binds");
+    assert_eq!(certify(&derive(&parsed.cascade), &bound, 1), Certificate::NotEvaluated);
+}

@@ -20,7 +20,7 @@ impl Deriver<'_> {
         if barriers.is_empty() || !self.filters_ready(&r) {
             return self.barred(node, r, None);
         }
-        let Some(left) = self.leave(&body, &r.over, r.monoid) else {
+        let Some(left) = self.leave(&body, &r.over) else {
             let reason = format!(
                 "{} mixes {} with {}",
                 show::term(&self.out, &body),
@@ -61,8 +61,7 @@ impl Deriver<'_> {
 
     /// Takes out of `body` what does not carry the reduced indices. `None` if what remains still needs a reduction
     /// over them.
-    fn leave(&self, body: &Term, over: &[IndexId], monoid: Monoid) -> Option<Left> {
-        let _ = monoid;
+    fn leave(&self, body: &Term, over: &[IndexId]) -> Option<Left> {
         let stays = |t: &Term| t.mentions(over);
         let (mut x, addend): (product::Sum, product::Sum) = product::sum(body).into_iter().partition(|(_, t)| stays(t));
         let mut factor = Product::one();

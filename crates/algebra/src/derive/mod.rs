@@ -91,7 +91,7 @@ impl<'a> Deriver<'a> {
         }
     }
 
-    /// Adds a node, or finds the equal reduction that exists.
+    /// Adds a node.
     fn push(&mut self, node: Node) -> NodeId {
         self.out.nodes.push(node);
         NodeId(self.out.nodes.len() as u32 - 1)

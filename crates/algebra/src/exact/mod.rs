@@ -29,7 +29,8 @@ pub enum Certificate {
         /// The output that differs first.
         output: String,
     },
-    /// Could not be evaluated (a gather that leaves its tensor).
+    /// Says nothing: a gather leaves its tensor, or no element of an output has a value (there is none, or all divide by
+    /// zero).
     NotEvaluated,
 }
 
@@ -42,6 +43,11 @@ pub fn certify(d: &Derivation, bound: &Bound, points: usize) -> Certificate {
         let Some(expected) = evaluate_in(&domain(&d.written), &d.written, bound, Cut::Whole) else {
             return Certificate::NotEvaluated;
         };
+        // Undefined elements agree with anything, so without others agreement would be empty.
+        let told = |(_, values): &(Vec<usize>, Vec<Value>)| values.iter().any(|v| v.special != Special::Undefined);
+        if !expected.iter().all(told) {
+            return Certificate::NotEvaluated;
+        }
         for cut in CUTS {
             let Some(got) = evaluate_in(&domain(&d.derived), &d.derived, bound, cut) else {
                 return Certificate::NotEvaluated;
@@ -290,7 +296,7 @@ impl Domain for Fields<'_> {
             BinaryOp::Or => return Value::integer(i128::from(self.holds(a) || self.holds(b))),
             _ => {}
         }
-        // Zero times an infinity is what a state over nothing times its repair may be; it stays zero there.
+        // A known zero keeps its product known; with an infinity it has none.
         let zero = |v: &Value| v.int == Some(0);
         if op == BinaryOp::Mul
             && (zero(a) || zero(b))

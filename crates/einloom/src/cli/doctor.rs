@@ -18,7 +18,6 @@ struct DoctorJson {
     memory_bytes: Option<u64>,
     available_memory_bytes: Option<u64>,
     backends: Vec<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     gpu: Option<String>,
     missing: Vec<String>,
 }
