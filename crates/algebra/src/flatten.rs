@@ -2,7 +2,7 @@
 
 use crate::{Def, Graph, Node, NodeId, Recurrence, Reduction, Streaming, Term};
 use einloom_cascade::{
-    Cascade, DType, Expr, ExprKind, IndexExpr, IndexId, Kind, Monoid, SizeExpr, Statement, Step, TensorId,
+    Cascade, DType, Expr, ExprKind, IndexExpr, IndexId, Kind, Monoid, RankId, Role, SizeExpr, Statement, Step, TensorId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,6 +18,7 @@ pub fn flatten(cascade: &Cascade) -> Graph {
         statement: 0,
         target_order: vec![],
         read_by: readers(cascade),
+        bound: bound_indices(cascade),
     };
     for tensor in cascade.inputs() {
         let t = &cascade[tensor];
@@ -58,6 +59,30 @@ fn readers(cascade: &Cascade) -> BTreeSet<TensorId> {
     out
 }
 
+/// Per rank the index that reductions over it shall share, so that it shows that they traverse the same rank: one that
+/// reads an intermediate, which has its own names, else the first.
+fn bound_indices(cascade: &Cascade) -> BTreeMap<RankId, IndexId> {
+    fn go(cascade: &Cascade, e: &Expr, tied: bool, out: &mut BTreeMap<RankId, IndexId>) {
+        if let ExprKind::Reduce { over, body, .. } = &e.kind {
+            let mut names = BTreeSet::new();
+            visit_reads(body, &mut |tensor, at| {
+                if cascade[tensor].role != Role::Input {
+                    names.extend(at.iter().filter_map(IndexExpr::as_var));
+                }
+            });
+            for i in over.iter().filter(|i| !tied || names.contains(i)) {
+                out.entry(cascade[*i].rank).or_insert(*i);
+            }
+        }
+        e.for_each_child(&mut |c| go(cascade, c, tied, out));
+    }
+    let mut out = BTreeMap::new();
+    for tied in [true, false] {
+        cascade.statements.iter().for_each(|s| go(cascade, &s.value, tied, &mut out));
+    }
+    out
+}
+
 struct Flattener {
     graph: Graph,
     node_of: BTreeMap<TensorId, NodeId>,
@@ -68,6 +93,8 @@ struct Flattener {
     statement: usize,
     target_order: Vec<IndexId>,
     read_by: BTreeSet<TensorId>,
+    /// Per rank the index that reductions over it are written with, where a reduction is free to choose.
+    bound: BTreeMap<RankId, IndexId>,
 }
 
 impl Flattener {
@@ -237,7 +264,7 @@ impl Flattener {
         let (axes, expr) = self.prepare(s, k, rename);
         let value = match &expr.kind {
             ExprKind::Reduce { monoid, over, filter, body } => {
-                Value::Reduction(self.reduction(*monoid, over, filter.as_deref(), body))
+                Value::Reduction(self.reduction(*monoid, over, filter.as_deref(), body, true))
             }
             _ => Value::Term(self.term(&expr)),
         };
@@ -293,7 +320,29 @@ impl Flattener {
         })
     }
 
-    fn reduction(&mut self, monoid: Monoid, over: &[IndexId], filter: Option<&Expr>, body: &Expr) -> Reduction {
+    /// The index that other reductions over the rank are written with, if this one reads only inputs at `from` and the
+    /// other is free to take.
+    fn shared_name(&self, expr: &Expr, from: IndexId, taken: &[IndexId], top: bool) -> Option<IndexId> {
+        let to = *self.bound.get(&self.graph.cascade[from].rank)?;
+        let mut tied = false;
+        visit_reads(expr, &mut |tensor, at| {
+            tied |= self.graph.cascade[tensor].role != Role::Input && at.iter().any(|e| e.as_var() == Some(from));
+        });
+        let mut used = BTreeSet::new();
+        indices_of(expr, &mut used);
+        // A nested reduction becomes a node of its own, over what it reads; a statement's is over the target's axes.
+        let free = !top || !self.target_order.contains(&to);
+        (to != from && !tied && !used.contains(&to) && !taken.contains(&to) && free).then_some(to)
+    }
+
+    fn reduction(
+        &mut self,
+        monoid: Monoid,
+        over: &[IndexId],
+        filter: Option<&Expr>,
+        body: &Expr,
+        top: bool,
+    ) -> Reduction {
         let mut over = over.to_vec();
         let (mut filter, mut body) = (filter.cloned(), body.clone());
         for k in 0..over.len() {
@@ -304,7 +353,9 @@ impl Flattener {
                     body.span,
                 );
             }
-            if let Some(to) = self.plainer_name(&whole, over[k], &over) {
+            let to =
+                self.plainer_name(&whole, over[k], &over).or_else(|| self.shared_name(&whole, over[k], &over, top));
+            if let Some(to) = to {
                 body = rename_expr(&body, over[k], to);
                 filter = filter.map(|f| rename_expr(&f, over[k], to));
                 over[k] = to;
@@ -338,7 +389,7 @@ impl Flattener {
             }
             ExprKind::Reduce { monoid, over, filter, body } => {
                 let integer = self.graph.cascade.kind(e) == Kind::Int && matches!(monoid, Monoid::Sum | Monoid::Prod);
-                let reduction = self.reduction(*monoid, over, filter.as_deref(), body);
+                let reduction = self.reduction(*monoid, over, filter.as_deref(), body, false);
                 self.lift(reduction, e, integer)
             }
         }

@@ -109,13 +109,18 @@ impl StreamingForm {
     ) -> String {
         let Some(repair) = &reduction(graph, state).streaming.repair else { return name.to_string() };
         let text = |t: &Term| named(graph, t, old, new);
-        match (&repair.keep_if, repair.combine) {
-            (Some(keep), _) => {
-                let identity = show::number(identity(graph, reduction(graph, state).monoid));
-                format!("where({}, {name}, {identity})", text(keep))
-            }
-            (None, BinaryOp::Mul) => format!("{name} * {}", text(&repair.factor)),
-            (None, _) => format!("{name} + {}", text(&repair.factor)),
+        if let Some(keep) = &repair.keep_if {
+            let identity = show::number(identity(graph, reduction(graph, state).monoid));
+            return format!("where({}, {name}, {identity})", text(keep));
+        }
+        let moved = match repair.combine {
+            BinaryOp::Mul if repair.factor == Term::Number(1.0) => name.to_string(),
+            BinaryOp::Mul => format!("{name} * {}", text(&repair.factor)),
+            _ => format!("{name} + {}", text(&repair.factor)),
+        };
+        match &repair.plus {
+            Some(plus) => format!("{moved} + {}", text(plus)),
+            None => moved,
         }
     }
 }

@@ -107,13 +107,17 @@ pub struct Streaming {
     pub repair: Option<Repair>,
 }
 
-/// Moves a state from the old anchors to the new: `state = state ∘ factor`.
+/// Moves a state from the old anchors to the new: `state = state ∘ factor + plus`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repair {
     /// `Mul` or `Add`.
     pub combine: BinaryOp,
     /// The factor `ρ(old → new)`.
     pub factor: Term,
+    /// What other states contribute: one row of the linear map by which a *vector* of states moves. It reads these
+    /// states as [`Term::Old`]; they are among the anchors, and all anchors must then be running values of the same
+    /// traversal, or all be complete.
+    pub plus: Option<Term>,
     /// If given: where it does not hold the state falls back to the monoid's identity instead.
     pub keep_if: Option<Term>,
 }

@@ -103,6 +103,33 @@ impl Product {
         (yes, no)
     }
 
+    /// The product of both.
+    pub fn times(&self, other: &Self) -> Self {
+        let mut out = self.clone();
+        out.coefficient *= other.coefficient;
+        other.factors.iter().for_each(|(base, power)| out.push(base.clone(), *power));
+        append(&mut out.exponent, other.exponent.clone(), 1.0);
+        append(&mut out.exponent2, other.exponent2.clone(), 1.0);
+        out
+    }
+
+    /// Whether both have the same factors, in whatever order.
+    pub fn same_as(&self, other: &Self) -> bool {
+        fn permuted<T: PartialEq>(a: &[T], b: &[T]) -> bool {
+            a.len() == b.len() && a.iter().all(|x| b.contains(x))
+        }
+        self.coefficient == other.coefficient
+            && permuted(&self.factors, &other.factors)
+            && permuted(&self.exponent, &other.exponent)
+            && permuted(&self.exponent2, &other.exponent2)
+    }
+
+    /// Whether no factor can be negative.
+    pub fn nonnegative(&self, graph: &Graph) -> bool {
+        let factor = |(base, power): &(Term, f64)| (power / 2.0).fract() == 0.0 || sign::nonnegative(base, graph);
+        self.coefficient >= 0.0 && self.factors.iter().all(factor)
+    }
+
     /// Whether it is the number 1.
     pub fn is_one(&self) -> bool {
         self.coefficient == 1.0 && self.factors.is_empty() && self.exponent.is_empty() && self.exponent2.is_empty()

@@ -9,7 +9,19 @@ pub fn unguarded(t: &Term) -> Term {
     let t = t.map_children(&mut unguarded);
     match &t {
         Term::Select(c, a, _) if is_guard(c) => (**a).clone(),
+        Term::Select(c, a, b) if is_quotient_guard(c, a, b) => (**a).clone(),
         _ => t,
+    }
+}
+
+/// `where(x != 0, x / y, 0)`: the quotient, and 0 for 0 / 0.
+fn is_quotient_guard(c: &Term, a: &Term, b: &Term) -> bool {
+    let zero = Term::Number(0.0);
+    match (c, a) {
+        (Term::Binary(BinaryOp::Ne, x, none), Term::Binary(BinaryOp::Div, over, _)) => {
+            **none == zero && x == over && *b == zero
+        }
+        _ => false,
     }
 }
 
@@ -91,6 +103,8 @@ pub fn graph(g: &Graph) -> String {
                 if let Some(repair) = &r.streaming.repair {
                     let keep = repair.keep_if.as_ref().map(|k| format!("kept while {}", term(g, k)));
                     let moved = format!("repaired {} {}", repair.combine.symbol(), precedence(g, &repair.factor, 6));
+                    let plus = repair.plus.as_ref().map_or(String::new(), |p| format!(" + {}", term(g, p)));
+                    let moved = moved + &plus;
                     out += &format!("    {}\n", keep.unwrap_or(moved));
                 }
             }

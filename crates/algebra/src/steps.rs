@@ -17,6 +17,12 @@ pub enum Rule {
     Separate,
     /// Exponents are taken relative to their running maximum.
     Stabilise,
+    /// Differences are taken relative to the running mean; a move of the mean moves a vector of moments linearly.
+    Centre,
+    /// Positions of a recurrence are taken in chunks.
+    Scan,
+    /// A reduction that another statement computes is not computed again.
+    Share,
 }
 
 impl Rule {
@@ -29,6 +35,9 @@ impl Rule {
             Self::Defer => "defer",
             Self::Separate => "separate",
             Self::Stabilise => "stabilise",
+            Self::Centre => "centre",
+            Self::Scan => "scan",
+            Self::Share => "share",
         }
     }
 }
@@ -52,7 +61,7 @@ pub struct Step {
     pub after: String,
 }
 
-/// A rule that did not fire where it would have saved a pass.
+/// A rule that did not fire where it would have saved a pass, or steps that follow one another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
     /// Which rule.

@@ -26,6 +26,7 @@ impl Graph {
                 term(&r.body);
                 if let Some(repair) = &r.streaming.repair {
                     term(&repair.factor);
+                    repair.plus.iter().for_each(&mut term);
                     repair.keep_if.iter().for_each(&mut term);
                 }
             }

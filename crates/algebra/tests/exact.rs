@@ -46,6 +46,39 @@ fn certifies_the_attention_family() {
         "rmsnorm_matmul",
         "matmul",
     ];
+    certified(&names);
+}
+
+#[test]
+fn certifies_statistics() {
+    certified(&[
+        "variance",
+        "covariance",
+        "skewness",
+        "batch_statistics",
+        "layernorm",
+        "layernorm_matmul",
+        "logsumexp_weighted_variance",
+    ]);
+}
+
+#[test]
+fn certifies_sequences() {
+    certified(&[
+        "cumulative_softmax",
+        "linear_attention",
+        "retention",
+        "rwkv",
+        "mamba2",
+        "gated_linear_attention",
+        "delta_rule",
+        "viterbi",
+        "shortest_paths",
+        "mixture_of_experts",
+    ]);
+}
+
+fn certified(names: &[&str]) {
     for name in names {
         let (d, bound) = derivation(&library(name));
         match certify(&d, &bound, 4) {
@@ -63,6 +96,31 @@ fn sabotage(d: &mut Derivation, wrong: impl Fn(&Term) -> Term) {
     });
     let repair = node.expect("something is repaired");
     repair.factor = wrong(&repair.factor);
+}
+
+/// Replaces what the other states contribute to the last state that moves with them.
+fn sabotage_vector(d: &mut Derivation, wrong: impl Fn(&Term) -> Option<Term>) {
+    let repair = d.derived.nodes.iter_mut().rev().find_map(|n| match &mut n.def {
+        Def::Reduce(r) => r.streaming.repair.as_mut().filter(|r| r.plus.is_some()),
+        _ => None,
+    });
+    let repair = repair.expect("a vector of states");
+    repair.plus = repair.plus.as_ref().and_then(wrong);
+}
+
+#[test]
+fn sees_a_wrong_vector_repair() {
+    let twice = |t: &Term| Some(Term::Binary(BinaryOp::Add, Box::new(t.clone()), Box::new(t.clone())));
+    for (file, output) in
+        [("variance", "V"), ("covariance", "C"), ("skewness", "G2"), ("logsumexp_weighted_variance", "V")]
+    {
+        let (mut d, bound) = derivation(&library(file));
+        sabotage_vector(&mut d, |_| None);
+        assert_eq!(certify(&d, &bound, 1), Certificate::NotCertified { output: output.into() }, "{file}");
+        let (mut d, bound) = derivation(&library(file));
+        sabotage_vector(&mut d, twice);
+        assert_eq!(certify(&d, &bound, 1), Certificate::NotCertified { output: output.into() }, "{file}");
+    }
 }
 
 #[test]

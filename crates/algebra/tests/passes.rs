@@ -71,3 +71,33 @@ fn rows_and_products() {
     // Rounding to i8 waits for the row's scale.
     check("absmax_quantised_matmul", "X K 2->2");
 }
+
+/// Statistics that depend on one another: moments about a running mean.
+#[test]
+fn statistics() {
+    check("variance", "X N 2->1");
+    check("covariance", "X N 2->1");
+    check("correlation", "X N 3->1; Y N 3->1");
+    check("skewness", "X N 3->1");
+    check("batch_statistics", "X B 2->1; X H 2->1; X W 2->1");
+    check("logsumexp_weighted_variance", "S N 4->1; X N 2->1");
+    // One pass for the statistics, one for the row itself.
+    check("layernorm", "X D 3->2");
+    check("layernorm_matmul", "X D 3->1");
+}
+
+#[test]
+fn sequences() {
+    check("cumulative_softmax", "X N 3->1");
+    check("linear_attention", "K N 2->1");
+    check("retention", "one pass");
+    check("rwkv", "one pass");
+    check("attention_twice", "K1 N 3->1; K2 L 3->1");
+    check("mixture_of_experts", "G E 3->1; W E 2->1");
+    check("shortest_paths", "one pass");
+    // Keys are normalised before the recurrence, whose steps are taken one by one.
+    check("delta_rule", "K D 2->2");
+    for file in ["mamba2", "gated_linear_attention", "lstm", "viterbi", "exponential_moving_average"] {
+        check(file, "one pass");
+    }
+}

@@ -161,12 +161,118 @@ fn programs_nobody_listed() {
         "monoid lse(a, b) = max(a, b) + log1p(exp(-abs(a - b))) identity -1000\ninput X[m,n]: f64\noutput O: f64\nc[m] = reduce lse(n) X[m,n]\nO[m] = sum(n) exp(X[m,n] - c[m])",
         // A product over what depends on a sum is refused, not mis-derived.
         "input X[m,n]: f64\noutput O: f64\nO[m] = prod(n) (X[m,n] / (1 + sum(n) X[m,n]^2))",
-        // The covariance of two rows: not separable by this rule, so refused.
+        // A number and a scalar beside what is summed.
+        "input X[m,n]: f64, c: f64\noutput Z: f64\nZ[m] = sum(n) 2 * X[m,n] * c",
+        // The covariance of two rows.
         "input X[m,n]: f64, Y[m,n]: f64\noutput C: f64\nC[m] = mean(n) ((X[m,n] - mean(n) X[m,n]) * (Y[m,n] - mean(n) Y[m,n]))",
         // A recurrence beside a softmax.
         "input X[t,n]: f64\noutput H: f64\nH[0,n] = 0\nH[t+1,n] = 0.5 * H[t,n] + X[t,n] / (1 + sum(n) X[t,n]^2)",
     ];
     for (k, text) in programs.iter().enumerate() {
         check(&format!("program {k}"), text);
+    }
+}
+
+/// Statistics and what is near them, in no library either.
+#[test]
+fn statistics_nobody_listed() {
+    let programs = [
+        // The fourth moment over the square of the second.
+        "input X[m,n]: f64\noutput G: f64\nmu[m] = mean(n) X[m,n]\nG[m] = (mean(n) (X[m,n] - mu[m])^4) / (mean(n) (X[m,n] - mu[m])^2 + 0.1)^2",
+        // Differences from the maximum: the mean is the anchor all the same.
+        "input X[m,n]: f64\noutput G: f64\nG[m] = sum(n) (X[m,n] - max(n) X[m,n])^2",
+        // Under a filter the running count is not the size.
+        "input X[m,n]: f64\noutput G: f64\nmu[m] = mean(n: n <= m) X[m,n]\nG[m] = sum(n: n <= m) (X[m,n] - mu[m])^2",
+        // The mean of all, the differences of some.
+        "input X[m,n]: f64\noutput G: f64\nmu[m] = mean(n) X[m,n]\nG[m] = sum(n: n <= m) (X[m,n] - mu[m])^2",
+        // Min-max scaling.
+        "input X[m,n]: f64, w[n]: f64\noutput G: f64\nlo[m] = min(n) X[m,n]\nhi[m] = max(n) X[m,n]\nG[m] = sum(n) w[n] * (X[m,n] - lo[m]) / (hi[m] - lo[m] + 1)",
+        // Weights that cannot be negative.
+        "input X[m,n]: f64, w[n]: f64\noutput G: f64\nmu[m] = (sum(n) w[n]^2 * X[m,n]) / (sum(n) w[n]^2)\nG[m] = (sum(n) w[n]^2 * (X[m,n] - mu[m])^2) / (sum(n) w[n]^2)",
+        // Weights of any sign: the mean counts every position once.
+        "input X[m,n]: f64, w[n]: f64\noutput G: f64\nmu[m] = mean(n) X[m,n]\nG[m] = sum(n) w[n] * (X[m,n] - mu[m])^3",
+        // An exponential of a scaled difference.
+        "param a = 0.5\ninput X[m,n]: f64\noutput G: f64\nG[m] = sum(n) exp(a * (X[m,n] - mean(n) X[m,n]))",
+        // An exponential and a power of the same difference.
+        "input X[m,n]: f64\noutput G: f64\nmu[m] = mean(n) X[m,n]\nG[m] = sum(n) exp(X[m,n] - mu[m]) * (X[m,n] - mu[m])^2",
+        // Differences of two normalised rows: no mean in the text.
+        "input X[m,n]: f64, Y[m,n]: f64\noutput G: f64\nr[m] = rsqrt(mean(n) X[m,n]^2 + 0.1)\ns[m] = rsqrt(mean(n) Y[m,n]^2 + 0.1)\nG[m] = sum(n) (X[m,n] * r[m] - Y[m,n] * s[m])^2",
+        // Three and four levels: moments of standardised values about their own third moment.
+        "input X[m,n]: f64\noutput G: f64\nmu[m] = mean(n) X[m,n]\nsd[m] = sqrt(mean(n) (X[m,n] - mu[m])^2 + 0.01)\nZ[m,n] = (X[m,n] - mu[m]) / sd[m]\nq[m] = mean(n) Z[m,n]^3\nG[m] = mean(n) (Z[m,n] - q[m])^2",
+        // A piecewise statistic is refused; the variance of its result still takes one traversal.
+        "input X[m,n]: f64\noutput G: f64\nY[m,n] = relu(X[m,n] - mean(n) X[m,n])\nG[m] = mean(n) (Y[m,n] - mean(n) Y[m,n])^2",
+        // A softmax of what had to wait.
+        "input X[m,n]: f64, V[n,e]: f64\noutput O: f64\nY[m,n] = relu(X[m,n] - mean(n) X[m,n])\nP[m,n] = exp(Y[m,n] - max(n) Y[m,n])\nO[m,e] = sum(n) P[m,n] / (sum(n) P[m,n]) * V[n,e]",
+        // A sum of two squares.
+        "input X[m,n]: f64, Y[m,n]: f64\noutput G: f64\nG[m] = sum(n) ((X[m,n] - mean(n) X[m,n])^2 + (Y[m,n] - mean(n) Y[m,n])^2)",
+        // The sum itself is wanted.
+        "input X[m,n]: f64\noutput s: f64, V: f64\ns[m] = sum(n) X[m,n]\nV[m] = sum(n) (X[m,n] - s[m] / N)^2",
+        // Integers.
+        "input X[m,n]: i8\noutput V: f64\nV[m] = mean(n) (X[m,n] - mean(n) X[m,n])^2",
+        // Deviations from the mean sum to nothing.
+        "input X[m,n]: f64\noutput V: f64\nV[m] = sum(n) (X[m,n] - mean(n) X[m,n])",
+        // Another name for the same rank.
+        "index n, k in N\ninput X[m,n]: f64\noutput V: f64\nmu[m] = mean(k) X[m,k]\nV[m] = sum(n) (X[m,n] - mu[m])^2",
+        // Conditions written as where, about a value that is no mean.
+        "input X[m,n]: f64\noutput V: f64\nmu[m] = sum(n) where(n <= m, X[m,n], 0)\nV[m] = sum(n) where(n <= m, (X[m,n] - mu[m])^2, 0)",
+        // A sum whose addends separate differently, a maximum beside a mean.
+        "input X[m,n]: f64\noutput G: f64\nG[m] = sum(n) (1 + exp(X[m,n] - max(n) X[m,n]) - X[m,n] * mean(n) X[m,n])",
+        // One reduction in two wordings.
+        "input X[m,n]: f64\noutput R: f64, Q: f64\nZ[m] = sum(n) X[m,n]^2\nR[m] = sum(n) X[m,n] / sqrt(Z[m] + 1)\nQ[m] = sum(n) X[m,n] * X[m,n]",
+        // A sum of differences from no mean: infinite where an element is.
+        "input X[m,n]: f64, w[n]: f64\noutput G: f64\nG[m] = sum(n: n <= m) (X[m,n] - max(n) w[n])",
+        // Refused: a reciprocal.
+        "input X[m,n]: f64\noutput G: f64\nG[m] = sum(n) 1 / (1 + X[m,n]^2 + (mean(n) X[m,n])^2)",
+        // Refused: a broken power.
+        "input X[m,n]: f64\noutput V: f64\nV[m] = sum(n) (X[m,n] - min(n) X[m,n])^1.5",
+        // Refused: a rounded difference.
+        "input X[m,n]: f64\noutput V: f64\nD[m,n]: bf16 = X[m,n] - mean(n) X[m,n]\nV[m] = sum(n) D[m,n]^2",
+        // Refused: the exponent multiplies.
+        "input X[m,n]: f64\noutput G: f64\nG[m] = sum(n) exp(-(X[m,n] - mean(n) X[m,n])^2)",
+        // Refused: a logarithm of a sum.
+        "input X[m,n]: f64\noutput G: f64\nG[m] = sum(n) log(1 + exp(X[m,n] - mean(n) X[m,n]))",
+        // Refused: pieces.
+        "input X[m,n]: f64\noutput G: f64\nG[m] = mean(n) abs(X[m,n] - mean(n) X[m,n])",
+    ];
+    for (k, text) in programs.iter().enumerate() {
+        check(&format!("statistic {k}"), text);
+    }
+}
+
+/// Far from zero `E[x²] - E[x]²` has lost every digit that matters; moments about a running mean have not.
+#[test]
+fn statistics_far_from_zero() {
+    let programs = [
+        "input X[m,n]: f64\noutput V: f64\nV[m] = var(n) X[m,n]",
+        "input X[m,n]: f64, Y[m,n]: f64\noutput C: f64\nC[m] = mean(n) (X[m,n] - mean(n) X[m,n]) * (Y[m,n] - mean(n) Y[m,n])",
+        "input X[m,n]: f64, w[n]: f64\noutput V: f64\nz = sum(n) w[n]^2\nmu[m] = sum(n) w[n]^2 * X[m,n] / z\nV[m] = sum(n) w[n]^2 * (X[m,n] - mu[m])^2 / z",
+        "input X[m,n]: f64\noutput G: f64\nmu[m] = mean(n) X[m,n]\nG[m] = mean(n) (X[m,n] - mu[m])^4",
+        "input X[m,n]: f64\noutput V: f64\nV[m] = mean(n) (X[m,n] - max(n) X[m,n])^2",
+    ];
+    for text in programs {
+        let cascade = einloom_cascade::parse(text).cascade;
+        let d = derive(&cascade);
+        let given = Given { sizes: [("M".into(), 3), ("N".into(), 40)].into(), ..Given::default() };
+        let bound = bind(&cascade, &given).expect("binds");
+        let mut random = Random(5);
+        let inputs: Arrays = cascade
+            .inputs()
+            .map(|t| {
+                let mut array = input(&cascade, &bound, t, Kind::Normal, &mut random);
+                if cascade[t].name != "w" {
+                    array.values.iter_mut().for_each(|v| *v += 1e6);
+                }
+                (cascade[t].name.clone(), array)
+            })
+            .collect();
+        let expected = meaning::evaluate(&cascade, &bound, &inputs).expect("a meaning");
+        for cut in CUTS {
+            let got = evaluate(&d.derived, &bound, &inputs, cut).expect("reads inside");
+            for (name, e) in &expected {
+                for (&a, &b) in e.values.iter().zip(&got[name].values) {
+                    assert!((a - b).abs() <= 1e-8 * (a.abs() + 0.01), "{text}, {cut:?}: {name} should be {a}, is {b}");
+                }
+            }
+        }
     }
 }

@@ -5,8 +5,10 @@
 //! Both are pure. [`runtime`] loads the driver and the compiler when they are present.
 
 pub mod emit;
+pub mod hopper;
+mod rewrite;
 pub mod runtime;
 pub mod schedule;
 
-pub use emit::{EmitError, LaunchInfo, Source, emit};
+pub use emit::{EmitError, LaunchInfo, Source, TensorMapSpec, TmaSwizzle, emit};
 pub use schedule::{Arch, Fallback, Refusal, Schedule, Target};

@@ -127,7 +127,7 @@ fn mutations_are_caught() {
         (full, ("n_full = decltype(full)::value", "n_full = true")),
         (full, ("__shfl_xor_sync(0xffffffffu, x, 2)", "__shfl_xor_sync(0xffffffffu, x, 1)")),
         (full, ("keep_halves(p[2 * x + e % 2]", "keep_halves(p[2 * x + e / 2]")),
-        (full, ("copy_async<16>(to + place<32, 2, 1>", "copy_async<16>(to + place<32, 2, 0>")),
+        (full, ("into = to + place<32, 2, 1>", "into = to + place<32, 2, 0>")),
         (full, ("load_matrices_transposed(right", "load_matrices(right")),
         (long, ("+ k_1_stage * ", "+ 0 * ")),
         (long, ("own / 16 * 8) * 2", "own / 16 * 8) * 0")),

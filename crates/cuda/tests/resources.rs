@@ -52,28 +52,28 @@ fn registers_and_spills_of_products_and_attention() {
         }
     }
     expect![[r#"
-        attention d 64 full      sm_80   192 registers,   0 bytes spilled
-        attention d 64 full      sm_90a  179 registers,   0 bytes spilled
-        attention d 64 causal    sm_80   184 registers,   0 bytes spilled
-        attention d 64 causal    sm_90a  178 registers,   0 bytes spilled
-        attention d 64 ragged    sm_80   181 registers,   0 bytes spilled
-        attention d 64 ragged    sm_90a  185 registers,   0 bytes spilled
+        attention d 64 full      sm_80   206 registers,   0 bytes spilled
+        attention d 64 full      sm_90a  168 registers,   0 bytes spilled
+        attention d 64 causal    sm_80   254 registers,   0 bytes spilled
+        attention d 64 causal    sm_90a  168 registers,   0 bytes spilled
+        attention d 64 ragged    sm_80   249 registers,   0 bytes spilled
+        attention d 64 ragged    sm_90a  168 registers,   0 bytes spilled
         attention d 128 full     sm_80   255 registers,   0 bytes spilled
-        attention d 128 full     sm_90a  254 registers,   0 bytes spilled
+        attention d 128 full     sm_90a  168 registers,   0 bytes spilled
         attention d 128 causal   sm_80   255 registers,   0 bytes spilled
-        attention d 128 causal   sm_90a  255 registers,  12 bytes spilled
-        attention d 128 ragged   sm_80   255 registers,   0 bytes spilled
-        attention d 128 ragged   sm_90a  255 registers,   0 bytes spilled
-        attention d 256 full     sm_80   255 registers,   0 bytes spilled
-        attention d 256 full     sm_90a  254 registers,   0 bytes spilled
-        attention d 256 causal   sm_80   255 registers,  56 bytes spilled
-        attention d 256 causal   sm_90a  255 registers,  16 bytes spilled
-        attention d 256 ragged   sm_80   255 registers,   0 bytes spilled
-        attention d 256 ragged   sm_90a  251 registers,   0 bytes spilled
+        attention d 128 causal   sm_90a  168 registers,   0 bytes spilled
+        attention d 128 ragged   sm_80   255 registers,  56 bytes spilled
+        attention d 128 ragged   sm_90a  168 registers,   0 bytes spilled
+        attention d 256 full     sm_80   254 registers,   0 bytes spilled
+        attention d 256 full     sm_90a  168 registers,   0 bytes spilled
+        attention d 256 causal   sm_80   254 registers,   0 bytes spilled
+        attention d 256 causal   sm_90a  168 registers,   0 bytes spilled
+        attention d 256 ragged   sm_80   251 registers,   0 bytes spilled
+        attention d 256 ragged   sm_90a  168 registers,   0 bytes spilled
         matmul                   sm_80   168 registers,   0 bytes spilled
         matmul                   sm_90a  168 registers,   0 bytes spilled
-        matmul ragged            sm_80   168 registers,   0 bytes spilled
-        matmul ragged            sm_90a  167 registers,   0 bytes spilled
+        matmul ragged            sm_80   166 registers,   0 bytes spilled
+        matmul ragged            sm_90a  166 registers,   0 bytes spilled
     "#]]
     .assert_eq(&table);
 }

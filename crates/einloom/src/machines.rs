@@ -2,7 +2,7 @@
 
 use crate::formats::FileError;
 use crate::{Error, Finding};
-use einloom_machine::{BUILT_IN, Machine};
+use einloom_machine::{BUILT_IN, Machine, MatrixUnit};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -56,7 +56,6 @@ pub fn with_cores(mut machine: Machine, cores: usize) -> Machine {
 /// A machine's description, which [`einloom_machine::parse`] reads.
 pub fn to_toml(machine: &Machine) -> String {
     let mut out = String::new();
-    let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
     let _ = writeln!(out, "name = {}\ndescription = {}", quoted(&machine.name), quoted(&machine.description));
     let _ = writeln!(out, "cores = {}\nclock = \"{}\"", machine.cores, machine.clock);
     if let Some(registers) = machine.registers {
@@ -76,6 +75,34 @@ pub fn to_toml(machine: &Machine) -> String {
     for (dtype, rate) in &machine.rates {
         let _ = writeln!(out, "{dtype} = \"{rate}\"");
     }
+    if let Some(l) = &machine.lanes {
+        let _ = writeln!(out, "\n[lanes]\narithmetic = {}\nspecial = {}", l.arithmetic, l.special);
+        let _ =
+            writeln!(out, "threads = {}\nblock_threads = {}\nregisters = {}", l.threads, l.block_threads, l.registers);
+        let _ = writeln!(out, "latency = \"{}\"", l.latency);
+    }
+    machine.matrix.iter().for_each(|unit| out += &matrix_toml(unit));
+    out
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+fn matrix_toml(unit: &MatrixUnit) -> String {
+    let list = |items: Vec<String>| format!("[{}]", items.join(", "));
+    let operands = list(unit.operands.iter().map(|d| format!("\"{d}\"")).collect());
+    let groups = list(unit.groups.iter().map(usize::to_string).collect());
+    let mut out = format!("\n[[matrix]]\nname = {}\noperands = {operands}\n", quoted(&unit.name));
+    let _ = writeln!(out, "sustained = {:?}\nrows = {}\ncolumns = {}", unit.sustained, unit.rows, unit.columns);
+    let _ = writeln!(out, "column_step = {}\ndepth = \"{}\"", unit.column_step, unit.depth);
+    let _ = writeln!(out, "group_threads = {}\ngroups = {groups}", unit.group_threads);
+    let _ = writeln!(out, "row_blocks = {}\nreserve = {}", unit.row_blocks, unit.reserve);
+    if unit.feeder_threads > 0 {
+        let (threads, registers) = (unit.feeder_threads, unit.feeder_registers);
+        let _ = writeln!(out, "feeder_threads = {threads}\nfeeder_registers = {registers}");
+    }
+    let _ = writeln!(out, "asynchronous = {}\nshared_right = {}", unit.asynchronous, unit.shared_right);
     out
 }
 

@@ -1,6 +1,7 @@
 //! Random tensors that are the same on every machine and in every version.
 
-use einloom_cascade::{BinaryOp, Bound, Cascade, DType, Expr, ExprKind, IndexAtom, IndexExpr, TensorId};
+use crate::{Error, Tensor};
+use einloom_cascade::{BinaryOp, Bound, Cascade, DType, Expr, ExprKind, IndexAtom, IndexExpr, TensorId, numeric};
 
 /// SplitMix64. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014).
 #[derive(Clone, Debug)]
@@ -19,11 +20,16 @@ impl Random {
 
     /// 64 random bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.skip(1);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
+    }
+
+    /// Leaves out the next `count` of [`Random::bits`].
+    pub fn skip(&mut self, count: u64) {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15u64.wrapping_mul(count));
     }
 
     /// Uniform in `[0, 1)`.
@@ -65,6 +71,56 @@ pub fn random_values(cascade: &Cascade, bound: &Bound, input: TensorId, seed: u6
     }
     let (low, high) = integer_range(cascade, bound, input);
     (0..count).map(|_| random.integer(low, high) as f64).collect()
+}
+
+/// Elements that one thread makes at a time.
+const BLOCK: usize = 1 << 15;
+
+/// The values of [`random_values`] in a number type, made on all cores.
+///
+/// # Errors
+/// [`Error::Memory`] if this machine cannot hold them.
+pub fn random_tensor(
+    cascade: &Cascade,
+    bound: &Bound,
+    input: TensorId,
+    dtype: DType,
+    seed: u64,
+) -> Result<Tensor, Error> {
+    let mut tensor = Tensor::zeros(dtype, &bound.shape(cascade, input))?;
+    let bytes = tensor.view_mut().bytes;
+    if bytes.is_empty() {
+        return Ok(tensor);
+    }
+    let float = cascade[input].dtype.unwrap_or(DType::F32).is_float();
+    let (low, high) = if float { (0, 0) } else { integer_range(cascade, bound, input) };
+    // Bits that one value takes: two numbers for a normal one, none for an integer without a choice.
+    let draws = if float { 2 } else { u64::from(high > low) };
+    let random = Random::new(seed, &cascade[input].name);
+    let fill = |first: usize, part: &mut [u8]| {
+        let mut random = random.clone();
+        random.skip(first as u64 * draws);
+        for block in part.chunks_mut(BLOCK * dtype.bytes()) {
+            let count = block.len() / dtype.bytes();
+            let value = |_| if float { random.normal() } else { random.integer(low, high) as f64 };
+            let values: Vec<f64> = (0..count).map(value).collect();
+            block.copy_from_slice(&numeric::encode(dtype, &values));
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let each = (bytes.len() / dtype.bytes()).div_ceil(threads).next_multiple_of(BLOCK);
+    std::thread::scope(|scope| {
+        let mut parts = bytes.chunks_mut(each * dtype.bytes()).enumerate();
+        let first = parts.next();
+        for (k, part) in parts {
+            let fill = &fill;
+            scope.spawn(move || fill(k * each, part));
+        }
+        if let Some((_, part)) = first {
+            fill(0, part);
+        }
+    });
+    Ok(tensor)
 }
 
 /// Values of an integer input with which every read that gathers through it stays inside its tensor; small ones if
@@ -187,6 +243,23 @@ mod tests {
         let mean = values.iter().sum::<f64>() / 20_000.0;
         let variance = values.iter().map(|v| v * v).sum::<f64>() / 20_000.0;
         assert!(mean.abs() < 0.03 && (variance - 1.0).abs() < 0.05, "{mean} {variance}");
+    }
+
+    #[test]
+    fn tensors_made_on_all_cores_hold_the_same_values() {
+        let text = "input X[m,n]: bf16, i[m]: i32\noutput Y: f32\nY[m] = sum(n) X[m,n] * i[m]";
+        let cascade = einloom_cascade::parse(text).cascade;
+        for n in [0, 3, 2 * BLOCK + 17] {
+            let sizes = [("M".to_string(), 5), ("N".to_string(), n)].into();
+            let given = einloom_cascade::Given { sizes, ..Default::default() };
+            let bound = einloom_cascade::bind(&cascade, &given).expect("sizes");
+            for id in cascade.inputs() {
+                let dtype = cascade[id].dtype.expect("declared");
+                let expected =
+                    Tensor::from_values(dtype, &bound.shape(&cascade, id), &random_values(&cascade, &bound, id, 3));
+                assert_eq!(random_tensor(&cascade, &bound, id, dtype, 3).ok(), expected);
+            }
+        }
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! A run's outputs against the reference meaning.
 
+pub mod battery;
+mod sizes;
+
 use crate::compare::{Distance, Precision, Tolerance, distance};
 use crate::prove::sensitivity;
 use crate::{Error, Planned, Tensor};
@@ -37,8 +40,18 @@ pub fn verify(
     outputs: &BTreeMap<String, Tensor>,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Vec<Verified>, Error> {
-    let cascade = planned.cascade();
     let expected = planned.meaning(inputs, progress)?;
+    compare(planned, inputs, outputs, &expected)
+}
+
+/// As [`verify`], with the meaning's outputs.
+fn compare(
+    planned: &Planned,
+    inputs: &BTreeMap<String, Tensor>,
+    outputs: &BTreeMap<String, Tensor>,
+    expected: &Arrays,
+) -> Result<Vec<Verified>, Error> {
+    let cascade = planned.cascade();
     let precision = Precision::of(cascade, planned.bound(), planned.program());
     let mut all = vec![];
     for &id in &cascade.outputs {

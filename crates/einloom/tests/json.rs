@@ -68,6 +68,7 @@ fn json_is_as_documented() {
         ("derive", vec![&softmax, "--prove"]),
         ("plan", vec![&softmax, "--size", sizes]),
         ("run", vec![&softmax, "--size", sizes, "--verify"]),
+        ("verify", vec![&softmax, "--small"]),
         ("bench", vec![&softmax, "--size", sizes]),
         ("emit", vec![&softmax, "--size", sizes, "--target", "pseudo"]),
         ("machines", vec![]),

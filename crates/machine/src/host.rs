@@ -60,6 +60,8 @@ pub fn host(facts: &HostFacts) -> Machine {
         registers: None,
         levels,
         rates: DType::ALL.into_iter().map(rate).collect(),
+        lanes: None,
+        matrix: vec![],
     }
 }
 

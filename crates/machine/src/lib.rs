@@ -4,6 +4,7 @@
 
 mod built_in;
 mod facts;
+mod gpu;
 mod host;
 mod machine;
 mod read;
@@ -11,6 +12,7 @@ mod units;
 
 pub use built_in::{BUILT_IN, built_in};
 pub use facts::{Cache, CacheKind, CacheTexts, HostFacts};
+pub use gpu::{Lanes, MatrixUnit};
 pub use host::host;
 pub use machine::{Level, Machine};
 pub use read::{MachineError, parse};

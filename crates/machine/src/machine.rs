@@ -1,6 +1,6 @@
 //! The description of a machine.
 
-use crate::{Bytes, BytesPerSecond, FlopsPerSecond, Hertz, JoulesPerByte};
+use crate::{Bytes, BytesPerSecond, FlopsPerSecond, Hertz, JoulesPerByte, Lanes, MatrixUnit};
 use einloom_cascade::DType;
 use std::collections::BTreeMap;
 
@@ -22,6 +22,10 @@ pub struct Machine {
     pub levels: Vec<Level>,
     /// Multiply-adds count as two. All cores together, by the number type of the operands; f32 is always there.
     pub rates: BTreeMap<DType, FlopsPerSecond>,
+    /// The threads of a core, where a core is a GPU's: then plans count registers and issue slots.
+    pub lanes: Option<Lanes>,
+    /// Its matrix units, best first; another may be asked for by name.
+    pub matrix: Vec<MatrixUnit>,
 }
 
 /// One level of the memory hierarchy.

@@ -1,5 +1,7 @@
 //! Reads a machine from its TOML description.
 
+mod gpu;
+
 use crate::{Bytes, BytesPerSecond, FlopsPerSecond, Hertz, JoulesPerByte, Level, Machine, UnitError};
 use einloom_cascade::DType;
 use std::collections::BTreeMap;
@@ -107,7 +109,8 @@ impl Section<'_, '_> {
 impl<'t> Reader<'t> {
     fn machine(&mut self, root: &DeTable<'t>) -> Option<Machine> {
         let top = Section { table: root, name: String::new(), span: 0..0 };
-        self.keys(&top, &["name", "description", "cores", "clock", "registers", "level", "rates"]);
+        let known = ["name", "description", "cores", "clock", "registers", "level", "rates", "lanes", "matrix"];
+        self.keys(&top, &known);
         let name = self.string(&top, "name").or_else(|| self.missing(&top, "name"));
         let description = self.string(&top, "description").unwrap_or_default();
         let cores = self.count(&top, "cores").or_else(|| self.missing(&top, "cores"));
@@ -115,7 +118,18 @@ impl<'t> Reader<'t> {
         let registers = self.quantity::<Bytes>(&top, "registers");
         let levels = self.levels(&top, cores);
         let rates = self.rates(&top);
-        Some(Machine { name: name?, description, cores: cores?, clock: clock?, registers, levels, rates })
+        let (lanes, matrix) = (self.lanes(&top), self.matrix(&top));
+        Some(Machine {
+            name: name?,
+            description,
+            cores: cores?,
+            clock: clock?,
+            registers,
+            levels,
+            rates,
+            lanes,
+            matrix,
+        })
     }
 
     fn levels(&mut self, top: &Section<'_, 't>, cores: Option<usize>) -> Vec<Level> {

@@ -69,6 +69,68 @@ fn mistakes_point_at_their_place() {
     );
 }
 
+const UNIT: &str = r#"
+registers = "256 KiB"
+[lanes]
+arithmetic = 128
+special = 16
+threads = 2048
+block_threads = 1024
+registers = 255
+latency = "820 ns"
+[[matrix]]
+name = "wide"
+operands = ["bf16", "f16"]
+sustained = 0.8
+rows = 64
+columns = 256
+column_step = 8
+depth = "32 B"
+group_threads = 128
+groups = [1, 2]
+row_blocks = 1
+reserve = 24
+"#;
+
+/// The errors of a GPU with a piece of its description replaced.
+fn check_gpu(from: &str, to: &str, expected: &str) {
+    assert!(UNIT.contains(from), "{from}");
+    let (top, sections) = UNIT.split_once("[lanes]").expect("lanes");
+    let text = format!("{}{}[lanes]{}", top.trim_start(), TOY, sections).replacen(from, to, 1);
+    let found = match parse(&text) {
+        Ok(_) => String::new(),
+        Err(errors) => errors.iter().map(MachineError::to_string).collect::<Vec<_>>().join("\n"),
+    };
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_gpu_has_lanes_and_matrix_units() {
+    check_gpu("sustained = 0.8", "sustained = 0.8", "");
+    let h200 = built_in("h200").expect("built in");
+    let names: Vec<&str> = h200.matrix.iter().map(|u| u.name.as_str()).collect();
+    assert_eq!(names, ["wgmma", "mma.sync"], "best first");
+    assert_eq!(h200.matrix[0].depth_of(DType::Bf16), 16);
+    assert_eq!(h200.matrix[0].depth_of(DType::E4m3), 32);
+    assert_eq!(h200.lanes.map(|l| l.special), Some(16));
+    assert_eq!(built_in("cpu-generic").and_then(|m| m.lanes), None);
+}
+
+#[test]
+fn mistakes_in_lanes_and_matrix_units_point_at_their_place() {
+    check_gpu("special = 16", "special = 0", "17:11: lanes special: is zero");
+    check_gpu("latency = \"820 ns\"\n", "", "15:1: lanes latency: is missing");
+    check_gpu("0.8", "80", "25:13: matrix unit 1 sustained: is not a fraction such as 0.8");
+    check_gpu("\"f16\"", "\"half\"", "24:12: matrix unit 1 operands: is not a list of number types");
+    check_gpu("groups = [1, 2]", "groups = 2", "31:10: matrix unit 1 groups: is not a list of whole numbers");
+    check_gpu("registers = \"256 KiB\"\n", "", "21:1: registers: is missing: a machine with a matrix unit has it");
+    check_gpu(
+        "reserve = 24",
+        "reserve = 24\nfeeder_threads = 128",
+        "34:18: matrix unit 1 feeder_threads: feeder_threads and feeder_registers belong together",
+    );
+}
+
 #[test]
 fn wrong_syntax_is_an_error_with_its_place() {
     let errors = parse("name = \n").expect_err("no value");

@@ -7,6 +7,7 @@
 mod bounds;
 mod count;
 mod element;
+mod gpu;
 mod levels;
 mod nest;
 mod region;
@@ -14,4 +15,5 @@ mod resident;
 mod transfers;
 mod work;
 
+pub use gpu::{Misfit, OnGpu, on_gpu};
 pub use transfers::{KernelTransfers, LevelTransfers, TensorTransfer, kernel_transfers, transfers};

@@ -81,13 +81,7 @@ pub fn transfers(program: &Program, machine: &Machine) -> Vec<KernelTransfers> {
 /// The prediction for one kernel of a well-formed program.
 pub fn kernel_transfers(program: &Program, kernel: &Kernel, machine: &Machine) -> KernelTransfers {
     let nest = Nest::new(kernel);
-    let mut innermost = Traffic::new();
-    for access in &nest.accesses {
-        let elements = moved(program, kernel, access);
-        let (read, written) = innermost.entry(access.tensor).or_insert((0, 0));
-        let sum = if access.store { written } else { read };
-        *sum = sum.saturating_add(elements);
-    }
+    let innermost = innermost(program, kernel, &nest);
     let resident_bytes = resident_bytes(kernel);
     let reuse = Reuse { program, kernel, nest: &nest, resident_bytes };
     let bound = total(&in_bytes(program, &smaller(compulsory(&reuse), &innermost)));
@@ -129,6 +123,18 @@ pub fn kernel_transfers(program: &Program, kernel: &Kernel, machine: &Machine) -
         data_dependent: nest.data_dependent,
         levels,
     }
+}
+
+/// Elements that loads and stores move between memory and tiles.
+pub(crate) fn innermost(program: &Program, kernel: &Kernel, nest: &Nest<'_>) -> Traffic {
+    let mut innermost = Traffic::new();
+    for access in &nest.accesses {
+        let elements = moved(program, kernel, access);
+        let (read, written) = innermost.entry(access.tensor).or_insert((0, 0));
+        let sum = if access.store { written } else { read };
+        *sum = sum.saturating_add(elements);
+    }
+    innermost
 }
 
 /// The part of the cores that works on average: the last wave of grid points may leave some idle.

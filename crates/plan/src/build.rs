@@ -14,7 +14,7 @@ use crate::{Options, PlanError};
 use einloom_algebra::NodeId;
 use einloom_cascade::IndexId;
 use einloom_machine::Machine;
-use einloom_model::kernel_transfers;
+use einloom_model::{OnGpu, kernel_transfers};
 use einloom_tile::{AxisKind, Kernel, grid_points};
 use std::collections::BTreeSet;
 
@@ -28,15 +28,22 @@ pub(crate) struct Built {
     /// Some reduction is computed more often than once per element.
     pub repeats: bool,
     pub notes: Vec<String>,
+    /// How it runs on a GPU's core, if the machine is one and it does.
+    pub gpu: Option<OnGpu>,
 }
 
 /// A kernel in one tiling.
-struct Tried {
-    seconds: f64,
-    kernel: Kernel,
-    tiling: Tiling,
-    repeats: bool,
-    notes: Vec<String>,
+#[derive(Clone, Debug)]
+pub(crate) struct Tried {
+    pub seconds: f64,
+    pub kernel: Kernel,
+    pub tiling: Tiling,
+    /// Indices visited one by one, so that no tile has more than two axes.
+    pub demoted: BTreeSet<IndexId>,
+    pub repeats: bool,
+    pub notes: Vec<String>,
+    /// How it runs on a GPU's core, if the machine is one and it does.
+    pub gpu: Option<OnGpu>,
 }
 
 /// Why a kernel cannot be built.
@@ -65,19 +72,14 @@ impl Workshop<'_> {
     pub(crate) fn build(&mut self, roots: &[NodeId], cone: Cone) -> Result<Built, BuildError> {
         let roles = Roles::new(self.p, self.x, &cone);
         let name = self.kernel_name(roots);
-        let mut tried: Vec<Tried> = vec![];
+        let (mut tried, misfits) = match self.machine.lanes {
+            Some(_) => self.tried_on_gpu(&cone, &roles, &name),
+            None => (vec![], vec![]),
+        };
         let mut failed = None;
-        for style in self.styles(&cone) {
-            match self.emit(&cone, &roles, &style, &name) {
-                Ok(mut t) if tried.iter().all(|other| other.tiling != t.tiling) => {
-                    t.seconds = self.seconds(&t.kernel);
-                    tried.push(t);
-                }
-                Ok(_) => {}
-                Err(e) => failed = Some(e),
-            }
+        if tried.is_empty() {
+            (tried, failed) = self.tried_in_styles(&cone, &roles, &name);
         }
-        tried.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
         let lost: Vec<String> = tried
             .iter()
             .skip(1)
@@ -88,21 +90,41 @@ impl Workshop<'_> {
             let reason = failed.unwrap_or_else(|| PlanError::unsupported(&name, "no tiling was tried"));
             return Err(BuildError::Plan(reason));
         };
-        let Tried { seconds, kernel, tiling, repeats, mut notes } = best;
+        let Tried { seconds, kernel, tiling, repeats, mut notes, gpu, .. } = best;
         let tiles = self.describe(&tiling);
         let mut chosen = match tiles.is_empty() {
             true => format!("predicted {}", time(seconds)),
             false => format!("tiles {tiles}: predicted {}", time(seconds)),
         };
         if !lost.is_empty() {
-            chosen += &format!("; next best {}", lost.join(", "));
+            // On a GPU rounder tiles go before others that are as good.
+            let what = if gpu.is_some() { "others" } else { "next best" };
+            chosen += &format!("; {what} {}", lost.join(", "));
         }
-        notes.insert(0, chosen);
+        notes.splice(0..0, [chosen].into_iter().chain(gpu.iter().map(ToString::to_string)).chain(misfits));
         let points = grid_points(&kernel);
         if points < self.machine.cores {
             notes.push(format!("the grid has {points} points for {} cores", self.machine.cores));
         }
-        Ok(Built { roots: roots.to_vec(), cone, kernel, seconds, repeats, notes })
+        Ok(Built { roots: roots.to_vec(), cone, kernel, seconds, repeats, notes, gpu })
+    }
+
+    /// The kernels of a few common tilings, best first, and why the last of those failed that did.
+    fn tried_in_styles(&mut self, cone: &Cone, roles: &Roles, name: &str) -> (Vec<Tried>, Option<PlanError>) {
+        let mut tried: Vec<Tried> = vec![];
+        let mut failed = None;
+        for style in self.styles(cone) {
+            match self.emit(cone, roles, &style, name) {
+                Ok(mut t) if tried.iter().all(|other| other.tiling != t.tiling) => {
+                    t.seconds = self.seconds(&t.kernel);
+                    tried.push(t);
+                }
+                Ok(_) => {}
+                Err(e) => failed = Some(e),
+            }
+        }
+        tried.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        (tried, failed)
     }
 
     fn kernel_name(&self, roots: &[NodeId]) -> String {
@@ -111,7 +133,7 @@ impl Workshop<'_> {
     }
 
     /// Emits with as many tiled axes as values allow.
-    fn emit(&mut self, cone: &Cone, roles: &Roles, style: &Style, name: &str) -> Result<Tried, PlanError> {
+    pub(crate) fn emit(&mut self, cone: &Cone, roles: &Roles, style: &Style, name: &str) -> Result<Tried, PlanError> {
         let mut demoted = BTreeSet::new();
         let mut notes = vec![];
         loop {
@@ -122,7 +144,7 @@ impl Workshop<'_> {
             match emit(self.p, self.x, self.types, cone, lowered, &tiling, name) {
                 Ok((kernel, repeats)) => {
                     notes.extend(printed);
-                    return Ok(Tried { seconds: 0.0, kernel, tiling, repeats, notes });
+                    return Ok(Tried { seconds: 0.0, kernel, tiling, demoted, repeats, notes, gpu: None });
                 }
                 Err(Fail::Unsupported(e)) => return Err(e),
                 Err(Fail::TooManyAxes { indices, leaves }) => {
@@ -185,6 +207,7 @@ impl Workshop<'_> {
             stream,
             whole,
             whole_stored,
+            steps: Style::VECTORS,
         };
         if contracts(self.p, self.x, cone) {
             let sizes = [

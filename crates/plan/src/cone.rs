@@ -294,12 +294,17 @@ impl Resolver<'_> {
         for f in &mut fold.filter {
             *f = self.resolve(*f)?;
         }
+        if fold.is_joint() && fold.anchors.iter().any(|&a| self.in_memory(a)) {
+            // The states of a vector move together, or not at all.
+            fold.anchors.clear();
+        }
         fold.anchors.retain(|&a| !self.in_memory(a));
         if fold.anchors.is_empty() {
             fold.repair = None;
         }
         if let Some(r) = &mut fold.repair {
             r.factor = self.resolve(r.factor)?;
+            r.plus = r.plus.map(|k| self.resolve(k)).transpose()?;
             r.keep_if = r.keep_if.map(|k| self.resolve(k)).transpose()?;
         }
         self.limit(n, &fold)?;

@@ -23,6 +23,13 @@ pub(crate) struct Style {
     pub whole: usize,
     /// The same for an index that a stored tensor carries too: streamed, it is read again for the store.
     pub whole_stored: usize,
+    /// Of tiles of at least 16 positions on the grid: they are multiples of these, `rows` first, then `cols`.
+    pub steps: [usize; 2],
+}
+
+impl Style {
+    /// Multiples of 16 keep vectors full.
+    pub(crate) const VECTORS: [usize; 2] = [16, 16];
 }
 
 /// What is known of a kernel's indices before they are cut.
@@ -89,9 +96,10 @@ impl Roles {
         let asked = |i: IndexId| given.get(&p[i].name).copied().filter(|_| !demoted.contains(&i));
         for &i in &self.grid {
             let extent = p[i].extent;
-            let wish = if self.contiguous.contains(&i) { style.cols } else { style.rows };
+            let [rows, cols] = style.steps;
+            let (wish, step) = if self.contiguous.contains(&i) { (style.cols, cols) } else { (style.rows, rows) };
             let tile = if demoted.contains(&i) { 1 } else { asked(i).unwrap_or(wish) };
-            let tile = even(extent, tile);
+            let tile = even(extent, tile, step);
             // One tile needs no grid.
             let kind = if extent > 1 && tile >= extent { AxisKind::Whole } else { AxisKind::Grid };
             out.cuts.insert(i, Cut { kind, tile, extent });
@@ -110,7 +118,7 @@ impl Roles {
                 // A state keeps an empty axis: its tile has no elements, not one.
                 Cut { kind: AxisKind::Whole, tile: if extent == 0 { 2 } else { extent }, extent }
             } else {
-                let tile = if one { 1 } else { even(extent, asked(i).unwrap_or(style.stream)) };
+                let tile = if one { 1 } else { even(extent, asked(i).unwrap_or(style.stream), 16) };
                 Cut { kind: AxisKind::Stream, tile, extent }
             };
             out.cuts.insert(i, cut);
@@ -143,15 +151,14 @@ impl Roles {
 }
 
 /// The largest tile of at most `wish` positions, made smaller where that leaves all tiles of a loop about equal.
-fn even(extent: usize, wish: usize) -> usize {
+fn even(extent: usize, wish: usize, step: usize) -> usize {
     let wish = wish.max(1);
     if extent <= wish {
         return extent.max(1);
     }
     let steps = extent.div_ceil(wish);
-    // A multiple of 16 keeps vectors full.
     let tile = extent.div_ceil(steps);
-    if wish < 16 { tile } else { tile.next_multiple_of(16).min(wish) }
+    if wish < 16 { tile } else { tile.next_multiple_of(step).min(wish) }
 }
 
 /// Of the indices that one sum of products reduces together all but the longest.

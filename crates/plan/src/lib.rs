@@ -6,9 +6,10 @@
 //!
 //! The way of a graph through it: `problem` fills in sizes and puts every node into one of four forms; `search`
 //! decides which nodes are in memory; `cone` inlines everything else into the kernels that read it; `cuts` gives
-//! every index of a kernel its kind and tile; `lower` finds contractions and what can leave a sum; `emit` writes
-//! the kernel. Where a tile would need a third axis, emission fails, one index is cut smaller and it starts again:
-//! with every index visited one by one any kernel can be written, so this ends.
+//! every index of a kernel its kind and tile, in a few styles or, on a GPU, in all that fit a core (`gpu`); `lower`
+//! finds contractions and what can leave a sum; `emit` writes the kernel. Where a tile would need a third axis,
+//! emission fails, one index is cut smaller and it starts again: with every index visited one by one any kernel can be
+//! written, so this ends.
 
 mod build;
 mod cone;
@@ -16,6 +17,7 @@ mod cuts;
 mod emit;
 mod expr;
 mod facts;
+mod gpu;
 mod lower;
 mod options;
 mod overhead;
@@ -30,7 +32,7 @@ mod types;
 
 pub use options::{Fusion, Options, Plan, PlanError, PlannedKernel};
 
-use einloom_algebra::{Graph, NodeId};
+use einloom_algebra::Graph;
 use einloom_cascade::Bound;
 use einloom_machine::Machine;
 use einloom_tile::{AxisKind, Kernel};
@@ -65,6 +67,13 @@ pub fn plan(graph: &Graph, bound: &Bound, machine: &Machine, options: &Options) 
             return Err(PlanError::unsupported(name, reason));
         }
     }
+    if let Some(unit) = &options.matrix
+        && !machine.matrix.iter().any(|u| u.name == *unit)
+    {
+        let names: Vec<&str> = machine.matrix.iter().map(|u| u.name.as_str()).collect();
+        let has = if names.is_empty() { "it has none".to_string() } else { format!("it has {}", names.join(", ")) };
+        return Err(PlanError::unsupported(unit, format!("{} has no such matrix unit; {has}", machine.name)));
+    }
     let shop = build::Workshop { p: &problem, x: &mut exprs, types: &mut types, machine, options };
     let division = search::Search::new(shop).run()?;
     let mut names = BTreeSet::new();
@@ -77,7 +86,7 @@ pub fn plan(graph: &Graph, bound: &Bound, machine: &Machine, options: &Options) 
         for n in &built.cone.computed {
             notes.extend(division.notes.get(n).into_iter().flatten().cloned());
         }
-        planned.push(describe(&problem, &kernel, &built.roots, &built.cone.computed, notes));
+        planned.push(describe(&problem, &kernel, built, notes));
         kernels.push(kernel);
     }
     let program = program::program_of(&problem, &exprs, &mut types, kernels);
@@ -94,25 +103,21 @@ fn unique(wanted: &str, taken: &mut BTreeSet<String>) -> String {
     name
 }
 
-fn describe(
-    p: &problem::Problem,
-    kernel: &Kernel,
-    roots: &[NodeId],
-    computed: &BTreeSet<NodeId>,
-    notes: Vec<String>,
-) -> PlannedKernel {
+fn describe(p: &problem::Problem, kernel: &Kernel, built: &build::Built, notes: Vec<String>) -> PlannedKernel {
     let axes = |kind: AxisKind| {
         let chosen = kernel.axes.iter().filter(|a| a.kind == kind);
         chosen.map(|a| (a.name.clone(), a.tile)).collect::<Vec<_>>()
     };
     let mut stream = axes(AxisKind::Stream);
     stream.dedup();
+    let statements: BTreeSet<usize> = built.cone.computed.iter().filter_map(|&n| p[n].statement).collect();
     PlannedKernel {
         name: kernel.name.clone(),
-        statements: computed.iter().filter_map(|&n| p[n].statement).collect::<BTreeSet<_>>().into_iter().collect(),
+        statements: statements.into_iter().collect(),
         group: axes(AxisKind::Grid),
         stream,
-        materialised: roots.iter().map(|&n| p[n].name.clone()).collect(),
+        materialised: built.roots.iter().map(|&n| p[n].name.clone()).collect(),
         notes,
+        gpu: built.gpu.clone(),
     }
 }

@@ -35,10 +35,7 @@ impl Lowered {
             How::Contract(a, b) => out.extend([a, b]),
             How::Fold(e) => out.push(e),
         }
-        if let Some(r) = &self.repair {
-            out.push(r.factor);
-            out.extend(r.keep_if);
-        }
+        out.extend(self.repair.iter().flat_map(FoldRepair::parts));
         out
     }
 }
@@ -172,6 +169,7 @@ impl Lowering<'_> {
         let repair = fold.repair.as_ref().map(|r| FoldRepair {
             combine: r.combine,
             factor: self.rewrite(r.factor),
+            plus: r.plus.map(|k| self.rewrite(k)),
             keep_if: r.keep_if.map(|k| self.rewrite(k)),
         });
         let mut moved = None;
@@ -211,7 +209,7 @@ impl Lowering<'_> {
             BinaryOp::Mul => 1.0,
             _ => return false,
         };
-        r.keep_if.is_none() && self.x.as_const(r.factor) == Some(neutral)
+        r.keep_if.is_none() && r.plus.is_none() && self.x.as_const(r.factor) == Some(neutral)
     }
 
     /// Sets every reduction's level: one more than that of any over a shared index whose complete value it needs.

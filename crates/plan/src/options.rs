@@ -1,5 +1,6 @@
 //! What a caller asks of the planner and gets from it.
 
+use einloom_model::OnGpu;
 use einloom_tile::Program;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,6 +17,8 @@ pub struct Options {
     pub narrow_contractions: bool,
     /// Whether several nodes may share a kernel.
     pub fuse: Fusion,
+    /// Plan for the machine's matrix unit of this name. Without it for the first that takes a kernel's products.
+    pub matrix: Option<String>,
 }
 
 /// Whether several nodes of the graph may share a kernel.
@@ -52,6 +55,9 @@ pub struct PlannedKernel {
     pub materialised: Vec<String>,
     /// Why it ends where it does, why an axis has tile 1, what was tried and lost with which predicted time.
     pub notes: Vec<String>,
+    /// On a GPU, how it runs on a core: groups, registers, shared memory, predicted time. `None` on other machines, and
+    /// where no tiling fits a core as it is; `notes` then tells why.
+    pub gpu: Option<OnGpu>,
 }
 
 /// Why there is no plan.

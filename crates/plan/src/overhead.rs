@@ -6,7 +6,7 @@ use einloom_tile::{Kernel, Op, Window, chunks, grid_points, initial_windows, set
 /// Seconds to dispatch one tile operation.
 const PER_OPERATION: f64 = 100e-9;
 /// Seconds to start a kernel.
-const PER_KERNEL: f64 = 5e-6;
+pub(crate) const PER_KERNEL: f64 = 5e-6;
 
 /// The part of a kernel's time that does not depend on how large its tiles are. The middle point of the grid stands
 /// for all.

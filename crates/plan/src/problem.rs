@@ -64,7 +64,16 @@ pub(crate) enum FoldMonoid {
 pub(crate) struct FoldRepair {
     pub combine: BinaryOp,
     pub factor: ExprId,
+    /// What the other states of a vector contribute.
+    pub plus: Option<ExprId>,
     pub keep_if: Option<ExprId>,
+}
+
+impl FoldRepair {
+    /// Every expression it is made of.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = ExprId> + use<> {
+        [Some(self.factor), self.plus, self.keep_if].into_iter().flatten()
+    }
 }
 
 /// An iterative tensor.
@@ -117,14 +126,17 @@ impl std::ops::Index<IndexId> for Problem {
 }
 
 impl Fold {
+    /// Whether its repair reads other states: these and its anchors then run in the traversal that it is computed in,
+    /// or all of them are complete.
+    pub(crate) fn is_joint(&self) -> bool {
+        self.repair.as_ref().is_some_and(|r| r.plus.is_some())
+    }
+
     /// Every expression it is made of.
     pub(crate) fn parts(&self) -> Vec<ExprId> {
         let mut out = vec![self.body];
         out.extend(&self.filter);
-        if let Some(r) = &self.repair {
-            out.push(r.factor);
-            out.extend(r.keep_if);
-        }
+        out.extend(self.repair.iter().flat_map(FoldRepair::parts));
         out
     }
 }

@@ -59,6 +59,7 @@ impl Reader<'_> {
             Some(r) => Some(FoldRepair {
                 combine: r.combine,
                 factor: self.term(&r.factor)?,
+                plus: r.plus.as_ref().map(|t| self.term(t)).transpose()?,
                 keep_if: r.keep_if.as_ref().map(|t| self.term(t)).transpose()?,
             }),
             None => None,

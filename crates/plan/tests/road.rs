@@ -7,7 +7,7 @@ mod support;
 use einloom_cascade::Given;
 use einloom_plan::{Fusion, Options};
 use std::path::{Path, PathBuf};
-use support::{check, read};
+use support::{check, check_on, read};
 
 fn cascades() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cascades");
@@ -72,4 +72,18 @@ fn planner_chooses_tiles() {
 #[test]
 fn without_fusion() {
     all_with(&[4, 6, 8], Some(3), Fusion::None);
+}
+
+/// In 16 bits, so that products run on matrix units; sizes leave parts of a tile.
+#[test]
+fn on_gpus() {
+    let mut ran = 0;
+    for (file, text) in cascades() {
+        let cascade = read(&text.replace("f32", "bf16"));
+        let Ok(bound) = einloom_cascade::bind(&cascade, &given(&cascade, &[18, 3, 70, 5])) else { continue };
+        let machine = einloom_machine::built_in(["h200", "a100"][ran % 2]).expect("built in");
+        check_on(&machine, &file, &cascade, &bound, &Options::default(), 7);
+        ran += 1;
+    }
+    assert!(ran > 20, "only {ran} cascades accept the sizes");
 }

@@ -42,6 +42,7 @@ impl Deriver<'_> {
         let repair = Repair {
             combine: BinaryOp::Add,
             factor: Term::Number(0.0),
+            plus: None,
             keep_if: Some(Term::Binary(BinaryOp::Eq, Box::new(old), Box::new(new))),
         };
         let streaming = Streaming { level: 0, anchors: vec![best], repair: Some(repair) };

@@ -1,12 +1,15 @@
-//! Maximum and minimum: `max(x·c) = max(x)·c` for `c >= 0`, `max(x + c) = max(x) + c`.
+//! Maximum and minimum: `max(x·c) = max(x)·c` for `c >= 0`, `max(x + c) = max(x) + c`, `max(exp(x + c)) = exp(max(x) + c)`.
 
 use super::{Deriver, guard};
 use crate::{Def, Node, NodeId, Product, Reduction, Rule, Streaming, Term, product, show, sign};
-use einloom_cascade::{BinaryOp, IndexId, Monoid};
+use einloom_cascade::{BinaryOp, DType, IndexId, Monoid, UnaryOp};
 
-/// A reduced body without what could leave, and how to put that back: `value = body-reduction · factor + addend`.
+/// A reduced body without what could leave, and how to put that back: `value = body-reduction · factor + addend`, or
+/// `exp(body-reduction + shift) · factor + addend`.
 struct Left {
     body: Term,
+    /// The reduced body is its exponential: exp grows with its exponent, so the extremum is taken of that.
+    exponential: Option<product::Sum>,
     factor: Product,
     addend: product::Sum,
 }
@@ -36,6 +39,11 @@ impl Deriver<'_> {
             Reduction { body: left.body, ..r.clone() },
         );
         let mut value = self.out.read(state);
+        if let Some(shift) = &left.exponential {
+            let mut exponent = vec![(1.0, value)];
+            product::append(&mut exponent, shift.clone(), 1.0);
+            value = Term::Unary(UnaryOp::Exp, Box::new(product::sum_term(&exponent)));
+        }
         if !left.factor.is_one() {
             value = Term::Binary(BinaryOp::Mul, Box::new(value), Box::new(left.factor.term()));
         }
@@ -65,12 +73,20 @@ impl Deriver<'_> {
         let stays = |t: &Term| t.mentions(over);
         let (mut x, addend): (product::Sum, product::Sum) = product::sum(body).into_iter().partition(|(_, t)| stays(t));
         let mut factor = Product::one();
+        let mut exponential = None;
         // Several addends may share no factor; one alone may give its own.
         if let [(c, t)] = x.as_slice() {
+            let c = *c;
             let p = Product::of(t, &self.out);
-            let (mut keep, leave) = p.partition(|t| stays(t));
+            let (mut keep, mut leave) = p.partition(|t| stays(t));
             let removable = leave.factors.iter().all(|(t, _)| sign::nonnegative(t, &self.out));
-            if removable {
+            let shifts = !leave.exponent.is_empty() || !leave.exponent2.is_empty();
+            let alone = keep.factors.is_empty() && keep.exponent2.is_empty() && c * leave.coefficient > 0.0;
+            if removable && shifts && alone && leave.exponent2.is_empty() {
+                exponential = Some(std::mem::take(&mut leave.exponent));
+                x = std::mem::take(&mut keep.exponent);
+                factor = Product { coefficient: leave.coefficient * c, ..leave };
+            } else if removable && (!shifts || keep.exponent.is_empty() && keep.exponent2.is_empty()) {
                 keep.coefficient *= leave.coefficient * c;
                 x = vec![(1.0, keep.term())];
                 factor = Product { coefficient: 1.0, ..leave };
@@ -78,7 +94,7 @@ impl Deriver<'_> {
         }
         let body = product::sum_term(&x);
         let free = !x.is_empty() && self.barriers(&body, over).is_empty();
-        free.then_some(Left { body, factor, addend })
+        free.then_some(Left { body, exponential, factor, addend })
     }
 
     /// The running maximum of `exponent` over the reduced indices, as a state and the term that gives its value.
@@ -152,8 +168,33 @@ impl Deriver<'_> {
             let over = r.over.clone();
             self.refuse(Rule::Separate, &node, &over, reason, None);
         }
+        if !super::inline::rounds(&node)
+            && let Some(place) = self.shared(&node, &r)
+        {
+            return place;
+        }
         node.def = Def::Reduce(r);
         self.push(node)
+    }
+
+    /// Another node that computes this very reduction: same monoid, indices, conditions and body. A tensor of the
+    /// program then only reads it.
+    fn shared(&mut self, node: &Node, r: &Reduction) -> Option<NodeId> {
+        let same = |n: &NodeId| !self.pinned.contains_key(n) && self.equal_reduction(*n, r);
+        let other = self.out.ids().find(same)?;
+        let wide = |n: &Node| n.dtype == Some(DType::F64);
+        if self.out[other].axes.iter().any(|a| !node.axes.contains(a)) || wide(&self.out[other]) != wide(node) {
+            return None;
+        }
+        let read = self.out.read(other);
+        let (before, after) = (show::reduction(&self.out, r), show::term(&self.out, &read));
+        let why = format!("{} is the same reduction over the same elements", self.out[other].name);
+        let over = r.over.clone();
+        self.step(Rule::Share, node, &over, why, before, after);
+        if node.tensor.is_none() && self.out[other].axes == node.axes {
+            return Some(other);
+        }
+        Some(self.push(Node { def: Def::Map(read), ..node.clone() }))
     }
 
     /// A product or a user's monoid: nothing is known to distribute over it.

@@ -2,8 +2,9 @@
 //! be finite while it is used.
 
 use super::Deriver;
-use crate::{Def, Node, Reduction, Streaming, Term, flatten::fresh_name, product};
-use einloom_cascade::{BinaryOp, IndexId, Monoid, SizeExpr, UnaryOp};
+use crate::{Def, Node, NodeId, Product, Reduction, Streaming, Term, flatten::fresh_name, product};
+use einloom_cascade::{BinaryOp, DType, IndexId, Monoid, SizeExpr, UnaryOp};
+use std::collections::BTreeSet;
 
 fn binary(op: BinaryOp, a: Term, b: Term) -> Term {
     Term::Binary(op, Box::new(a), Box::new(b))
@@ -51,26 +52,47 @@ impl Deriver<'_> {
     }
 
     /// Adds a reduction that belongs to `node`, or finds the equal one that exists.
-    pub(super) fn reduction_node(&mut self, node: &Node, what: &str, reduction: Reduction) -> crate::NodeId {
-        let mut free = std::collections::BTreeSet::new();
+    pub(super) fn reduction_node(&mut self, node: &Node, what: &str, reduction: Reduction) -> NodeId {
+        match self.out.ids().find(|n| !self.pinned.contains_key(n) && self.equal_reduction(*n, &reduction)) {
+            Some(n) => n,
+            None => self.new_reduction(node, what, reduction),
+        }
+    }
+
+    /// Whether a node is this reduction, over the axes that it would have. Factors of a sum have no order.
+    pub(super) fn equal_reduction(&self, n: NodeId, wanted: &Reduction) -> bool {
+        let node = &self.out[n];
+        let Def::Reduce(r) = &node.def else { return false };
+        // Lifted sums of integers are exact, whoever reads them.
+        let exact = !super::inline::rounds(node) || (node.dtype == Some(DType::I32) && node.tensor.is_none());
+        if !exact || r.monoid != wanted.monoid || r.over != wanted.over || r.filter != wanted.filter {
+            return false;
+        }
+        let same = r.body == wanted.body
+            || r.monoid == Monoid::Sum
+                && Product::of(&r.body, &self.out).same_as(&Product::of(&wanted.body, &self.out));
+        if !same || r.streaming != wanted.streaming {
+            return false;
+        }
+        let mut free = BTreeSet::new();
+        r.body.indices(&mut free);
+        r.filter.iter().for_each(|t| t.indices(&mut free));
+        node.axes.len() == free.iter().filter(|i| !r.over.contains(i)).count()
+            && node.axes.iter().all(|a| free.contains(a))
+    }
+
+    /// Adds a reduction that belongs to `node`, over those of its axes that it needs.
+    pub(super) fn new_reduction(&mut self, node: &Node, what: &str, reduction: Reduction) -> NodeId {
+        let mut free = BTreeSet::new();
         reduction.body.indices(&mut free);
         reduction.filter.iter().for_each(|t| t.indices(&mut free));
-        let axes: Vec<IndexId> = node.axes.iter().copied().filter(|i| free.contains(i)).collect();
-        let def = Def::Reduce(reduction);
-        let equal = |n: &crate::NodeId| {
-            let other = &self.out[*n];
-            other.def == def && other.axes == axes && !super::inline::rounds(other)
-        };
-        if let Some(n) = self.out.ids().find(equal) {
-            return n;
-        }
-        let extents =
-            axes.iter().map(|a| node.extents[node.axes.iter().position(|b| a == b).expect("own axis")].clone());
+        let kept = |(axis, _): &(&IndexId, &SizeExpr)| free.contains(axis);
+        let (axes, extents) = node.axes.iter().zip(&node.extents).filter(kept).unzip::<_, _, Vec<_>, Vec<_>>();
         let node = Node {
             name: fresh_name(&self.out.nodes, &format!("{}.{what}", node.name)),
-            extents: extents.collect(),
-            axes,
-            def,
+            axes: axes.into_iter().copied().collect(),
+            extents: extents.into_iter().cloned().collect(),
+            def: Def::Reduce(reduction),
             dtype: None,
             tensor: None,
             statement: node.statement,

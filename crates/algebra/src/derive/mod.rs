@@ -9,9 +9,14 @@ mod extremum;
 mod filter;
 mod guard;
 mod inline;
+mod moments;
+mod polynomial;
+mod reasons;
 mod rebuild;
+mod scan;
 mod separate;
 
+use crate::level::Levels;
 use crate::{Graph, Node, NodeId, Passes, Refusal, Rule, Step, Term, flatten, passes};
 use einloom_cascade::Cascade;
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,6 +67,10 @@ struct Deriver<'a> {
     unanchored: &'a BTreeSet<NodeId>,
     /// Nodes of `out` with an exponential that their readers must cancel.
     scaled: BTreeMap<NodeId, Scaled>,
+    /// The traversal that each node of `out` belongs to so far.
+    levels: Levels,
+    /// States that must run in this traversal though they could be computed in an earlier one.
+    pinned: BTreeMap<NodeId, usize>,
     /// Nodes of `old` whose consumers did not.
     failed: BTreeSet<NodeId>,
 }
@@ -87,6 +96,8 @@ impl<'a> Deriver<'a> {
             refusals: vec![],
             unanchored,
             scaled: BTreeMap::new(),
+            levels: Levels::default(),
+            pinned: BTreeMap::new(),
             failed: BTreeSet::new(),
         }
     }
@@ -94,6 +105,7 @@ impl<'a> Deriver<'a> {
     /// Adds a node.
     fn push(&mut self, node: Node) -> NodeId {
         self.out.nodes.push(node);
+        self.levels.push(&self.out);
         NodeId(self.out.nodes.len() as u32 - 1)
     }
 

@@ -62,7 +62,9 @@ impl Deriver<'_> {
             self.push(node);
         }
         let members = old.members.iter().map(|m| self.new_of[m.0 as usize]).collect();
-        self.out.recurrences.push(Recurrence { rank: old.rank, index: old.index, members });
+        let made = Recurrence { rank: old.rank, index: old.index, members };
+        self.explain_recurrence(&made);
+        self.out.recurrences.push(made);
     }
 
     /// Derives one node that is in no recurrence.
@@ -176,6 +178,7 @@ fn renumber(def: &mut Def, to: &impl Fn(NodeId) -> NodeId) {
             r.streaming.anchors.iter_mut().for_each(|a| *a = to(*a));
             if let Some(repair) = &mut r.streaming.repair {
                 repair.factor = repair.factor.rename_nodes(to);
+                repair.plus = repair.plus.as_ref().map(|t| t.rename_nodes(to));
                 repair.keep_if = repair.keep_if.as_ref().map(|t| t.rename_nodes(to));
             }
         }

@@ -4,21 +4,38 @@
 //! not need any other reduction over them, except in exponents: `exp(a(x) + b(c))` becomes `exp(a(x) - M)` with
 //! `M = max a(x)` so far (the anchor), and `exp(M + b(c))` leaves. When the anchor moves from `M` to `M'` the state is
 //! multiplied with `exp(M - M') <= 1`. An anchor that is not finite is replaced by 0, which is as good an anchor.
+//! Whole powers of sums that mix both (`(x - c)^2`) become a vector of states: see [`super::moments`].
+//!
+//! What cannot be separated makes the sum wait for a later traversal. There every reduction of earlier traversals is
+//! complete, so only what is left to wait for need be separated.
 
+use super::polynomial::{Expansion, NotFinite, Polynomial, flat};
 use super::{Deriver, guard};
-use crate::{Def, Node, NodeId, Product, Reduction, Repair, Rule, Streaming, Term, product, show};
+use crate::{Def, Node, NodeId, Product, Reduction, Repair, Streaming, Term, product, show};
 use einloom_cascade::{BinaryOp, DType, IndexExpr, IndexId, UnaryOp};
 
-/// The sum's body as a product, with its two kinds of factors.
-struct Separated {
+/// The sum's body as a product, with its kinds of factors.
+pub(super) struct Separated {
     /// Carries the reduced indices; exponents of e are in `exponent`, not in here.
-    inside: Product,
+    pub inside: Product,
     /// Does not; leaves the sum.
-    outside: Product,
+    pub outside: Product,
     /// The part of e's exponent that carries the reduced indices.
-    exponent: product::Sum,
+    pub exponent: product::Sum,
     /// The part that does not.
-    shift: product::Sum,
+    pub shift: product::Sum,
+    /// Factors that are neither inside nor outside.
+    pub mixed: Option<Polynomial>,
+}
+
+/// The exponential in every state of one sum.
+pub(super) struct Anchor {
+    /// The exponent relative to the anchor, as it stands in a state.
+    pub exponent: product::Sum,
+    /// The maximum's state, if it moves in this traversal.
+    pub state: Option<NodeId>,
+    /// What a state is multiplied with when it moves.
+    pub factor: Option<Term>,
 }
 
 impl Deriver<'_> {
@@ -32,42 +49,94 @@ impl Deriver<'_> {
             let place = self.barred(node.clone(), r.clone(), None);
             if !self.filters_ready(&r) {
                 let reason = "its filter needs another reduction over the same indices complete".to_string();
-                self.refuse(Rule::Separate, &node, &r.over, reason, None);
+                self.refuse(crate::Rule::Separate, &node, &r.over, reason, None);
             } else if !barriers.is_empty() {
-                let (reason, hint) = self.why_not(&body, &r.over, &barriers);
-                self.refuse(Rule::Separate, &node, &r.over, reason, hint);
+                let (reason, hint) = match self.split(&body, &r.over, 0) {
+                    Err(why) => self.why_not(&why, &r.over, 0),
+                    Ok(_) => {
+                        (format!("a sum of integers is exact as it is, and waits for {}", self.names(&barriers)), None)
+                    }
+                };
+                self.refuse(crate::Rule::Separate, &node, &r.over, reason, hint);
             }
             return place;
         }
-        let Some(parts) = self.split(&body, &r.over) else {
-            if barriers.is_empty() {
-                return self.barred(node, r, None);
+        // The first traversal in which the sum can be computed.
+        let last = barriers.iter().map(|&b| self.levels.of(b) + 1).max().unwrap_or(0);
+        let mut found = None;
+        for floor in 0..=last {
+            match self.split(&body, &r.over, floor) {
+                Ok(parts) => {
+                    found = Some((floor, parts));
+                    break;
+                }
+                Err(_) if floor == 0 && self.addends_split(&body, &r.over) => {
+                    return self.sum_of_sums(id, node, Reduction { body, ..r }, before);
+                }
+                Err(why) => {
+                    let (reason, hint) = self.why_not(&why, &r.over, floor);
+                    self.refuse(crate::Rule::Separate, &node, &r.over, reason, hint);
+                }
             }
-            let (reason, hint) = self.why_not(&body, &r.over, &barriers);
-            let place = self.barred(node.clone(), r.clone(), None);
-            self.refuse(Rule::Separate, &node, &r.over, reason, hint);
-            return place;
-        };
+        }
+        let Some((floor, parts)) = found else { return self.barred(node, r, None) };
         let anchored = !parts.exponent.is_empty() && (!parts.shift.is_empty() || !self.unanchored.contains(&id));
-        if parts.outside.is_one() && !anchored {
+        if parts.outside.is_one() && !anchored && parts.mixed.is_none() {
             return self.barred(node, Reduction { body, ..r }, None);
         }
-        self.rebuild_sum(id, node, r, parts, anchored, own_filter, before)
+        self.rebuild_sum(id, node, r, parts, floor, anchored, own_filter, before)
     }
 
-    /// Reads the body as a product. `None` if some factor that carries the indices still needs a reduction over them.
-    fn split(&self, body: &Term, over: &[IndexId]) -> Option<Separated> {
-        let carries = |t: &Term| t.mentions(over);
-        let (mut inside, mut outside) = Product::of(body, &self.out).partition(carries);
-        // The coefficient costs nothing outside.
-        outside.coefficient = std::mem::replace(&mut inside.coefficient, 1.0);
-        let ready = |t: &Term| self.barriers(t, over).is_empty();
-        let exponents = inside.exponent.iter().chain(&inside.exponent2).map(|(_, t)| t);
-        if !inside.factors.iter().map(|(t, _)| t).chain(exponents).all(ready) {
-            return None;
+    /// `Σ (f + g) = Σ f + Σ g`, for a body that does not separate as a whole: each addend may.
+    fn sum_of_sums(&mut self, id: NodeId, node: Node, r: Reduction, before: String) -> NodeId {
+        let mut value: product::Sum = vec![];
+        for (sign, addend) in addends(&r.body) {
+            let body = addend.clone();
+            let part = Node {
+                name: crate::flatten::fresh_name(&self.out.nodes, &format!("{}.part", node.name)),
+                tensor: None,
+                dtype: None,
+                ..node.clone()
+            };
+            let made = self.sum(id, part, Reduction { body, ..r.clone() });
+            product::append(&mut value, vec![(sign, self.out.read(made))], 1.0);
         }
+        let value = product::sum_term(&value);
+        let after = show::term(&self.out, &value);
+        let over = r.over.clone();
+        let why = "a sum of sums is the sum of its addends' sums, which separate one by one".to_string();
+        self.step(crate::Rule::Separate, &node, &over, why, before, after);
+        let (value, rest) = self.cancel(&value);
+        self.push_map(Node { def: Def::Map(value), ..node }, rest)
+    }
+
+    /// Whether the body is a sum of several addends that separate one by one.
+    fn addends_split(&self, body: &Term, over: &[IndexId]) -> bool {
+        let addends = addends(body);
+        addends.len() > 1 && addends.iter().all(|(_, t)| self.split(t, over, 0).is_ok())
+    }
+
+    /// Whether a term needs the value of a reduction over the indices that no traversal before `floor` completes.
+    pub(super) fn waits(&self, t: &Term, over: &[IndexId], floor: usize) -> bool {
+        self.barriers(t, over).iter().any(|&b| self.levels.of(b) >= floor)
+    }
+
+    /// Reads the body as a product, and what mixes the indices with what it waits for as a polynomial. An error if that
+    /// is not one.
+    fn split(&self, body: &Term, over: &[IndexId], floor: usize) -> Result<Separated, NotFinite> {
+        let carries = |t: &Term| t.mentions(over);
+        let waits = |t: &Term| self.waits(t, over, floor);
+        // The coefficient costs nothing outside.
+        let (mut inside, mut outside) = Product::of(body, &self.out).partition(carries);
+        let (mixed, ready): (Vec<_>, Vec<_>) = inside.factors.drain(..).partition(|(t, _)| waits(t));
+        inside.factors = ready;
+        if let Some((_, t)) = inside.exponent.iter().chain(&inside.exponent2).find(|(_, t)| waits(t)) {
+            return Err(NotFinite::Exponent(t.clone()));
+        }
+        let expansion = Expansion { graph: &self.out, carries: &carries, waits: &waits };
+        let mixed = if mixed.is_empty() { None } else { Some(expansion.expand(&mixed)?) };
         if inside.exponent.is_empty() && inside.exponent2.is_empty() {
-            return Some(Separated { inside, outside, exponent: vec![], shift: vec![] });
+            return Ok(Separated { inside, outside, exponent: vec![], shift: vec![], mixed });
         }
         // Powers of two join those of e: one anchor serves both.
         let ln2 = std::f64::consts::LN_2;
@@ -75,7 +144,7 @@ impl Deriver<'_> {
         product::append(&mut exponent, std::mem::take(&mut inside.exponent2), ln2);
         let mut shift = std::mem::take(&mut outside.exponent);
         product::append(&mut shift, std::mem::take(&mut outside.exponent2), ln2);
-        Some(Separated { inside, outside, exponent, shift })
+        Ok(Separated { inside, outside, exponent, shift, mixed })
     }
 
     #[allow(clippy::too_many_arguments)] // The parts of one rewriting.
@@ -85,33 +154,40 @@ impl Deriver<'_> {
         node: Node,
         r: Reduction,
         parts: Separated,
+        floor: usize,
         anchored: bool,
         own_filter: Vec<Term>,
         before: String,
     ) -> NodeId {
         let over = r.over.clone();
-        let mut inner = r.clone();
-        let mut inside = parts.inside;
-        // What the finished state is multiplied with: (where the anchor is finite, where it is not).
+        // What the finished states are multiplied with: the maximum's state, its value and the rest of the exponent.
         let mut shift: Option<(NodeId, Term, product::Sum)> = None;
+        let mut anchor = Anchor { exponent: parts.exponent.clone(), state: None, factor: None };
         if anchored {
             let exponent = product::sum_term(&parts.exponent);
             let (state, value) = self.running_max(&node, &exponent, &over, &r.filter);
-            let anchor = guard::finite(&value);
+            let finite = guard::finite(&value);
             // The exponent in the maximum's own words, so that a chunk computes it once.
-            inside.exponent = match &self.out[state].def {
+            anchor.exponent = match &self.out[state].def {
                 Def::Reduce(m) if value == self.out.read(state) => vec![(1.0, m.body.clone())],
                 _ => parts.exponent.clone(),
             };
-            product::append(&mut inside.exponent, vec![(-1.0, anchor.clone())], 1.0);
-            inner.streaming = Streaming { level: 0, anchors: vec![state], repair: Some(repair(&value, &anchor)) };
+            product::append(&mut anchor.exponent, vec![(-1.0, finite.clone())], 1.0);
+            // One that an earlier traversal completes does not move.
+            if self.levels.of(state) >= floor {
+                anchor.state = Some(state);
+                anchor.factor = Some(ratio(&value, &finite));
+            }
             shift = Some((state, value, parts.shift.clone()));
-        } else {
-            inside.exponent = parts.exponent.clone();
         }
-        inner.body = inside.term();
-        let state = self.reduction_node(&node, "acc", inner.clone());
-        let mut value = self.out.read(state);
+        let (inner, mut value) = match &parts.mixed {
+            None => {
+                let inner = anchor.reduction(&r, parts.inside);
+                let state = self.reduction_node(&node, "acc", inner.clone());
+                (inner, self.out.read(state))
+            }
+            Some(mixed) => self.moments(&node, &r, &parts.inside, mixed, &anchor, floor, &before),
+        };
         let stabilised = anchored && parts.shift.is_empty();
         if let Some((_, max, shift)) = &shift {
             value = shifted(value, max, shift, stabilised);
@@ -120,7 +196,8 @@ impl Deriver<'_> {
         if !factor.is_one() {
             value = times(value, &factor);
         }
-        if !factor.is_number() || matches!(&shift, Some((_, _, s)) if !s.is_empty()) {
+        let moved = matches!(&shift, Some((_, _, s)) if !s.is_empty());
+        if !factor.is_number() || moved || parts.mixed.is_some() {
             let seen = self.seen(&node, &over, &own_filter);
             value = guard::where_some(seen, value, 0.0);
         }
@@ -143,89 +220,37 @@ impl Deriver<'_> {
         }
         self.push_map(Node { def: Def::Map(value), ..node }, rest)
     }
+}
 
-    #[allow(clippy::too_many_arguments)] // The parts of one explanation.
-    fn explain_sum(
-        &mut self,
-        node: &Node,
-        over: &[IndexId],
-        before: &str,
-        inner: &Reduction,
-        factor: &Product,
-        anchored: bool,
-        stabilised: bool,
-        value: &Term,
-    ) {
-        let names = self.index_names(over);
-        let bare = Reduction { body: show::unguarded(&inner.body), ..inner.clone() };
-        let (state, value) = (show::reduction(&self.out, &bare), show::term(&self.out, &show::unguarded(value)));
-        if !factor.is_one() {
-            let why =
-                format!("{} does not carry {names}, and · distributes over sum", show::term(&self.out, &factor.term()));
-            self.step(Rule::Defer, node, over, why, before.into(), value.clone());
-        }
-        if anchored {
-            let exponent = match &inner.streaming.repair {
-                Some(r) => show::term(&self.out, &show::unguarded(&r.factor)),
-                None => String::new(),
-            };
-            let (rule, why) = if stabilised {
-                (
-                    Rule::Stabilise,
-                    format!(
-                        "exp overflows and every consumer is unchanged when all exponents are shifted alike; anchored at their running maximum, repair {exponent} <= 1 because a maximum only grows"
-                    ),
-                )
-            } else {
-                (
-                    Rule::Separate,
-                    format!(
-                        "exp(x - c) = exp(x)·exp(-c) and · distributes over sum; repair {exponent} <= 1 because a maximum only grows"
-                    ),
-                )
-            };
-            self.step(rule, node, over, why, before.into(), state);
-        }
-    }
+/// The addends of a body with their signs.
+fn addends(body: &Term) -> Vec<(f64, &Term)> {
+    let mut out = vec![];
+    flat(body, 1.0, &mut out);
+    out
+}
 
-    /// Which condition failed, in the user's terms.
-    fn why_not(&self, body: &Term, over: &[IndexId], barriers: &[NodeId]) -> (String, Option<String>) {
-        let index = self.index_names(over);
-        let product = Product::of(body, &self.out);
-        let culprit = product
-            .factors
-            .iter()
-            .map(|(t, _)| t)
-            .chain(product.exponent.iter().chain(&product.exponent2).map(|(_, t)| t))
-            .find(|t| t.mentions(over) && !self.barriers(t, over).is_empty());
-        let Some(culprit) = culprit else { return (format!("needs {} complete", self.names(barriers)), None) };
-        let shown = show::term(&self.out, culprit);
-        let needs = self.names(&self.barriers(culprit, over));
-        let hint = match culprit {
-            Term::Read(n, _) if super::inline::rounds(&self.out[*n]) => Some(format!(
-                "{} is rounded to {}, and rounding does not commute with a later change of {needs}",
-                self.out[*n].name,
-                self.out[*n].dtype.map_or("", |d| d.name())
-            )),
-            Term::Binary(BinaryOp::Add | BinaryOp::Sub, ..) => Some(
-                "a sum of terms that separate differently needs a vector of states, which this rule does not make"
-                    .into(),
-            ),
-            _ => None,
-        };
-        (format!("{shown} is not a product of a function of {index} and a function of {needs}"), hint)
+impl Anchor {
+    /// The sum of `inside` times the exponential, as a state.
+    pub(super) fn reduction(&self, r: &Reduction, mut inside: Product) -> Reduction {
+        product::append(&mut inside.exponent, self.exponent.clone(), 1.0);
+        let mut streaming = Streaming::default();
+        if let (Some(state), Some(factor)) = (self.state, &self.factor) {
+            let repair = Repair { combine: BinaryOp::Mul, factor: factor.clone(), plus: None, keep_if: None };
+            streaming = Streaming { level: 0, anchors: vec![state], repair: Some(repair) };
+        }
+        Reduction { body: inside.term(), streaming, ..r.clone() }
     }
 }
 
 /// `exp(old - new)`, with the new anchor made finite. The old one need not be: while it is -inf the state is 0, and
 /// so is its factor, so `exp(-inf - -inf)` is never evaluated.
-fn repair(value: &Term, anchor: &Term) -> Repair {
-    let old = to_old(value);
-    let difference = Term::Binary(BinaryOp::Sub, Box::new(old), Box::new(anchor.clone()));
-    Repair { combine: BinaryOp::Mul, factor: Term::Unary(UnaryOp::Exp, Box::new(difference)), keep_if: None }
+fn ratio(value: &Term, anchor: &Term) -> Term {
+    let difference = Term::Binary(BinaryOp::Sub, Box::new(to_old(value)), Box::new(anchor.clone()));
+    Term::Unary(UnaryOp::Exp, Box::new(difference))
 }
 
-fn to_old(t: &Term) -> Term {
+/// The same term of the values before the chunk.
+pub(super) fn to_old(t: &Term) -> Term {
     match t {
         Term::Read(n, at) => Term::Old(*n, at.clone() as Vec<IndexExpr>),
         other => other.map_children(&mut to_old),

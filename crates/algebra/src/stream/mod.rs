@@ -7,8 +7,8 @@ mod domain;
 
 use crate::{Def, Graph, NodeId, Reduction, Repair, Term};
 use einloom_cascade::meaning::{Array, Arrays};
-use einloom_cascade::{Bound, IndexAtom, IndexExpr, IndexId, Monoid};
-use std::collections::BTreeMap;
+use einloom_cascade::{BinaryOp, Bound, IndexAtom, IndexExpr, IndexId, Monoid};
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use domain::{Domain, Reals};
 
@@ -152,9 +152,9 @@ impl<D: Domain> Run<'_, D> {
         let sizes: Vec<usize> = r.over.iter().map(|&i| self.bound.size(self.graph.cascade[i].rank)).collect();
         let mut all = vec![];
         for_each(&sizes, &mut |at| all.push(at.to_vec()));
-        let anchors: Vec<NodeId> = r.streaming.anchors.clone();
+        let group = self.group(r);
         let init = || State {
-            anchors: anchors.iter().map(|&a| (a, self.domain.identity(self.reduction(a).monoid))).collect(),
+            anchors: group.iter().map(|&a| (a, self.domain.identity(self.reduction(a).monoid))).collect(),
             value: self.domain.identity(r.monoid),
             best: None,
         };
@@ -190,15 +190,17 @@ impl<D: Domain> Run<'_, D> {
         chunk: &[Vec<usize>],
         point: &Point<D::Value>,
     ) -> Option<State<D::Value>> {
-        let mut anchors = BTreeMap::new();
+        let mut moved = Point { old: state.anchors.clone(), new: BTreeMap::new(), ..point.clone() };
         for (&a, old) in &state.anchors {
-            anchors.insert(a, self.fold(self.reduction(a), old.clone(), &mut None, chunk, point, &r.over)?);
+            let anchor = self.reduction(a);
+            let start = self.repaired(anchor, old.clone(), &moved)?;
+            let new = self.fold(anchor, start, &mut None, chunk, &moved, &r.over)?;
+            moved.new.insert(a, new);
         }
-        let moved = Point { old: state.anchors.clone(), new: anchors.clone(), ..point.clone() };
         let start = self.repaired(r, state.value, &moved)?;
         let mut best = state.best;
         let value = self.fold(r, start, &mut best, chunk, &moved, &r.over)?;
-        Some(State { anchors, value, best })
+        Some(State { anchors: moved.new, value, best })
     }
 
     fn merge(
@@ -217,8 +219,14 @@ impl<D: Domain> Run<'_, D> {
             return Some(if later { b.clone() } else { a.clone() });
         }
         let mut anchors = BTreeMap::new();
-        for (&n, v) in &a.anchors {
-            anchors.insert(n, self.domain.combine(self.reduction(n).monoid, v, &b.anchors[&n])?);
+        for &n in a.anchors.keys() {
+            let reduction = self.reduction(n);
+            let side = |s: &State<D::Value>| {
+                let moved = Point { old: s.anchors.clone(), new: anchors.clone(), ..point.clone() };
+                self.repaired(reduction, s.anchors[&n].clone(), &moved)
+            };
+            let value = self.domain.combine(reduction.monoid, &side(a)?, &side(b)?)?;
+            anchors.insert(n, value);
         }
         let side = |s: &State<D::Value>| {
             let moved = Point { old: s.anchors.clone(), new: anchors.clone(), ..point.clone() };
@@ -229,12 +237,16 @@ impl<D: Domain> Run<'_, D> {
     }
 
     fn repaired(&self, r: &Reduction, value: D::Value, point: &Point<D::Value>) -> Option<D::Value> {
-        let Some(Repair { combine, factor, keep_if }) = &r.streaming.repair else { return Some(value) };
+        let Some(Repair { combine, factor, plus, keep_if }) = &r.streaming.repair else { return Some(value) };
         if let Some(keep) = keep_if {
             let kept = self.domain.holds(&self.term(keep, point)?);
             return Some(if kept { value } else { self.domain.identity(r.monoid) });
         }
-        Some(self.domain.binary(*combine, &value, &self.term(factor, point)?))
+        let moved = self.domain.binary(*combine, &value, &self.term(factor, point)?);
+        Some(match plus {
+            Some(plus) => self.domain.binary(BinaryOp::Add, &moved, &self.term(plus, point)?),
+            None => moved,
+        })
     }
 
     /// `start ⊕ ⊕ chunk`. For arg-extrema `best` is the extremum so far.
@@ -272,6 +284,18 @@ impl<D: Domain> Run<'_, D> {
             }
         }
         Some(acc)
+    }
+
+    /// The anchors of a reduction and theirs: what must run beside it, each after those it is anchored at.
+    fn group(&self, r: &Reduction) -> BTreeSet<NodeId> {
+        let mut out = BTreeSet::new();
+        let mut todo = r.streaming.anchors.clone();
+        while let Some(a) = todo.pop() {
+            if out.insert(a) {
+                todo.extend(&self.reduction(a).streaming.anchors);
+            }
+        }
+        out
     }
 
     fn reduction(&self, n: NodeId) -> &Reduction {
@@ -342,6 +366,7 @@ impl<D: Domain> Run<'_, D> {
 /// What one reduction carries while streaming.
 #[derive(Clone)]
 struct State<V> {
+    /// The running values of its anchors and of theirs.
     anchors: BTreeMap<NodeId, V>,
     value: V,
     /// For arg-extrema: the extremum.

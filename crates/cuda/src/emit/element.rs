@@ -22,8 +22,14 @@ pub(super) struct Emitter<'a> {
     pub staged: BTreeMap<ValueId, AxisId>,
     /// Streams' axes whose chunks are never clipped.
     pub whole: BTreeSet<AxisId>,
+    /// Tiles whose registers are declared outside of the loop that writes them.
+    pub hoisted: BTreeSet<ValueId>,
     /// Streams emitted so far.
     pub streams: usize,
+    /// Loads of pairs that an operation emitted so far has read.
+    pub unpacked: BTreeSet<ValueId>,
+    /// Reductions through shared memory emitted so far.
+    pub reductions: usize,
     /// Loads that may leave their tensor.
     pub checked_loads: Vec<TensorId>,
 }
@@ -194,8 +200,16 @@ impl Emitter<'_> {
         self.element_at(v, frame, "i", "j")
     }
 
-    /// An element of the tile, given its numbers along the frame's sides.
+    /// An element of the tile, given its numbers along the frame's sides; `i` and `j` for one that is computed where it
+    /// is read.
     pub fn element_at(&self, v: ValueId, frame: Option<FrameId>, i: &str, j: &str) -> String {
+        if self.schedule.inlined.contains(&v) {
+            return self.inlined(v, frame);
+        }
+        if self.schedule.fused.values().any(|f| f.source == v) {
+            // A variable of the loop that packs.
+            return self.names.value(v).to_string();
+        }
         let variable = self.variable_of(v, frame);
         if self.is_packed(v, frame) {
             let pair = self.brackets(v, frame, i, &format!("({j}) / 2"));
@@ -211,7 +225,7 @@ impl Emitter<'_> {
 
     /// Declares the tile's registers in a frame, unless it lives in a state's.
     pub fn declare(&mut self, v: ValueId, frame: Option<FrameId>) {
-        if self.schedule.in_place.contains_key(&v) && frame == self.frame_of(v) {
+        if (self.schedule.in_place.contains_key(&v) || self.hoisted.contains(&v)) && frame == self.frame_of(v) {
             return;
         }
         let packed = self.is_packed(v, frame);

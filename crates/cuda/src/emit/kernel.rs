@@ -4,8 +4,9 @@ use super::element::Emitter;
 use super::names::Names;
 use super::type_name;
 use super::writer::Writer;
-use crate::schedule::{Facts, Made, Schedule};
-use einloom_tile::{Kernel, Op, Program, TensorId, grid_steps, print_kernel};
+use crate::schedule::facts::written;
+use crate::schedule::{Facts, Made, Schedule, Side, inline};
+use einloom_tile::{Kernel, Op, Program, TensorId, ValueId, print_kernel};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The text of a kernel.
@@ -16,9 +17,14 @@ pub(super) struct Emitted {
     pub checked_loads: Vec<TensorId>,
 }
 
-/// Emits the `number`th kernel of a program.
-pub(super) fn emit(program: &Program, kernel: &Kernel, number: usize, schedule: &Schedule) -> Emitted {
-    let mut e = Emitter {
+/// An emitter at the start of a kernel.
+pub(super) fn begin<'a>(
+    program: &'a Program,
+    kernel: &'a Kernel,
+    number: usize,
+    schedule: &'a Schedule,
+) -> Emitter<'a> {
+    Emitter {
         facts: Facts::new(program, kernel),
         schedule,
         names: Names::new(program, kernel, number),
@@ -28,9 +34,17 @@ pub(super) fn emit(program: &Program, kernel: &Kernel, number: usize, schedule: 
         pending: BTreeSet::new(),
         staged: BTreeMap::new(),
         whole: BTreeSet::new(),
+        hoisted: BTreeSet::new(),
         streams: 0,
+        unpacked: BTreeSet::new(),
+        reductions: 0,
         checked_loads: vec![],
-    };
+    }
+}
+
+/// What the kernel computes, as comments; its tensors, and the parameters that every kernel has.
+pub(super) fn head(e: &mut Emitter<'_>) -> (Vec<TensorId>, Vec<String>) {
+    let (program, kernel) = (e.facts.program, e.facts.kernel);
     let (mut read, mut written) = (BTreeSet::new(), BTreeSet::new());
     accesses(&kernel.body, &mut read, &mut written);
     let tensors: Vec<TensorId> = read.iter().chain(&written).copied().collect();
@@ -49,9 +63,18 @@ pub(super) fn emit(program: &Program, kernel: &Kernel, number: usize, schedule: 
         })
         .chain(["Status* __restrict__ status".to_string()])
         .collect();
+    (tensors, parameters)
+}
+
+/// Emits the `number`th kernel of a program.
+pub(super) fn emit(program: &Program, kernel: &Kernel, number: usize, schedule: &Schedule) -> Emitted {
+    let mut e = begin(program, kernel, number, schedule);
+    let (tensors, parameters) = head(&mut e);
+    let resident = crate::schedule::resident(&e.facts, schedule).filter(|&n| n > 1);
     e.w.open(format!(
-        "extern \"C\" __global__ void __launch_bounds__({}) {}({})",
+        "extern \"C\" __global__ void __launch_bounds__({}{}) {}({})",
         schedule.threads(),
+        resident.map_or(String::new(), |n| format!(", {n}")),
         e.names.kernel,
         parameters.join(", ")
     ));
@@ -59,7 +82,7 @@ pub(super) fn emit(program: &Program, kernel: &Kernel, number: usize, schedule: 
     e.w.line("const u32 shared_base = shared_address(shared);");
     e.w.line("const int thread = threadIdx.x;");
     e.w.line("const int lane = thread % 32;");
-    e.windows();
+    e.windows("blockIdx.x");
     e.declare_positions();
     e.clear_padding();
     e.ops(&kernel.body);
@@ -83,26 +106,13 @@ fn accesses(ops: &[Op], read: &mut BTreeSet<TensorId>, written: &mut BTreeSet<Te
 }
 
 impl Emitter<'_> {
-    /// The windows of the grid's axes, from the block's number.
-    fn windows(&mut self) {
-        let kernel = self.facts.kernel;
-        self.w.line("u32 point = blockIdx.x;");
-        for &id in kernel.grid.iter().rev() {
-            let axis = kernel.axis(id);
-            let (name, steps) = (self.names.axis(id).to_string(), grid_steps(axis).max(1));
-            self.w.line(format!("const int {name}_base = static_cast<int>(point % {steps}u) * {};", axis.tile));
-            self.w.line(format!("point /= {steps}u;"));
-            if self.facts.wide(id) && !self.always_full(id) {
-                self.w.line(format!("const int {name}_len = min_int({}, {} - {name}_base);", axis.tile, axis.extent));
-            }
-        }
-    }
-
     /// Operations in order.
     pub fn ops(&mut self, ops: &[Op]) {
         for op in ops {
             self.comment(op);
+            self.forget_unpacked(op);
             match op {
+                Op::Load { dst, .. } if self.schedule.inlined.contains(dst) => self.w.line("// (where it is read)"),
                 Op::Load { dst, tensor, at, fill } => match self.schedule.home(*dst).made {
                     Made::Shared => self.load_shared(*dst, *tensor, at, *fill),
                     Made::Registers(_) | Made::Everywhere => {
@@ -111,6 +121,10 @@ impl Emitter<'_> {
                     }
                 },
                 Op::Store { tensor, at, src } => self.store(*tensor, at, *src),
+                Op::Map { dst, .. } | Op::Reduce { dst, .. } if self.is_fused(*dst) => {
+                    self.w.line("// (where it is packed)");
+                }
+                Op::Map { dst, .. } if self.schedule.inlined.contains(dst) => self.w.line("// (where it is read)"),
                 Op::Map { dst, expr } => {
                     self.map(*dst, expr);
                     self.share(*dst);
@@ -126,6 +140,31 @@ impl Emitter<'_> {
                 Op::Stream { axis, within, states, body } => self.stream(*axis, within, states, body),
                 Op::SkipUnless { any } => self.skip_unless(*any),
             }
+        }
+    }
+
+    /// Whether the tile is made in the loop that packs another.
+    fn is_fused(&self, v: ValueId) -> bool {
+        self.schedule.fused.values().any(|f| f.source == v || f.reduction == v)
+    }
+
+    /// Before an operation unpacks pairs that another has unpacked before: see `forget` in the prelude.
+    fn forget_unpacked(&mut self, op: &Op) {
+        if written(op).is_some_and(|v| self.schedule.inlined.contains(&v)) {
+            return;
+        }
+        for v in inline::operands(&self.facts, &self.schedule.inlined, op) {
+            let Some(f) = self.frame_of(v).filter(|&f| !self.schedule.frame(f).is_fragment()) else { continue };
+            if !self.is_packed(v, Some(f)) || self.schedule.inlined.contains(&v) || self.unpacked.insert(v) {
+                continue;
+            }
+            let count = |side| self.along(v, f, side).map_or(1, |a| self.span(f, a).count);
+            let (rows, pairs) = (count(Side::Down), count(Side::Across) / 2);
+            self.w.unrolled("i", rows);
+            self.w.unrolled("y", pairs);
+            let line = format!("forget({}{});", self.variable_of(v, Some(f)), self.brackets(v, Some(f), "i", "y"));
+            self.w.line(line);
+            self.close(2);
         }
     }
 

@@ -61,38 +61,37 @@ impl Emitter<'_> {
                 });
                 let all = self.within_window(a, &format!("{first} + {}", wide - 1), span.cover);
                 let tests: Vec<String> = row_exists.iter().chain(&all).cloned().collect();
-                let brackets = |j: &str| self.brackets(dst, frame, "i", j);
-                let vector_line = format!(
-                    "const Pack<{raw}, {wide}> pack = *reinterpret_cast<const Pack<{raw}, {wide}>*>(from + {offset});"
-                );
-                let each = format!(
-                    "{target}{} = {};",
-                    brackets(&format!("y * {wide} + e")),
-                    self.decoded(dst, tensor, "pack.x[e]")
-                );
-                let one_test: Vec<String> = row_exists
-                    .iter()
-                    .cloned()
-                    .chain(self.within_window(a, &format!("{first} + e"), span.cover))
-                    .collect();
-                let one = format!(
-                    "{target}{} = {} ? {} : {};",
-                    brackets(&format!("y * {wide} + e")),
-                    one_test.join(" && "),
-                    self.decoded(dst, tensor, &format!("from[{offset} + e]")),
-                    zero(self.facts.carrier(dst))
-                );
+                // Pairs stay as they are in memory.
+                let pairs = self.is_packed(dst, frame);
+                let (unit, units) = if pairs { ("u32", wide / 2) } else { (raw.as_str(), wide) };
+                let target = format!("{target}{}", self.brackets(dst, frame, "i", &format!("y * {units} + e")));
+                let outside = |e: &str| {
+                    let exists = self.within_window(a, &format!("{first} + {e}"), span.cover);
+                    row_exists.iter().cloned().chain(exists).collect::<Vec<_>>().join(" && ")
+                };
+                let (each, one) = if pairs {
+                    let half = |e: &str| format!("({} ? from[{offset} + {e}] : 0u)", outside(e));
+                    let one = format!("{target} = {} | {} << 16;", half("2 * e"), half("2 * e + 1"));
+                    (format!("{target} = pack.x[e];"), one)
+                } else {
+                    let element = self.decoded(dst, tensor, &format!("from[{offset} + e]"));
+                    let zero = zero(self.facts.carrier(dst));
+                    let one = format!("{target} = {} ? {element} : {zero};", outside("e"));
+                    (format!("{target} = {};", self.decoded(dst, tensor, "pack.x[e]")), one)
+                };
                 if !tests.is_empty() {
                     self.w.open(format!("if ({})", tests.join(" && ")));
                 }
-                self.w.line(vector_line);
-                self.w.unrolled("e", wide);
+                self.w.line(format!(
+                    "const Pack<{unit}, {units}> pack = *reinterpret_cast<const Pack<{unit}, {units}>*>(from + {offset});"
+                ));
+                self.w.unrolled("e", units);
                 self.w.line(each);
                 self.w.close("");
                 if !tests.is_empty() {
                     self.w.close(" else {");
                     self.w.indent();
-                    self.w.unrolled("e", wide);
+                    self.w.unrolled("e", units);
                     self.w.line(one);
                     self.w.close("");
                     self.w.close("");

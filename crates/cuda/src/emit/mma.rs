@@ -4,9 +4,9 @@ use super::element::{Emitter, digits};
 use super::load::zero;
 use super::scalar::bare;
 use super::type_name;
-use crate::schedule::{Carrier, FrameId, Instruction, Operand, Product, SharedTile, Side};
+use crate::schedule::{Carrier, FrameId, Instruction, Operand, Product, Side};
 use einloom_cascade::DType;
-use einloom_tile::{AxisId, ValueId};
+use einloom_tile::{AxisId, Op, ValueId};
 
 impl Emitter<'_> {
     /// `dst = acc + left · right`.
@@ -49,76 +49,136 @@ impl Emitter<'_> {
     }
 
     fn tensor_core(&mut self, dst: ValueId, acc: Option<ValueId>, p: &Product, operand: Operand) {
-        self.start_sum(dst, acc);
         let f = p.frame;
         let (Some(down), Some(across)) = (self.along(dst, f, Side::Down), self.along(dst, f, Side::Across)) else {
             return;
         };
         let (m, n) = (self.span(f, down).count / 2, self.span(f, across).count / 4);
         let depths = self.facts.size(p.sum).div_ceil(operand.depth());
-        let warp_row = digits(&self.span(f, down).start[..1]);
-        let warp_column = digits(&self.span(f, across).start[..1]);
+        // The compiler would start more loads of operands at once than it has registers for.
+        let held = self.schedule.held.contains(&dst);
+        let rolled = depths > 8 && !p.left_in_registers && !held;
+        let from_zero = acc.is_none() && !rolled;
+        if from_zero {
+            let frame = self.frame_of(dst);
+            self.declare(dst, frame);
+        } else {
+            self.start_sum(dst, acc);
+        }
         self.w.open("");
         if self.open.is_empty() {
             self.w.line("const int own = lane;");
         } else {
             self.w.line("const int own = pinned<32>(lane);");
         }
-        if depths > 8 && !p.left_in_registers {
-            // The compiler would start more loads of operands at once than it has registers for.
+        let from_registers = p.left_in_registers || held;
+        let left = if from_registers { None } else { self.operand("left", p, p.left, f, down) };
+        let Some(right) = self.operand("right", p, p.right, f, across) else { return };
+        if rolled {
             self.w.line("#pragma unroll 4");
             self.w.open(format!("for (int k = 0; k < {depths}; ++k)"));
         } else {
             self.w.unrolled("k", depths);
         }
-        self.w.line(format!("u32 left[{m}][4];"));
-        self.w.unrolled("x", m);
-        if p.left_in_registers {
-            self.left_from_registers(p, operand);
-        } else if let Some(tile) = self.shared_tile(p.left) {
-            let by_sum = tile.inner == p.sum;
-            let first = super::element::add("x * 16", 1, &parenthesised(&warp_row));
-            let (row, at) = if by_sum {
-                (format!("{first} + own % 16"), "k * 32 + own / 16 * 16".to_string())
-            } else {
-                ("k * 16 + own % 8 + own / 16 * 8".to_string(), format!("({first} + own / 8 % 2 * 8) * 2"))
-            };
-            self.matrices("left[x]", p.left, &tile, &row, &at, !by_sum);
-        }
-        self.w.close("");
-        if let Some(tile) = self.shared_tile(p.right) {
-            self.w.unrolled("y", n);
-            self.w.line("u32 right[4];");
-            let by_sum = tile.inner == p.sum;
-            let first = super::element::add("y * 16", 1, &parenthesised(&warp_column));
-            let (row, at) = if by_sum {
-                (format!("{first} + own % 8 + own / 16 * 8"), "k * 32 + own / 8 % 2 * 16".to_string())
-            } else {
-                ("k * 16 + own % 16".to_string(), format!("({first} + own / 16 * 8) * 2"))
-            };
-            self.matrices("right", p.right, &tile, &row, &at, !by_sum);
+        if held {
+            self.w.line(format!("const auto& left = {}_held[k];", self.names.value(p.left)));
+        } else {
+            self.w.line(format!("u32 left[{m}][4];"));
             self.w.unrolled("x", m);
-            let c = self.variable_of(dst, Some(f));
-            for (half, j) in [(0, "4 * y"), (1, "4 * y + 2")] {
-                let (r0, r1) = (2 * half, 2 * half + 1);
-                self.w.line(format!(
-                    "{}(&{c}[2 * x][{j}], &{c}[2 * x + 1][{j}], left[x], right[{r0}], right[{r1}]);",
-                    instruction(operand)
-                ));
+            match left {
+                Some(at) => self.w.line(at.load("left[x]", "x")),
+                None => self.left_from_registers(p, operand),
             }
             self.w.close("");
+        }
+        self.w.unrolled("y", n);
+        self.w.line("u32 right[4];");
+        self.w.line(right.load("right", "y"));
+        self.w.unrolled("x", m);
+        let c = self.variable_of(dst, Some(f));
+        for (half, j) in [(0, "4 * y"), (1, "4 * y + 2")] {
+            let (r0, r1) = (2 * half, 2 * half + 1);
+            let name = instruction(operand);
+            let arguments = format!("(&{c}[2 * x][{j}], &{c}[2 * x + 1][{j}], left[x], right[{r0}], right[{r1}]);");
+            if from_zero {
+                self.w.line(format!("if (k == 0) {name}_zero{arguments}"));
+                self.w.line(format!("else {name}{arguments}"));
+            } else {
+                self.w.line(format!("{name}{arguments}"));
+            }
+        }
+        for _ in 0..4 {
             self.w.close("");
         }
-        self.w.close("");
-        self.w.close("");
         self.finish_sum(dst);
     }
 
-    fn matrices(&mut self, to: &str, v: ValueId, tile: &SharedTile, row: &str, at: &str, transposed: bool) {
-        let name = if transposed { "load_matrices_transposed" } else { "load_matrices" };
-        let line =
-            format!("{name}({to}, shared_base + {} + {});", self.tile_offset(v, tile), Self::place(tile, row, at));
-        self.w.line(line);
+    /// Reads the left operands that stay in registers through a stream, before it; its first `ahead` groups of copies may
+    /// be under way.
+    pub fn hold(&mut self, body: &[Op], ahead: Option<usize>) {
+        let held = body.iter().filter_map(|op| {
+            let Op::Mma { dst, .. } = op else { return None };
+            let p = self.schedule.products.get(dst).filter(|_| self.schedule.held.contains(dst))?;
+            Some((*dst, p.clone()))
+        });
+        let held: Vec<(ValueId, Product)> = held.collect();
+        if held.is_empty() {
+            return;
+        }
+        match ahead {
+            Some(groups) => {
+                self.w.line(format!("copies_wait<{groups}>();"));
+                self.w.line("__syncthreads();");
+            }
+            None => held.iter().for_each(|(_, p)| self.arrived(p.left)),
+        }
+        let mut done = vec![];
+        for (dst, p) in held {
+            let Instruction::TensorCore(operand) = p.instruction else { continue };
+            let Some(down) = self.along(dst, p.frame, Side::Down) else { continue };
+            if done.contains(&p.left) {
+                continue;
+            }
+            done.push(p.left);
+            let (m, depths) = (self.span(p.frame, down).count / 2, self.facts.size(p.sum).div_ceil(operand.depth()));
+            let name = format!("{}_held", self.names.value(p.left));
+            self.w.line(format!("u32 {name}[{depths}][{m}][4];"));
+            self.w.open("");
+            self.w.line("const int own = lane;");
+            if let Some(at) = self.operand("left", &p, p.left, p.frame, down) {
+                self.w.unrolled("k", depths);
+                self.w.unrolled("x", m);
+                self.w.line(at.load(&format!("{name}[k][x]"), "x"));
+                self.close(2);
+            }
+            self.w.close("");
+        }
+    }
+
+    /// Declares where a thread's first row of an operand's first matrices begins; `kept` is its axis that the result has.
+    fn operand(&mut self, name: &str, p: &Product, v: ValueId, f: FrameId, kept: AxisId) -> Option<Matrices> {
+        let tile = self.shared_tile(v)?;
+        let span = self.span(f, kept);
+        // Rows of 16 of the kept axis that a warp owns begin here.
+        let first = parenthesised(&digits(&span.start[..1]));
+        let by_sum = tile.inner == p.sum;
+        // Lane l gives the address of row l % 8 of matrix l / 8: PTX ISA, "ldmatrix".
+        let (row, at) = match (by_sum, name) {
+            (true, "left") => (format!("{first} + own % 16"), "own / 16 * 16".to_string()),
+            (false, "left") => ("own % 8 + own / 16 * 8".to_string(), format!("({first} + own / 8 % 2 * 8) * 2")),
+            (true, _) => (format!("{first} + own % 8 + own / 16 * 8"), "own / 8 % 2 * 16".to_string()),
+            (false, _) => ("own % 16".to_string(), format!("({first} + own / 16 * 8) * 2")),
+        };
+        let (place, offset) = (Self::place(&tile, &row, &at), self.tile_offset(v, &tile));
+        self.w.line(format!("const u32 {name}_from = shared_base + {offset} + {place};"));
+        let matrices = span.count / if name == "left" { 2 } else { 4 };
+        let apart = by_sum || span.start[0].modulus == 1 || matrices.is_power_of_two();
+        let s = tile.swizzle;
+        let otherwise = (!apart).then(|| {
+            let place = Self::place(&tile, &format!("k * 16 + {row}"), &format!("{at} + x * 32"));
+            format!("shared_base + {offset} + {place}")
+        });
+        Some(Matrices { name: name.to_string(), by_sum, pitch: s.pitch, mask: s.mask, otherwise })
     }
 
     /// Accumulators of one product as the left operand of the next: neighbouring columns become halves of a register.
@@ -239,13 +299,38 @@ impl Emitter<'_> {
 
     /// The factor's element at term `e` of the summed axis and a position of its other axis.
     fn term(&self, v: ValueId, sum: AxisId, kept: Option<(AxisId, &str)>) -> String {
-        let Some(tile) = self.shared_tile(v) else { return self.names.value(v).to_string() };
+        let Some(tile) = self.shared_tile(v) else { return self.element(v, None) };
         let element = self.shared_element(v, &tile, &|axis| match kept {
             _ if axis == sum => "e".to_string(),
             Some((a, position)) if a == axis => format!("({})", bare(position)),
             _ => "0".to_string(),
         });
         format!("{}::decode({element})", type_name(tile.element))
+    }
+}
+
+/// Where the matrices of an operand are in shared memory.
+struct Matrices {
+    name: String,
+    /// Whether the summed axis is along the rows.
+    by_sum: bool,
+    pitch: usize,
+    mask: usize,
+    /// The address for `k` and `x`, where steps and a warp's start have bits in common.
+    otherwise: Option<String>,
+}
+
+impl Matrices {
+    /// Loads four matrices: 32 bytes at step `k` of the summed axis and step `x` of the other one.
+    fn load(&self, to: &str, x: &str) -> String {
+        let Self { name, pitch, mask, .. } = self;
+        let function = if self.by_sum { "load_matrices" } else { "load_matrices_transposed" };
+        let address = match &self.otherwise {
+            Some(address) => address.replace("+ x * 32", &format!("+ {x} * 32")),
+            None if self.by_sum => format!("along<{mask}>({name}_from, k * 32) + {x} * {}", 16 * pitch),
+            None => format!("along<{mask}>({name}_from, {x} * 32) + k * {}", 16 * pitch),
+        };
+        format!("{function}({to}, {address});")
     }
 }
 

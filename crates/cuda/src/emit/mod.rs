@@ -4,21 +4,29 @@
 //! only. It compiles with NVRTC and nvcc, without headers.
 
 mod element;
+mod hopper;
 mod kernel;
 mod load;
 mod mma;
 mod names;
+mod order;
+mod quads;
 mod reduce;
 mod scalar;
 mod shared;
 mod store;
 mod stream;
+mod tensor_map;
 mod writer;
 
+use crate::hopper::{Reason, Roster, Specialised};
 use crate::schedule::{self, Arch, Fallback, Refusal, Schedule, Target};
 use einloom_cascade::DType;
-use einloom_tile::{Defect, Program, TensorId, grid_points, verify};
+use einloom_tile::{Defect, Kernel, Op, Program, TensorId, grid_points, verify};
+use std::collections::BTreeSet;
 use std::fmt;
+
+pub use tensor_map::{TensorMapSpec, TmaSwizzle};
 
 /// The functions that are PTX instructions; every source begins with them.
 pub const PTX: &str = include_str!("ptx.cuh");
@@ -53,8 +61,18 @@ pub struct LaunchInfo {
     pub block: usize,
     /// Bytes of dynamic shared memory.
     pub shared_bytes: usize,
-    /// The tensors whose pointers it takes, in order. A pointer to the status words comes last.
+    /// The tensors whose pointers it takes, in order. A pointer to the status words follows, then `tensor_maps`.
     pub tensors: Vec<TensorId>,
+    /// Tensor maps that it takes by value (`const __grid_constant__`, 128 bytes, aligned to 64), in order.
+    pub tensor_maps: Vec<TensorMapSpec>,
+    /// Blocks per cluster; `grid` is a multiple of it.
+    pub cluster: usize,
+    /// Blocks per multiprocessor of a kernel whose blocks take tasks in turn: no more than these are launched, and `grid`
+    /// is the number of tasks.
+    pub persistent: Option<usize>,
+    /// Who takes which task, if the kernel reads that from memory: a pointer to it follows that to the status, and as many
+    /// blocks are launched as it has.
+    pub roster: Option<Roster>,
     /// Its loads that may leave their tensor, as the status words number them.
     pub checked_loads: Vec<TensorId>,
 }
@@ -82,35 +100,113 @@ impl fmt::Display for EmitError {
 
 impl std::error::Error for EmitError {}
 
-/// Schedules and emits every kernel of a program.
+/// Schedules and emits every kernel of a program: as a producer and consumers where the target and the kernel allow it,
+/// else by the common path, with the reason among the fallbacks.
 ///
 /// # Errors
 /// If the program is not well-formed, or a kernel does not fit: see [`EmitError`].
 pub fn emit(program: &Program, target: &Target) -> Result<Source, EmitError> {
+    let program = &prepared(program);
+    write(program, target, &|kernel| crate::hopper::specialise(program, kernel, target).map(Some))
+}
+
+/// As [`emit`], by the common path alone: cp.async, ldmatrix, mma.sync.
+///
+/// # Errors
+/// As [`emit`].
+pub fn emit_common(program: &Program, target: &Target) -> Result<Source, EmitError> {
+    write(&prepared(program), target, &|_| Ok(None))
+}
+
+/// The program that [`emit`] schedules: with cheaper instructions; as it is if it is not well-formed.
+pub fn prepared(program: &Program) -> Program {
+    if verify(program).is_empty() { crate::rewrite::rewritten(program) } else { program.clone() }
+}
+
+/// A specialised schedule, none because nobody asked, or why there is none.
+type Specialise<'a> = &'a dyn Fn(&Kernel) -> Result<Option<Specialised>, Reason>;
+
+fn write(program: &Program, target: &Target, specialise: Specialise<'_>) -> Result<Source, EmitError> {
     let defects = verify(program);
     if !defects.is_empty() {
         return Err(EmitError::Defects(defects));
     }
-    let mut text = format!("// {} for {}\n\n{PTX}\n{PRELUDE}", program.name, target.arch);
-    let (mut kernels, mut schedules, mut fallbacks) = (vec![], String::new(), vec![]);
+    let mut out =
+        Source { arch: target.arch, text: String::new(), kernels: vec![], schedule: String::new(), fallbacks: vec![] };
+    let (mut bodies, mut shapes, mut specialised) = (String::new(), BTreeSet::new(), false);
     for (number, kernel) in program.kernels.iter().enumerate() {
+        bodies.push('\n');
+        match specialise(kernel) {
+            Ok(Some(s)) => {
+                let done = self::hopper::emit(program, kernel, number, &s);
+                specialised = true;
+                shapes.extend(done.shapes);
+                bodies.push_str(&done.emitted.text);
+                out.schedule.push_str(&crate::hopper::print(program, kernel, &s));
+                let info = LaunchInfo {
+                    block: s.threads(),
+                    shared_bytes: s.shared_bytes,
+                    tensor_maps: done.maps,
+                    persistent: Some(1),
+                    roster: done.roster,
+                    ..LaunchInfo::new(kernel, &done.emitted)
+                };
+                out.kernels.push(info);
+                continue;
+            }
+            Ok(None) => {}
+            // Without tensor cores in it, a kernel loses nothing.
+            Err(reason) if target.arch == Arch::Sm90a && has_products(kernel) => {
+                let why = format!("no producer and consumers: {}", reason.condition);
+                out.fallbacks.push((kernel.name.clone(), Fallback { op: reason.subject, reason: why }));
+            }
+            Err(_) => {}
+        }
         let schedule: Schedule = schedule::schedule(program, kernel, target).map_err(EmitError::Refused)?;
         let emitted = kernel::emit(program, kernel, number, &schedule);
-        text.push('\n');
-        text.push_str(&emitted.text);
-        kernels.push(LaunchInfo {
-            kernel: kernel.name.clone(),
-            function: emitted.function,
-            grid: grid_points(kernel),
-            block: schedule.threads(),
-            shared_bytes: schedule.shared_bytes,
-            tensors: emitted.tensors,
-            checked_loads: emitted.checked_loads,
-        });
-        schedules.push_str(&schedule::print(program, kernel, &schedule));
-        fallbacks.extend(schedule.fallbacks.into_iter().map(|f| (kernel.name.clone(), f)));
+        bodies.push_str(&emitted.text);
+        let (block, shared_bytes) = (schedule.threads(), schedule.shared_bytes);
+        out.kernels.push(LaunchInfo { block, shared_bytes, ..LaunchInfo::new(kernel, &emitted) });
+        out.schedule.push_str(&schedule::print(program, kernel, &schedule));
+        out.fallbacks.extend(schedule.fallbacks.into_iter().map(|f| (kernel.name.clone(), f)));
     }
-    Ok(Source { arch: target.arch, text, kernels, schedule: schedules, fallbacks })
+    out.text = format!("// {} for {}\n\n{PTX}\n{PRELUDE}", program.name, target.arch);
+    if specialised {
+        out.text.push('\n');
+        out.text.push_str(self::hopper::PTX);
+        for shape in shapes {
+            out.text.push_str(&shape.function());
+        }
+    }
+    out.text.push_str(&bodies);
+    Ok(out)
+}
+
+fn has_products(kernel: &Kernel) -> bool {
+    kernel.body.iter().any(|op| match op {
+        Op::Mma { .. } => true,
+        Op::Stream { body, .. } => body.iter().any(|op| matches!(op, Op::Mma { .. })),
+        _ => false,
+    })
+}
+
+impl LaunchInfo {
+    /// One block of no threads per point of the grid.
+    fn new(kernel: &Kernel, emitted: &kernel::Emitted) -> Self {
+        Self {
+            kernel: kernel.name.clone(),
+            function: emitted.function.clone(),
+            grid: grid_points(kernel),
+            block: 0,
+            shared_bytes: 0,
+            tensors: emitted.tensors.clone(),
+            tensor_maps: vec![],
+            cluster: 1,
+            persistent: None,
+            roster: None,
+            checked_loads: emitted.checked_loads.clone(),
+        }
+    }
 }
 
 /// The prelude's type for a number type.

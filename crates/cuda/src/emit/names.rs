@@ -130,6 +130,9 @@ const TAKEN: &[&str] = &[
     "status",
     "thread",
     "point",
+    "section",
+    "outer",
+    "size",
     "scratch",
     "x",
     "sum",
@@ -141,6 +144,8 @@ const TAKEN: &[&str] = &[
     "pack",
     "from",
     "to",
+    "into",
+    "start",
     "y",
     "some",
     "product",
@@ -186,8 +191,10 @@ const TAKEN: &[&str] = &[
 ];
 
 /// Endings of names that the emitter makes from others.
-const DERIVED: &[&str] =
-    &["_base", "_len", "_at", "_full", "_stage", "_begin", "_end", "_fetch", "_chunk", "_in", "_next", "_ahead"];
+const DERIVED: &[&str] = &[
+    "_base", "_len", "_at", "_full", "_stage", "_begin", "_end", "_fetch", "_chunk", "_in", "_next", "_ahead", "_from",
+    "_test", "_held",
+];
 
 impl Names {
     /// The names of a kernel, the `number`th of its program.

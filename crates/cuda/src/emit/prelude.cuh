@@ -183,6 +183,8 @@ DEVICE float exp_short(float x) { return ex2(x * 1.4426950408889634f); }
 DEVICE float exp_short_difference(float x, float y) {
   return ex2(fmaf(x, 1.4426950408889634f, -(y * 1.4426950408889634f)));
 }
+// exp(x * c - y) likewise, given c * log2(e).
+DEVICE float exp_short_scaled(float x, float scale, float y) { return ex2(fmaf(x, scale, -(y * 1.4426950408889634f))); }
 
 // a / b to 1 ulp where the quotient is normal, without the branches of a full division: rows are divided by one number,
 // whose part of the work the compiler takes out of the loop. Divisors are brought near 1 by powers of two first.
@@ -196,6 +198,12 @@ DEVICE float divide(float a, float b) {
   return fabsf(error) < __int_as_float(0x7f800000) ? fmaf(error, r, q) : q;
 }
 DEVICE double divide(double a, double b) { return a / b; }
+// a / b to 2^-22: without the correction.
+DEVICE float divide_short(float a, float b) {
+  float m = fabsf(b);
+  float scale = m > 0x1p64f ? 0x1p-64f : m < 0x1p-64f ? 0x1p64f : 1.0f;
+  return (a * scale) * reciprocal(b * scale);
+}
 
 // The larger and the smaller; a NaN stays.
 DEVICE double max_(double a, double b) { return a != a || a > b ? a : b; }
@@ -235,6 +243,8 @@ template <class T>
 DEVICE T sigmoid_(T x) { return divide(T(1), T(1) + exp_(-x)); }
 template <class T>
 DEVICE T silu_(T x) { return x * sigmoid_(x); }
+DEVICE float sigmoid_short(float x) { return divide_short(1.0f, 1.0f + exp_short(-x)); }
+DEVICE float silu_short(float x) { return x * sigmoid_short(x); }
 template <class T>
 DEVICE T gelu_(T x) { return T(0.5) * x * (T(1) + erf_(x * T(0.70710678118654752440))); }
 template <class T>
@@ -248,6 +258,13 @@ DEVICE T sign_(T x) { return x > T(0) ? T(1) : x < T(0) ? T(-1) : x; }
 template <int PITCH, int SHIFT, int MASK>
 DEVICE u32 place(int row, int at) {
   return row * PITCH + (((at >> 4) ^ ((row >> SHIFT) & MASK)) << 4) + (at & 15);
+}
+
+// From a place of a row, `bytes` on, where they are whole chunks and have no bit in common with the place's own: the bits
+// that take part in the combination are combined, the others added.
+template <int MASK>
+DEVICE u32 along(u32 from, int bytes) {
+  return (from ^ (bytes & (MASK << 4))) + (bytes & ~(MASK << 4));
 }
 
 // A pair with halves replaced by 0.

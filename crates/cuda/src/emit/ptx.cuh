@@ -98,25 +98,39 @@ DEVICE void load_matrices_transposed(u32 (&r)[4], u32 address) {
                : "memory");
 }
 
-// Accumulators are two rows, 8 apart, of two columns.
-#define MMA_16(NAME, TYPE)                                                                                       \
-  DEVICE void NAME(float* top, float* bottom, const u32 (&a)[4], u32 b0, u32 b1) {                               \
-    asm("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "       \
-        "{%8, %9}, {%0, %1, %2, %3};"                                                                            \
-        : "+f"(top[0]), "+f"(top[1]), "+f"(bottom[0]), "+f"(bottom[1])                                           \
+// Accumulators are two rows, 8 apart, of two columns. The `_zero` functions start from 0 in their place.
+#define MMA(NAME, NUMBER, C, ZERO, SHAPE)                                                                        \
+  DEVICE void NAME(NUMBER* top, NUMBER* bottom, const u32 (&a)[4], u32 b0, u32 b1) {                             \
+    asm("mma.sync.aligned." SHAPE " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"             \
+        : "+" C(top[0]), "+" C(top[1]), "+" C(bottom[0]), "+" C(bottom[1])                                       \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                                         \
+  }                                                                                                              \
+  DEVICE void NAME##_zero(NUMBER* top, NUMBER* bottom, const u32 (&a)[4], u32 b0, u32 b1) {                      \
+    asm("mma.sync.aligned." SHAPE " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"         \
+        : "=" C(top[0]), "=" C(top[1]), "=" C(bottom[0]), "=" C(bottom[1])                                       \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), C(ZERO));                                \
   }
+#define MMA_16(NAME, TYPE) MMA(NAME, float, "f", 0.0f, "m16n8k16.row.col.f32." TYPE "." TYPE ".f32")
 MMA_16(mma_bf16, "bf16")
 MMA_16(mma_f16, "f16")
-
-#define MMA_8(NAME, A, B)                                                                                        \
-  DEVICE void NAME(int* top, int* bottom, const u32 (&a)[4], u32 b0, u32 b1) {                                   \
-    asm("mma.sync.aligned.m16n8k32.row.col.s32." A "." B ".s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "             \
-        "{%8, %9}, {%0, %1, %2, %3};"                                                                            \
-        : "+r"(top[0]), "+r"(top[1]), "+r"(bottom[0]), "+r"(bottom[1])                                           \
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                                         \
-  }
+#define MMA_8(NAME, A, B) MMA(NAME, int, "r", 0, "m16n8k32.row.col.s32." A "." B ".s32")
 MMA_8(mma_s8_s8, "s8", "s8")
 MMA_8(mma_s8_u8, "s8", "u8")
 MMA_8(mma_u8_s8, "u8", "s8")
 MMA_8(mma_u8_u8, "u8", "u8")
+#undef MMA
+
+// Neighbouring words in one piece; the address is a multiple of their size. No kernel reads what it writes, so that loads
+// may be moved across.
+DEVICE void store_words(void* to, const u32 (&x)[1]) {
+  asm volatile("st.global.b32 [%0], %1;" ::"l"(to), "r"(x[0]));
+}
+DEVICE void store_words(void* to, const u32 (&x)[2]) {
+  asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(x[0]), "r"(x[1]));
+}
+DEVICE void store_words(void* to, const u32 (&x)[4]) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]));
+}
+// A register whose contents the compiler no longer knows, so that what it made of them is made again: numbers unpacked
+// before a barrier would take twice the registers behind it.
+DEVICE void forget(u32& x) { asm volatile("" : "+r"(x)); }

@@ -3,9 +3,10 @@
 
 use super::element::{Emitter, digit, variable};
 use super::scalar::literal;
-use crate::schedule::Carrier;
+use crate::schedule::facts::each_op;
+use crate::schedule::{Carrier, FrameId, Side};
 use einloom_cascade::DType;
-use einloom_tile::{AxisId, TileMonoid, ValueId};
+use einloom_tile::{AxisId, Op, State, TileMonoid, ValueId};
 
 impl Emitter<'_> {
     /// `dst = acc ⊕ ⊕_axis src`.
@@ -41,22 +42,87 @@ impl Emitter<'_> {
         let line = format!("x = {};", self.combine(monoid, "x", &element, wide));
         self.w.line(line);
         self.w.close("");
+        if self.schedule.partial.values().any(|p| p.reductions.contains(&dst)) {
+            self.finish_reduction(dst, acc, monoid, "x", wide);
+            return self.w.close("");
+        }
+        let at = other.map(|o| (o, self.position(f, o, kept)));
+        self.across_threads(f, side, monoid, wide, at.as_ref().map(|(o, at)| (*o, at.as_str())));
+        self.finish_reduction(dst, acc, monoid, "x", wide);
+        self.w.close("");
+        self.after_reduction(f, side);
+    }
+
+    /// Adds the element `(i, j)` of a tile to this thread's part of what it is reduced to.
+    pub fn add_element(&mut self, dst: ValueId, src: ValueId, frame: FrameId) {
+        let mut reduction = None;
+        each_op(&self.facts.kernel.body, &mut |op| {
+            if let Op::Reduce { dst: d, axis, monoid, .. } = op
+                && *d == dst
+            {
+                reduction = Some((*axis, monoid.clone()));
+            }
+        });
+        let Some((axis, monoid)) = reduction else { return };
+        let sum = self.element(dst, self.frame_of(dst));
+        let element = self.element(src, Some(frame));
+        let side = self.schedule.frame(frame).sides.get(&axis).copied().unwrap_or(Side::Across);
+        let element = match self.exists(frame, axis, variable(side)) {
+            Some(test) => format!("({test} ? {element} : {})", literal(monoid.identity(), false)),
+            None => element,
+        };
+        let line = format!("{sum} = {};", self.combine(&monoid, &sum, &element, false));
+        self.w.line(line);
+    }
+
+    /// Combines the parts of states that every thread has a part of.
+    pub fn complete(&mut self, states: &[State]) {
+        for s in states {
+            let Some(partial) = self.schedule.partial.get(&s.value).cloned() else { continue };
+            let Some(f) = self.frame_of(partial.source) else { continue };
+            let (side, monoid) = (partial.side, &partial.monoid);
+            self.w.line(format!("// every thread's part of {}", self.facts.name(s.value)));
+            let kept = self.along(s.value, f, side.other());
+            let k = variable(side.other());
+            match kept {
+                Some(o) => {
+                    let count = self.span(f, o).count;
+                    self.w.unrolled(k, count);
+                }
+                None => self.w.open(""),
+            }
+            let element = self.element(s.value, self.frame_of(s.value));
+            self.w.line(format!("float x = {element};"));
+            let at = kept.map(|o| (o, self.position(f, o, k)));
+            self.across_threads(f, side, monoid, false, at.as_ref().map(|(o, at)| (*o, at.as_str())));
+            self.w.line(format!("{element} = x;"));
+            self.w.close("");
+            self.after_reduction(f, side);
+        }
+    }
+
+    /// Combines the `x` of all threads that hold positions of `side`, for every position of the other one: lanes by a
+    /// butterfly of shuffles; warps, if several hold them, through shared memory. It is in a loop over the other side's
+    /// positions, of which `at` is one; with several warps that loop is ended and begun again.
+    fn across_threads(&mut self, f: FrameId, side: Side, monoid: &TileMonoid, wide: bool, at: Option<(AxisId, &str)>) {
+        let number = if wide { "double" } else { "float" };
         let schedule = self.schedule.frame(f);
-        let masks: Vec<usize> = schedule.lane_masks(side).into_iter().filter(|&m| m < 32).collect();
-        for mask in masks {
+        for mask in schedule.lane_masks(side).into_iter().filter(|&m| m < 32) {
             let other = format!("__shfl_xor_sync(0xffffffffu, x, {mask})");
             let line = format!("x = {};", self.combine(monoid, "x", &other, wide));
             self.w.line(line);
         }
         let part = schedule.warp_part(side);
         if part.modulus == 1 {
-            self.finish_reduction(dst, acc, monoid, "x", wide);
-            return self.w.close("");
+            return;
         }
         // Through shared memory: one row of partial results per warp part.
-        let positions = other.map_or(1, |o| self.span(f, o).cover);
-        let at = other.map_or("0".to_string(), |o| self.position(f, o, kept));
-        let scratch = format!("reinterpret_cast<{number}*>(shared)");
+        let positions = at.map_or(1, |(o, _)| self.span(f, o).cover);
+        let place = at.map_or("0", |(_, at)| at);
+        // Outside of loops two places take turns: whoever writes the one again has passed the barrier of the other.
+        let offset = self.reductions % 2 * (self.schedule.scratch_bytes / 2);
+        self.reductions += 1;
+        let scratch = format!("reinterpret_cast<{number}*>(shared + {offset})");
         let first: Vec<String> = (schedule.first(side).iter())
             .filter(|d| d.divisor < 32)
             .map(|d| {
@@ -66,24 +132,29 @@ impl Emitter<'_> {
             .map(|d| format!("{d} == 0"))
             .collect();
         let guard = if first.is_empty() { String::new() } else { format!("if ({}) ", first.join(" && ")) };
-        self.w.line(format!("{guard}{scratch}[({}) * {positions} + {at}] = x;", digit(&part)));
+        self.w.line(format!("{guard}{scratch}[({}) * {positions} + {place}] = x;", digit(&part)));
         self.w.close("");
         self.w.line("__syncthreads();");
-        if let Some(o) = other {
+        if let Some((o, _)) = at {
             let count = self.span(f, o).count;
-            self.w.unrolled(kept, count);
+            self.w.unrolled(variable(side.other()), count);
         } else {
             self.w.open("");
         }
-        self.w.line(format!("{number} x = {};", literal(monoid.identity(), wide)));
-        self.w.unrolled("part", part.modulus);
+        self.w.line(format!("{number} x = {scratch}[{place}];"));
+        self.w.line("#pragma unroll");
+        self.w.open(format!("for (int part = 1; part < {}; ++part)", part.modulus));
         let line =
-            format!("x = {};", self.combine(monoid, "x", &format!("{scratch}[part * {positions} + {at}]"), wide));
+            format!("x = {};", self.combine(monoid, "x", &format!("{scratch}[part * {positions} + {place}]"), wide));
         self.w.line(line);
         self.w.close("");
-        self.finish_reduction(dst, acc, monoid, "x", wide);
-        self.w.close("");
-        self.w.line("__syncthreads();  // before the partial results are overwritten");
+    }
+
+    /// In a loop the same place is written again.
+    fn after_reduction(&mut self, f: FrameId, side: Side) {
+        if self.schedule.frame(f).warp_part(side).modulus > 1 && !self.open.is_empty() {
+            self.w.line("__syncthreads();  // before the partial results are overwritten");
+        }
     }
 
     fn finish_reduction(&mut self, dst: ValueId, acc: Option<ValueId>, monoid: &TileMonoid, value: &str, wide: bool) {

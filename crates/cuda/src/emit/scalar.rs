@@ -2,7 +2,8 @@
 
 use super::element::Emitter;
 use super::type_name;
-use crate::schedule::{Carrier, FrameId, Side};
+use crate::schedule::facts::leaves;
+use crate::schedule::{Carrier, FrameId, Side, narrow};
 use einloom_cascade::{BinaryOp, DType, UnaryOp};
 use einloom_tile::{AxisId, Predicate, Scalar, ValueId};
 
@@ -12,8 +13,7 @@ struct Context {
     frame: Option<FrameId>,
     /// In f64, else in f32.
     wide: bool,
-    /// Whether the result's relative error may be as large as that of the short exponential, because it is rounded
-    /// to 11 bits or fewer and only products stand between.
+    /// Whether the result may be off by a relative 2^-20: see `schedule::tolerance`.
     short: bool,
 }
 
@@ -21,23 +21,49 @@ impl Emitter<'_> {
     /// `dst = expr`, elementwise.
     pub fn map(&mut self, dst: ValueId, expr: &Scalar) {
         let frame = self.frame_of(dst);
-        let dtype = self.facts.dtype(dst);
-        let wide = dtype == DType::F64 || dtype == DType::I32 || self.is_wide(expr);
-        let short = matches!(dtype, DType::Bf16 | DType::F16 | DType::E4m3 | DType::E5m2);
-        let context = Context { frame, wide, short };
-        let value = if dtype == DType::B1 {
-            format!("{} ? 1.0f : 0.0f", self.condition(expr, context))
-        } else {
-            self.rounded(dtype, &self.value(expr, context), wide)
-        };
         self.declare(dst, frame);
         if let (true, Some(f)) = (self.is_packed(dst, frame), frame) {
+            let context = self.context(dst, expr, frame);
             return self.map_pairs(dst, f, &self.value(expr, context));
         }
+        let value = self.mapped(dst, expr, frame);
         let loops = self.each_element(dst, frame);
         let line = format!("{} = {value};", self.element(dst, frame));
         self.w.line(line);
         self.close(loops);
+    }
+
+    /// The element `(i, j)` of a tile that is computed where it is read.
+    pub fn inlined(&self, v: ValueId, frame: Option<FrameId>) -> String {
+        match crate::schedule::inline::definition(&self.facts, v) {
+            Some(expr) => format!("({})", self.mapped(v, expr, frame)),
+            // A load that is made where its tile is stored: see `Emitter::store`.
+            None => {
+                let (name, dtype) = (self.names.value(v), type_name(self.facts.dtype(v)));
+                format!("{dtype}::half({name}.x[j % {name}_in / 2], j % 2)")
+            }
+        }
+    }
+
+    /// An element of a map's result.
+    fn mapped(&self, dst: ValueId, expr: &Scalar, frame: Option<FrameId>) -> String {
+        let dtype = self.facts.dtype(dst);
+        let context = self.context(dst, expr, frame);
+        if dtype == DType::B1 {
+            format!("{} ? 1.0f : 0.0f", self.condition(expr, context))
+        } else {
+            self.rounded(dtype, &self.value(expr, context), context.wide)
+        }
+    }
+
+    fn context(&self, dst: ValueId, expr: &Scalar, frame: Option<FrameId>) -> Context {
+        let dtype = self.facts.dtype(dst);
+        let wide = dtype == DType::F64 || dtype == DType::I32 || self.is_wide(expr);
+        // Of a vector there are few elements: there is nothing to save.
+        let axes = |v: u32| self.facts.axes(ValueId(v)).len();
+        let largest = (0..self.facts.kernel.values.len() as u32).map(axes).max().unwrap_or(0);
+        let short = narrow(dtype) || self.facts.loose.contains(&dst) && axes(dst.0) == largest;
+        Context { frame, wide, short }
     }
 
     /// Sets a packed tile, two neighbours at a time.
@@ -52,6 +78,7 @@ impl Emitter<'_> {
         self.w.line("float pair[2];");
         self.w.unrolled("e", 2);
         self.w.line("const int j = 2 * y + e;");
+        self.fused(dst, frame);
         self.w.line(format!("pair[e] = {};", bare(value)));
         self.w.close("");
         let target = format!("{}{}", self.variable_of(dst, Some(frame)), self.brackets(dst, Some(frame), "i", "y"));
@@ -60,6 +87,16 @@ impl Emitter<'_> {
         if down.is_some() {
             self.w.close("");
         }
+    }
+
+    /// The element that a packed tile is made from, added to its thread's part of a sum.
+    fn fused(&mut self, dst: ValueId, frame: FrameId) {
+        let Some(fused) = self.schedule.fused.get(&dst).copied() else { return };
+        let v = fused.source;
+        let Some(expr) = crate::schedule::inline::definition(&self.facts, v) else { return };
+        let line = format!("const float {} = {};", self.names.value(v), bare(&self.mapped(v, expr, Some(frame))));
+        self.w.line(line);
+        self.add_element(fused.reduction, v, frame);
     }
 
     /// A value of the number type, from a float, or from a double if `wide`.
@@ -112,20 +149,18 @@ impl Emitter<'_> {
             Scalar::Within(_) | Scalar::Unary(UnaryOp::Not, _) => self.truth(expr, exact),
             Scalar::Binary(op, ..) if op.is_predicate() => self.truth(expr, exact),
             Scalar::Unary(UnaryOp::Neg, x) => format!("(-{})", self.value(x, context)),
-            Scalar::Unary(UnaryOp::Exp, x) if short && !wide => match &**x {
-                Scalar::Binary(BinaryOp::Sub, a, b) => {
-                    let (a, b) = (self.value(a, exact), self.value(b, exact));
-                    format!("exp_short_difference({}, {})", bare(&a), bare(&b))
-                }
-                x => format!("exp_short({})", bare(&self.value(x, exact))),
-            },
+            Scalar::Unary(UnaryOp::Exp, x) if short && !wide => self.exp_short(x, exact),
+            Scalar::Unary(op @ (UnaryOp::Sigmoid | UnaryOp::Silu), x) if short && !wide => {
+                format!("{}short({})", function(*op), bare(&self.value(x, exact)))
+            }
             Scalar::Unary(op, x) => format!("{}({})", function(*op), bare(&self.value(x, exact))),
             Scalar::Binary(BinaryOp::Mul, a, b) => {
                 format!("({} * {})", self.value(a, context), self.value(b, context))
             }
             Scalar::Binary(BinaryOp::Div, a, b) => {
                 let (a, b) = (self.value(a, context), self.value(b, context));
-                format!("divide({}, {})", bare(&a), bare(&b))
+                let name = if short && !wide { "divide_short" } else { "divide" };
+                format!("{name}({}, {})", bare(&a), bare(&b))
             }
             Scalar::Binary(op, a, b) => {
                 let (a, b) = (self.value(a, exact), self.value(b, exact));
@@ -141,6 +176,27 @@ impl Emitter<'_> {
                 format!("({c} ? {} : {})", self.value(a, context), self.value(b, context))
             }
         }
+    }
+
+    /// `exp(x)` to 2^-20. A difference of which the first part carries roundings of f32 sums may be off by another one of
+    /// that size: then its scaling, by log2(e) and by a constant that it is multiplied with, is one with the subtraction.
+    fn exp_short(&self, x: &Scalar, exact: Context) -> String {
+        let Scalar::Binary(BinaryOp::Sub, a, b) = x else {
+            return format!("exp_short({})", bare(&self.value(x, exact)));
+        };
+        let mut computed = false;
+        leaves(a, &mut |v| computed |= self.facts.rounded.contains(&v));
+        if !computed {
+            return format!("exp_short({})", bare(&self.value(x, exact)));
+        }
+        let b = self.value(b, exact);
+        if let Scalar::Binary(BinaryOp::Mul, x, c) = &**a
+            && let Scalar::Const(c) = **c
+        {
+            let scale = literal(c * std::f64::consts::LOG2_E, false);
+            return format!("exp_short_scaled({}, {scale}, {})", bare(&self.value(x, exact)), bare(&b));
+        }
+        format!("exp_short_difference({}, {})", bare(&self.value(a, exact)), bare(&b))
     }
 
     /// A condition as a number.
@@ -177,13 +233,21 @@ impl Emitter<'_> {
             .iter()
             .map(|affine| {
                 let mut sum = affine.constant.to_string();
-                for &(c, axis) in &affine.terms {
-                    let at = self.absolute(axis, frame);
-                    let at = if at.contains(' ') { format!("({at})") } else { at };
-                    let at = if narrow && near { at } else { format!("static_cast<i64>({at})") };
-                    sum = super::element::add(&sum, c, &at);
+                if !(narrow && near) {
+                    for &(c, axis) in &affine.terms {
+                        sum =
+                            super::element::add(&sum, c, &format!("static_cast<i64>({})", self.absolute(axis, frame)));
+                    }
+                    return format!("{sum} >= 0");
                 }
-                format!("{sum} >= 0")
+                // What the unrolled loops count stands on the right, so that a test is one comparison with a constant.
+                let mut counted = "0".to_string();
+                for &(c, axis) in &affine.terms {
+                    let (first, offset) = self.absolute_parts(axis, frame);
+                    sum = super::element::add(&sum, c, &first);
+                    counted = super::element::add(&counted, -c, &offset);
+                }
+                format!("{sum} >= {counted}")
             })
             .collect();
         if tests.is_empty() {
@@ -193,6 +257,22 @@ impl Emitter<'_> {
         match self.open.last() {
             Some(&axis) => format!("({}_full || ({tests}))", self.names.axis(axis)),
             None => format!("({tests})"),
+        }
+    }
+
+    /// The element's position along an axis: a thread's first, and how far the element is from it.
+    fn absolute_parts(&self, axis: AxisId, frame: Option<FrameId>) -> (String, String) {
+        let grouped = |text: String| if text.contains(' ') { format!("({text})") } else { text };
+        let base = self.base(axis);
+        let side = frame.and_then(|f| self.schedule.frame(f).sides.get(&axis).map(|&s| (f, s)));
+        match side {
+            Some((f, side)) if self.facts.wide(axis) => {
+                let at = self.at(f, axis);
+                let position = self.position(f, axis, super::element::variable(side));
+                let offset = position.strip_prefix(&format!("{at} + ")).unwrap_or("0").to_string();
+                (grouped(super::element::add(&base, 1, &at)), grouped(offset))
+            }
+            _ => (base, "0".to_string()),
         }
     }
 

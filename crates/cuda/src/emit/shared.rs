@@ -82,27 +82,54 @@ impl Emitter<'_> {
         };
         self.w.line(format!("const u32 to = shared_base + {begin};"));
         let rounds = total.div_ceil(threads);
-        // More addresses at a time cost registers.
-        self.w.line(if rounds <= 8 { "#pragma unroll" } else { "#pragma unroll 4" });
         let first = if stage == "stage" { format!("pinned<{threads}>(thread)") } else { "thread".to_string() };
-        self.w.open(format!("for (int e = {first}; e < {total}; e += {threads})"));
-        self.w.line(format!("const int row = e / {groups}, column = e % {groups} * {per};"));
-        let row_test = tile.outer.and_then(|a| self.in_copy(a, "row", tile.rows));
-        let valid = match self.in_copy(tile.inner, "column", tile.columns) {
-            None => bytes.to_string(),
-            Some(_) => {
-                let len = self.len(tile.inner);
-                if per == 1 {
-                    format!("(column < {len} ? {bytes} : 0)")
-                } else {
-                    format!("max_int(0, min_int({per}, {len} - column)) * {element}")
+        let valid = |row: &str| {
+            let row_test = tile.outer.and_then(|a| self.in_copy(a, row, tile.rows));
+            let valid = match self.in_copy(tile.inner, "column", tile.columns) {
+                None => bytes.to_string(),
+                Some(_) => {
+                    let len = self.len(tile.inner);
+                    if per == 1 {
+                        format!("(column < {len} ? {bytes} : 0)")
+                    } else {
+                        format!("max_int(0, min_int({per}, {len} - column)) * {element}")
+                    }
                 }
-            }
+            };
+            row_test.map_or(valid.clone(), |t| format!("{t} ? {valid} : 0"))
         };
-        let valid = row_test.map_or(valid.clone(), |t| format!("{t} ? {valid} : 0"));
         let offset = self.offset(&addresses, |axis| if axis == tile.inner { "column".into() } else { "row".into() });
         let column = if element == 1 { "column".to_string() } else { format!("column * {element}") };
         let place = Self::place(&tile, "row", &column);
+        // Rows from one round to the next.
+        let step = threads / groups;
+        let swizzle = tile.swizzle;
+        if threads.is_multiple_of(groups) && step.is_multiple_of((swizzle.mask + 1) << swizzle.shift) && rounds <= 32 {
+            // Each round's addresses are a constant from the first's.
+            let stride = addresses.strides.iter().find(|s| Some(s.0) == tile.outer).map_or(0, |s| s.1);
+            let valid = valid(&format!("row + e * {step}"));
+            self.w.line(format!("const int own = {first};"));
+            self.w.line(format!("const int row = own / {groups}, column = own % {groups} * {per};"));
+            self.w.line(format!("const {raw}::raw* const start = from + {offset};"));
+            self.w.line(format!("const u32 into = to + {place};"));
+            self.w.unrolled("e", rounds);
+            let guard = if tile.rows.is_multiple_of(step) {
+                String::new()
+            } else {
+                format!("if (row + e * {step} < {}) ", tile.rows)
+            };
+            let apart = step as i64 * stride;
+            let (pitch, far) = (step * swizzle.pitch, apart.saturating_mul(rounds as i64) > i64::from(i32::MAX));
+            let e = if far { "static_cast<i64>(e)" } else { "e" };
+            self.w.line(format!("{guard}copy_async<{bytes}>(into + e * {pitch}, start + {e} * {apart}, {valid});"));
+            self.w.close("");
+            return self.w.close("");
+        }
+        let valid = valid("row");
+        // More addresses at a time cost registers.
+        self.w.line(if rounds <= 8 { "#pragma unroll" } else { "#pragma unroll 4" });
+        self.w.open(format!("for (int e = {first}; e < {total}; e += {threads})"));
+        self.w.line(format!("const int row = e / {groups}, column = e % {groups} * {per};"));
         self.w.line(format!("copy_async<{bytes}>(to + {place}, from + {offset}, {valid});"));
         self.w.close("");
         self.w.close("");

@@ -2,8 +2,9 @@
 
 use super::element::Emitter;
 use super::type_name;
-use crate::schedule::{Side, adjacent};
-use einloom_tile::{Coord, TensorId, ValueId};
+use crate::schedule::{Carrier, FrameId, Side, adjacent};
+use einloom_cascade::DType;
+use einloom_tile::{AxisId, Coord, Op, TensorId, ValueId};
 
 impl Emitter<'_> {
     /// `tensor[at] = src`, by the threads that own the elements.
@@ -14,7 +15,8 @@ impl Emitter<'_> {
             // A tile without axes is in every thread.
             let position = |axis| self.base(axis);
             let offset = self.scalar_offset(tensor, at, &position);
-            let value = self.names.value(src).to_string();
+            // It may live in a state's place.
+            let value = self.element(src, None);
             self.w.line(format!("if (thread == 0) {name}[{offset}] = {dtype}::encode({value});"));
             return;
         };
@@ -54,19 +56,44 @@ impl Emitter<'_> {
                     if axis == a { format!("({first})") } else { format!("({})", self.position(f, axis, "i")) }
                 });
                 let whole = self.within_window(a, &format!("{first} + {}", vector - 1), span.cover);
-                let element = self.element_at(src, Some(f), "i", &format!("y * {vector} + e"));
-                self.w.line(format!("Pack<{dtype}::raw, {vector}> pack;"));
-                self.w.unrolled("e", vector);
-                self.w.line(format!("pack.x[e] = {dtype}::encode({element});"));
+                let element = self.element(src, Some(f));
+                let number = self.facts.program.tensor(tensor).dtype;
+                // Two neighbours are rounded together by one instruction.
+                let pairs = matches!(number, DType::Bf16 | DType::F16) && self.facts.carrier(src) == Carrier::F32;
+                let (unit, units) =
+                    if pairs { ("u32".to_string(), vector / 2) } else { (format!("{dtype}::raw"), vector) };
+                self.late_loads(src, f, a, vector, &first, row.as_deref());
+                self.w.line(format!("Pack<{unit}, {units}> pack;"));
+                self.w.unrolled("e", units);
+                if pairs && self.is_packed(src, Some(f)) && self.facts.dtype(src) == number {
+                    let whole = self.brackets(src, Some(f), "i", &format!("y * {units} + e"));
+                    let line = format!("pack.x[e] = {}{whole};", self.variable_of(src, Some(f)));
+                    self.w.line(line);
+                } else if pairs {
+                    self.w.line("float pair[2];");
+                    self.w.unrolled("part", 2);
+                    self.w.line(format!("const int j = y * {vector} + 2 * e + part;"));
+                    self.w.line(format!("pair[part] = {element};"));
+                    self.w.close("");
+                    self.w.line(format!("pack.x[e] = {dtype}::pair(pair[0], pair[1]);"));
+                } else {
+                    self.w.line(format!("const int j = y * {vector} + e;"));
+                    self.w.line(format!("pack.x[e] = {dtype}::encode({element});"));
+                }
                 self.w.close("");
                 let tests: Vec<String> = row.iter().chain(&whole).cloned().collect();
                 let head = if tests.is_empty() { String::new() } else { format!("if ({}) ", tests.join(" && ")) };
-                self.w.line(format!("{head}*reinterpret_cast<Pack<{dtype}::raw, {vector}>*>(to + {offset}) = pack;"));
+                self.w.line(if pairs {
+                    format!("{head}store_words(to + {offset}, pack.x);")
+                } else {
+                    format!("{head}*reinterpret_cast<Pack<{unit}, {units}>*>(to + {offset}) = pack;")
+                });
                 if let Some(one) = self.within_window(a, &format!("{first} + e"), span.cover) {
                     let head = row.map_or("else".to_string(), |r| format!("else if ({r})"));
+                    let part = if pairs { "pack.x[e / 2] >> e % 2 * 16" } else { "pack.x[e]" };
                     self.w.open(head);
                     self.w.unrolled("e", vector);
-                    self.w.line(format!("if ({one}) to[{offset} + e] = pack.x[e];"));
+                    self.w.line(format!("if ({one}) to[{offset} + e] = static_cast<{dtype}::raw>({part});"));
                     self.w.close("");
                     self.w.close("");
                 }
@@ -85,6 +112,39 @@ impl Emitter<'_> {
             }
         }
         self.w.close("");
+    }
+
+    /// Loads what waits until `src` is stored: the vector at position `first` along `axis`.
+    fn late_loads(&mut self, src: ValueId, f: FrameId, axis: AxisId, vector: usize, first: &str, row: Option<&str>) {
+        let mut late = vec![];
+        crate::schedule::late::each_leaf(&self.facts, &self.schedule.inlined, src, &mut |v| late.push(v));
+        for v in late.into_iter().filter(|v| self.schedule.inlined.contains(v)) {
+            let load = self.facts.kernel.body.iter().find_map(|op| match op {
+                Op::Load { dst, tensor, at, .. } if *dst == v => Some((*tensor, at)),
+                _ => None,
+            });
+            let Some((tensor, at)) = load else { continue };
+            let addresses = self.affine(v, tensor, at);
+            let offset = self.offset(&addresses, |a| {
+                if a == axis { format!("({first})") } else { format!("({})", self.position(f, a, "i")) }
+            });
+            let cover = self.span(f, axis).cover;
+            let down = self.along(v, f, Side::Down).and(row).map(str::to_string);
+            let tests: Vec<String> = down.into_iter().chain(self.within_window(axis, first, cover)).collect();
+            let name = self.names.value(v).to_string();
+            let kind = format!("Pack<u32, {}>", vector / 2);
+            let from = format!(
+                "*reinterpret_cast<const {kind}*>({} + ({}) + {offset})",
+                self.names.tensor(tensor),
+                addresses.origin
+            );
+            self.w.line(format!("constexpr int {name}_in = {vector};"));
+            self.w.line(if tests.is_empty() {
+                format!("const {kind} {name} = {from};")
+            } else {
+                format!("const {kind} {name} = {} ? {from} : {kind}{{}};", tests.join(" && "))
+            });
+        }
     }
 
     /// The address of one element, every coordinate computed.

@@ -1,7 +1,6 @@
 //! Streams: the loop over chunks, the pipeline of copies before it, and full chunks apart from partial ones.
 
 use super::element::{Emitter, add};
-use super::writer::Writer;
 use einloom_tile::{Affine, AxisId, Init, Op, Predicate, Scalar, State, ValueId};
 
 impl Emitter<'_> {
@@ -41,57 +40,68 @@ impl Emitter<'_> {
             // Copies issued before the pipeline's first complete before it does.
             self.pending.clear();
         }
+        self.hold(body, ahead.then(|| stages - 1));
         let splits = self.chunk(axis, body, states);
         self.pending.extend(before);
         if ahead {
             self.w.line(format!("int {name}_stage = 0;"));
         }
-        self.w.line("#pragma unroll 1");
-        self.w.open(format!("for (int {name}_base = {name}_begin; {name}_base < {name}_end; {name}_base += {tile})"));
-        if ahead {
-            self.w.line(format!("copies_wait<{}>();", stages - 2));
-            self.w.line("__syncthreads();  // this chunk is there, and the one before it has been read");
-            self.w.line(format!(
-                "if ({name}_base + {0} < {name}_end) {name}_fetch({name}_base + {0}, ({name}_stage + {1}) % {stages});",
-                (stages - 1) * tile,
-                stages - 1
-            ));
-            self.w.line("copies_commit();");
-        }
-        self.w.line(format!("const int {name}_len = min_int({tile}, {name}_end - {name}_base);"));
-        let stage = if ahead { format!("{name}_stage") } else { "0".to_string() };
-        let call = |full: bool| format!("{name}_chunk(Bool<{full}>(), {name}_base, {name}_len, {stage});");
+        let one = |e: &mut Self, head: String, full: bool| {
+            e.w.line("#pragma unroll 1");
+            e.w.open(head);
+            if ahead {
+                e.w.line(format!("copies_wait<{}>();", stages - 2));
+                e.w.line("__syncthreads();  // this chunk is there, and the one before it has been read");
+                e.w.line(format!(
+                    "if ({name}_base + {0} < {name}_end) {name}_fetch({name}_base + {0}, ({name}_stage + {1}) % {stages});",
+                    (stages - 1) * tile,
+                    stages - 1
+                ));
+                e.w.line("copies_commit();");
+            }
+            e.w.line(format!("const int {name}_len = min_int({tile}, {name}_end - {name}_base);"));
+            let stage = if ahead { format!("{name}_stage") } else { "0".to_string() };
+            e.w.line(format!("{name}_chunk(Bool<{full}>(), {name}_base, {name}_len, {stage});"));
+            if ahead {
+                e.w.line(format!("{name}_stage = {name}_stage + 1 == {stages} ? 0 : {name}_stage + 1;"));
+            }
+            e.w.close("");
+        };
+        let on = format!("{name}_base < {name}_end");
         match splits {
             Some(mut all) => {
                 if !self.always_full(axis) {
                     all.insert(0, format!("{name}_len == {}", self.facts.size(axis)));
                 }
-                self.w.open(format!("if ({})", all.join(" && ")));
-                self.w.line(call(true));
-                self.w.close(" else {");
-                self.w.indent();
-                self.w.line(call(false));
+                // Runs of full and of partial chunks have loops of their own: each keeps its registers in its own places.
+                self.w.open(format!("const auto {name}_test = [&](const int {name}_base)"));
+                self.w.line(format!("const int {name}_len = min_int({tile}, {name}_end - {name}_base);"));
+                self.w.line(format!("return {};", all.join(" && ")));
+                self.w.close(";");
+                self.w.line(format!("int {name}_base = {name}_begin;"));
+                self.w.open(format!("while ({on})"));
+                for (test, full) in [("", true), ("!", false)] {
+                    let head = format!("for (; {on} && {test}{name}_test({name}_base); {name}_base += {tile})");
+                    one(self, head, full);
+                }
                 self.w.close("");
             }
-            None => self.w.line(call(false)),
+            None => one(self, format!("for (int {name}_base = {name}_begin; {on}; {name}_base += {tile})"), false),
         }
-        if ahead {
-            self.w.line(format!("{name}_stage = {name}_stage + 1 == {stages} ? 0 : {name}_stage + 1;"));
-        }
-        self.w.close("");
         self.open.pop();
         self.whole.remove(&axis);
         self.w.close("");
         for v in loads {
             self.staged.remove(&v);
         }
+        self.complete(states);
         for s in states {
             self.share(s.value);
         }
     }
 
     /// Declares states and sets them to what they are before the first chunk.
-    fn start_states(&mut self, states: &[State]) {
+    pub(super) fn start_states(&mut self, states: &[State]) {
         for s in states {
             let frame = self.frame_of(s.value);
             self.declare(s.value, frame);
@@ -114,7 +124,7 @@ impl Emitter<'_> {
     }
 
     /// Declares the positions that the loop runs over: those at which `within` can hold.
-    fn range(&mut self, axis: AxisId, within: &Predicate) {
+    pub(super) fn range(&mut self, axis: AxisId, within: &Predicate) {
         let name = self.names.axis(axis).to_string();
         let decl = self.facts.kernel.axis(axis);
         let (extent, tile) = (decl.extent, decl.tile);
@@ -149,7 +159,7 @@ impl Emitter<'_> {
 
     /// Whether the last chunk is as long as the others wherever the loop stands: the extent, and every bound that
     /// `within` sets, is a multiple of the tile.
-    fn never_clipped(&self, axis: AxisId, within: &Predicate) -> bool {
+    pub(super) fn never_clipped(&self, axis: AxisId, within: &Predicate) -> bool {
         let decl = self.facts.kernel.axis(axis);
         let tile = decl.tile as i64;
         let multiple = |affine: &Affine| {
@@ -162,7 +172,9 @@ impl Emitter<'_> {
             for &(c, other) in affine.terms.iter().filter(|t| t.1 != axis) {
                 let a = self.facts.kernel.axis(other);
                 let step = if a.tile >= a.extent { 0 } else { a.tile as i64 };
-                if !self.always_full(other) && self.facts.wide(other) || c * step % tile != 0 {
+                // A last window that is shorter must end as far from a chunk's start as the others do.
+                let shorter = if self.always_full(other) { 0 } else { a.extent as i64 - self.facts.size(other) as i64 };
+                if c * shorter % tile != 0 || c * step % tile != 0 {
                     return false;
                 }
                 high += if c > 0 { c * (self.facts.size(other) as i64 - 1) } else { 0 };
@@ -220,7 +232,7 @@ impl Emitter<'_> {
     }
 
     /// The predicates of the body's own operations, as conditions that they hold at every element.
-    fn full_conditions(&self, body: &[Op]) -> Vec<String> {
+    pub(super) fn full_conditions(&self, body: &[Op]) -> Vec<String> {
         let mut out = vec![];
         for op in body {
             if let Op::Map { expr, .. } = op {
@@ -238,7 +250,7 @@ impl Emitter<'_> {
         out
     }
 
-    fn advance(&mut self, state: &State) {
+    pub(super) fn advance(&mut self, state: &State) {
         let frame = self.frame_of(state.value);
         let (to, from) = (self.element(state.value, frame), self.element(state.next, frame));
         if to == from {
@@ -257,12 +269,5 @@ fn predicates<'a>(expr: &'a Scalar, f: &mut dyn FnMut(&'a Predicate)) {
         Scalar::Round(_, x) | Scalar::Unary(_, x) => predicates(x, f),
         Scalar::Binary(_, x, y) => [x, y].into_iter().for_each(|e| predicates(e, f)),
         Scalar::Select(c, x, y) => [c, x, y].into_iter().for_each(|e| predicates(e, f)),
-    }
-}
-
-impl Writer {
-    /// An empty writer at the depth of a block inside this one.
-    fn nested(&self) -> Self {
-        Self::at_depth(self.depth() + 1)
     }
 }

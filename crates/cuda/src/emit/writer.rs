@@ -47,9 +47,9 @@ impl Writer {
         Self { text: String::new(), depth }
     }
 
-    /// The indentation.
-    pub fn depth(&self) -> usize {
-        self.depth
+    /// An empty one at the depth of a block inside this one.
+    pub fn nested(&self) -> Self {
+        Self::at_depth(self.depth + 1)
     }
 
     /// Lines that are indented already.

@@ -4,6 +4,10 @@ use super::RunError;
 use super::driver::{Address, Driver};
 use std::sync::Arc;
 
+/// What memory that kernels are to write holds before, in every 16-bit word: a NaN of every floating-point type of 16 bits
+/// and more, in whole elements too, with bits that no arithmetic gives; an unlikely integer.
+pub const POISON: u16 = 0xffe5;
+
 /// Bytes on a device. Freed when dropped.
 #[derive(Debug)]
 pub struct Buffer {
@@ -55,6 +59,16 @@ impl Buffer {
     /// If the driver fails.
     pub fn fill(&mut self, value: u8) -> Result<(), RunError> {
         self.driver.fill(self.address, value, self.len)
+    }
+
+    /// Sets every word to [`POISON`]; an odd byte at the end to its high byte.
+    ///
+    /// # Errors
+    /// If the driver fails.
+    pub fn poison(&mut self) -> Result<(), RunError> {
+        let whole = self.len / 2;
+        self.driver.fill_words(self.address, POISON, whole)?;
+        self.driver.fill(self.address + 2 * whole as u64, POISON.to_be_bytes()[0], self.len % 2)
     }
 
     fn same(&self, given: usize) -> Result<(), RunError> {

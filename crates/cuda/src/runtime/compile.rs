@@ -1,7 +1,7 @@
 //! From source to cubin.
 
 use super::cache::Cache;
-use super::nvrtc::Nvrtc;
+use super::nvrtc::{Nvrtc, Output};
 use super::{CompileError, Search, Unavailable};
 
 /// NVRTC.
@@ -45,20 +45,13 @@ impl Compiler {
     /// # Errors
     /// If the source is refused, or compiles to less than it asks for: see [`CompileError`].
     pub fn compile(&self, text: &str, arch: &str, cache: Option<&Cache>) -> Result<Binary, CompileError> {
-        let options = [
-            format!("--gpu-architecture={arch}"),
-            "--std=c++17".to_string(),
-            // Chunks are lambdas, which cannot be marked as device functions otherwise.
-            "--device-as-default-execution-space".to_string(),
-            // Says how many registers a kernel takes and whether it spills.
-            "--ptxas-options=-v".to_string(),
-        ];
+        let options = options(arch);
         let version = self.version();
         let key = Cache::key(&[text, arch, &version, &options.join(" ")]);
         if let Some(cubin) = cache.and_then(|c| c.get(&key)) {
             return Ok(Binary { cubin, log: String::new(), cached: true });
         }
-        let (cubin, log) = self.nvrtc.compile(text, &options)?;
+        let (cubin, log) = self.nvrtc.compile(text, &options, Output::Cubin)?;
         let messages = degraded(&log);
         if !messages.is_empty() {
             return Err(CompileError::Degraded { messages });
@@ -68,6 +61,27 @@ impl Compiler {
         }
         Ok(Binary { cubin, log, cached: false })
     }
+
+    /// The PTX of a source for `arch`, such as `sm_90a`.
+    ///
+    /// # Errors
+    /// If the source is refused.
+    pub fn ptx(&self, text: &str, arch: &str) -> Result<String, CompileError> {
+        // Only a virtual architecture stops there.
+        let (code, _) = self.nvrtc.compile(text, &options(&arch.replace("sm_", "compute_")), Output::Ptx)?;
+        Ok(String::from_utf8_lossy(&code).trim_end_matches('\0').to_string())
+    }
+}
+
+fn options(arch: &str) -> [String; 4] {
+    [
+        format!("--gpu-architecture={arch}"),
+        "--std=c++17".to_string(),
+        // Chunks are lambdas, which cannot be marked as device functions otherwise.
+        "--device-as-default-execution-space".to_string(),
+        // Says how many registers a kernel takes and whether it spills.
+        "--ptxas-options=-v".to_string(),
+    ]
 }
 
 /// Lines of a successful compile that mean serialised wgmma, ignored register requests and the like: ptxas codes C7507

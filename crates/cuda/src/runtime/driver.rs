@@ -1,6 +1,12 @@
 //! The driver's interface. Signatures: CUDA Driver API reference, `cuda.h`.
 #![allow(unsafe_code)]
 
+mod launch;
+mod tensor_map;
+
+pub(super) use launch::{Prepared, Shape};
+pub(super) use tensor_map::{TensorMap, reach};
+
 use super::library::{functions, open};
 use super::{RunError, Unavailable};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -35,6 +41,7 @@ functions! {
         upload = b"cuMemcpyHtoD_v2\0" (Address, *const c_void, usize) -> c_int;
         download = b"cuMemcpyDtoH_v2\0" (*mut c_void, Address, usize) -> c_int;
         fill = b"cuMemsetD8Async\0" (Address, u8, usize, Handle) -> c_int;
+        fill_words = b"cuMemsetD16Async\0" (Address, u16, usize, Handle) -> c_int;
         stream_create = b"cuStreamCreate\0" (*mut Handle, c_uint) -> c_int;
         stream_destroy = b"cuStreamDestroy_v2\0" (Handle) -> c_int;
         stream_wait = b"cuStreamSynchronize\0" (Handle) -> c_int;
@@ -45,6 +52,17 @@ functions! {
         event_elapsed = b"cuEventElapsedTime\0" (*mut f32, Handle, Handle) -> c_int;
         error_name = b"cuGetErrorName\0" (c_int, *mut *const c_char) -> c_int;
         error_text = b"cuGetErrorString\0" (c_int, *mut *const c_char) -> c_int;
+    }
+}
+
+functions! {
+    /// Entry points that drivers have since CUDA 12.0.
+    Newer {
+        encode_tiled = b"cuTensorMapEncodeTiled\0" (
+            *mut TensorMap, c_int, u32, *mut c_void, *const u64, *const u64, *const u32, *const u32, c_int, c_int, c_int,
+            c_int,
+        ) -> c_int;
+        launch_ex = b"cuLaunchKernelEx\0" (*const launch::Config, Handle, *mut *mut c_void, *mut *mut c_void) -> c_int;
     }
 }
 
@@ -59,6 +77,8 @@ const FUNCTION_SHARED_BYTES: c_int = 8;
 /// A device's context and one stream, through which everything goes. Handles never leave this module.
 pub(super) struct Driver {
     entries: Entries,
+    /// Or why they are not there.
+    newer: Result<Newer, String>,
     device: c_int,
     context: Handle,
     stream: Handle,
@@ -97,20 +117,21 @@ unsafe impl Sync for Function {}
 impl Driver {
     /// Opens the driver and the `number`th device.
     pub fn open(number: usize) -> Result<Self, Unavailable> {
-        let library = ["libcuda.so.1", "libcuda.so"].iter().map(|name| open(Path::new(name)));
         let mut reason = String::new();
         let mut found = None;
-        for result in library {
-            match result {
-                Ok(l) => {
-                    found = Some(l);
+        for name in ["libcuda.so.1", "libcuda.so"] {
+            match open(Path::new(name)) {
+                Ok(library) => {
+                    found = Some((name, library));
                     break;
                 }
                 Err(e) => reason = e,
             }
         }
-        let Some(library) = found else { return Err(Unavailable::NoDriver { reason }) };
+        let Some((name, library)) = found else { return Err(Unavailable::NoDriver { reason }) };
         let entries = Entries::load(library).map_err(|reason| Unavailable::NoDriver { reason })?;
+        // Opening it again gives the same library.
+        let newer = open(Path::new(name)).and_then(Newer::load);
         let text = |code| error_text(&entries, code);
         let check = |call: &'static str, code: c_int| {
             if code == 0 { Ok(()) } else { Err(Unavailable::Driver { call, reason: text(code) }) }
@@ -130,11 +151,19 @@ impl Driver {
             // 1: does not wait for the default stream.
             check("cuStreamCreate", (entries.stream_create)(&mut stream, 1))?;
         }
-        Ok(Self { entries, device, context, stream })
+        Ok(Self { entries, newer, device, context, stream })
     }
 
     fn check(&self, call: &'static str, code: c_int) -> Result<(), RunError> {
         if code == 0 { Ok(()) } else { Err(RunError::Driver { call, reason: error_text(&self.entries, code) }) }
+    }
+
+    /// What older drivers do not have.
+    fn newer(&self) -> Result<&Newer, RunError> {
+        self.newer.as_ref().map_err(|reason| RunError::Lacks {
+            what: "the driver is older than CUDA 12.0, which kernels with tensor maps or clusters need",
+            reason: reason.clone(),
+        })
     }
 
     fn enter(&self) -> Result<(), RunError> {
@@ -232,6 +261,16 @@ impl Driver {
         self.check("cuMemsetD8Async", unsafe { (self.entries.fill)(to, value, bytes, self.stream) })
     }
 
+    /// Sets 16-bit words, in the stream.
+    pub fn fill_words(&self, to: Address, value: u16, words: usize) -> Result<(), RunError> {
+        self.enter()?;
+        if words == 0 {
+            return Ok(());
+        }
+        // SAFETY: the caller has checked the length; every allocation is aligned.
+        self.check("cuMemsetD16Async", unsafe { (self.entries.fill_words)(to, value, words, self.stream) })
+    }
+
     /// Loads a cubin.
     pub fn load(&self, cubin: &[u8]) -> Result<Module, RunError> {
         self.enter()?;
@@ -273,37 +312,6 @@ impl Driver {
             usize::try_from(value).unwrap_or(0)
         };
         (get(FUNCTION_REGISTERS), get(FUNCTION_LOCAL_BYTES))
-    }
-
-    /// Launches a function whose parameters are addresses. The caller has checked that there are as many as it takes
-    /// and that each names enough memory.
-    pub fn launch(
-        &self,
-        function: Function,
-        grid: usize,
-        block: usize,
-        shared_bytes: usize,
-        parameters: &mut [Address],
-    ) -> Result<(), RunError> {
-        self.enter()?;
-        let mut pointers: Vec<*mut c_void> = parameters.iter_mut().map(|p| std::ptr::from_mut(p).cast()).collect();
-        // SAFETY: the driver copies the parameters before it returns.
-        let code = unsafe {
-            (self.entries.launch)(
-                function.0,
-                grid as c_uint,
-                1,
-                1,
-                block as c_uint,
-                1,
-                1,
-                shared_bytes as c_uint,
-                self.stream,
-                pointers.as_mut_ptr(),
-                std::ptr::null_mut(),
-            )
-        };
-        self.check("cuLaunchKernel", code)
     }
 
     /// Waits for all work so far.

@@ -69,6 +69,20 @@ pub enum RunError {
         /// What the driver says.
         reason: String,
     },
+    /// The driver is too old for what a kernel needs.
+    Lacks {
+        /// What is missing.
+        what: &'static str,
+        /// What the system says.
+        reason: String,
+    },
+    /// What the emitter says of a launch cannot be done.
+    Launch {
+        /// The kernel's name.
+        kernel: String,
+        /// What is in the way.
+        reason: String,
+    },
     /// The number of inputs or outputs is not the program's.
     Count {
         /// "inputs", "outputs" or "buffers".
@@ -156,6 +170,8 @@ impl fmt::Display for RunError {
             Self::Emit(e) => e.fmt(f),
             Self::Compile(e) => e.fmt(f),
             Self::Driver { call, reason } => write!(f, "the driver failed: {call}: {reason}"),
+            Self::Lacks { what, reason } => write!(f, "{what} ({reason})"),
+            Self::Launch { kernel, reason } => write!(f, "kernel {kernel} cannot be launched: {reason}"),
             Self::Count { what, expected, given } => write!(f, "the program has {expected} {what}, {given} were given"),
             Self::Shape { tensor, expected, given } => {
                 write!(f, "`{tensor}` has shape {expected:?}, an array of shape {given:?} was given")

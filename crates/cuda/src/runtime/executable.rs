@@ -1,8 +1,9 @@
 //! Programs ready to run.
 
+use super::bound::Bound;
 use super::driver::{Function, Module};
 use super::{Buffer, Cache, Compiler, Device, RunError, View, ViewMut};
-use crate::emit::{Source, emit};
+use crate::emit::{LaunchInfo, Source, emit};
 use crate::schedule::Target;
 use einloom_tile::{Program, TensorDecl, TensorRole};
 
@@ -32,10 +33,12 @@ pub struct KernelReport {
 #[derive(Debug)]
 pub struct Executable {
     program: Program,
-    source: Source,
-    device: Device,
+    pub(super) source: Source,
+    pub(super) device: Device,
     module: Module,
-    functions: Vec<Function>,
+    pub(super) functions: Vec<Function>,
+    /// The rosters that kernels read, one per kernel.
+    pub(super) rosters: Vec<Option<Buffer>>,
     /// What the compiler said; empty if the code came from the cache.
     log: String,
 }
@@ -73,10 +76,11 @@ impl Executable {
         let module = device.driver.load(&binary.cubin)?;
         let functions: Result<Vec<Function>, RunError> =
             source.kernels.iter().map(|k| device.driver.function(&module, &k.function, k.shared_bytes)).collect();
-        match functions {
-            Ok(functions) => {
+        let rosters: Result<Vec<Option<Buffer>>, RunError> = source.kernels.iter().map(|k| roster(device, k)).collect();
+        match functions.and_then(|functions| Ok((functions, rosters?))) {
+            Ok((functions, rosters)) => {
                 let (program, device) = (program.clone(), device.clone());
-                Ok(Self { program, source, device, module, functions, log: binary.log })
+                Ok(Self { program, source, device, module, functions, rosters, log: binary.log })
             }
             Err(e) => {
                 device.driver.unload(&module);
@@ -108,34 +112,33 @@ impl Executable {
         Ok(out)
     }
 
-    /// Starts every kernel, in order, on the memory that [`Self::allocate`] gave, and does not wait.
+    /// Puts the parameters of every kernel in place, for launches on the memory that [`Self::allocate`] gave.
     ///
     /// # Errors
-    /// If the memory is not this program's, or the driver refuses.
-    pub fn launch(&self, memory: &[Buffer]) -> Result<(), RunError> {
+    /// If the memory is not this program's, or a launch cannot be done on this device.
+    pub fn bind<'a>(&'a self, memory: &'a [Buffer]) -> Result<Bound<'a>, RunError> {
         self.fits(memory)?;
-        (0..self.functions.len()).try_for_each(|k| self.launch_kernel(k, memory))
+        Bound::new(self, memory)
     }
 
     /// Launches `repeats` times and gives the median time of each kernel, after one launch that is not counted.
     ///
     /// # Errors
-    /// As [`Self::launch`].
+    /// As [`Self::bind`], or if the driver fails.
     pub fn time(&self, memory: &[Buffer], repeats: usize) -> Result<Report, RunError> {
-        self.launch(memory)?;
-        let mut kernels = vec![];
+        let bound = self.bind(memory)?;
+        bound.launch()?;
+        let mut seconds = vec![];
         for k in 0..self.functions.len() {
-            let mut times = vec![];
-            for _ in 0..repeats.max(1) {
-                times.push(self.timed(k, memory)?);
-            }
+            let mut times = (0..repeats.max(1)).map(|_| bound.kernel_time(k)).collect::<Result<Vec<_>, _>>()?;
             times.sort_by(f64::total_cmp);
-            kernels.push(self.kernel_report(k, times[times.len() / 2]));
+            seconds.push(times[times.len() / 2]);
         }
-        Ok(Report { seconds: kernels.iter().map(|k| k.seconds).sum(), kernels })
+        Ok(bound.report(&seconds))
     }
 
-    /// Runs the program: `inputs` and `outputs` in the order of the program's input and output tensors.
+    /// Runs the program: `inputs` and `outputs` in the order of the program's input and output tensors. Memory that the
+    /// kernels are to write holds [`POISON`](super::POISON) before: an element that none of them writes is seen.
     ///
     /// # Errors
     /// If an array is not what its tensor is, a gather leaves its tensor, or the driver fails. What the outputs hold is
@@ -145,17 +148,16 @@ impl Executable {
         let mut memory = self.allocate()?;
         let mut given = inputs.iter();
         for (tensor, buffer) in self.program.tensors.iter().zip(&mut memory) {
-            if tensor.role == TensorRole::Input
-                && let Some(view) = given.next()
-            {
-                buffer.upload(view.bytes)?;
+            match tensor.role {
+                TensorRole::Input => {
+                    if let Some(view) = given.next() {
+                        buffer.upload(view.bytes)?;
+                    }
+                }
+                TensorRole::Output | TensorRole::Temporary => buffer.poison()?,
             }
         }
-        let mut kernels = vec![];
-        for k in 0..self.functions.len() {
-            let seconds = self.timed(k, &memory)?;
-            kernels.push(self.kernel_report(k, seconds));
-        }
+        let report = self.bind(&memory)?.run()?;
         self.status(&memory)?;
         let mut wanted = outputs.iter_mut();
         for (tensor, buffer) in self.program.tensors.iter().zip(&memory) {
@@ -165,7 +167,7 @@ impl Executable {
                 buffer.download(view.bytes)?;
             }
         }
-        Ok(Report { seconds: kernels.iter().map(|k| k.seconds).sum(), kernels })
+        Ok(report)
     }
 
     /// Waits, and says whether a gather left its tensor.
@@ -187,29 +189,6 @@ impl Executable {
             dimension: usize::try_from(word(2)).unwrap_or(0),
             coordinate: word(3),
         })
-    }
-
-    fn kernel_report(&self, k: usize, seconds: f64) -> KernelReport {
-        let (registers, local_bytes) = self.device.driver.resources(self.functions[k]);
-        KernelReport { name: self.source.kernels[k].kernel.clone(), seconds, registers, local_bytes }
-    }
-
-    fn timed(&self, k: usize, memory: &[Buffer]) -> Result<f64, RunError> {
-        let driver = &self.device.driver;
-        let start = driver.mark()?;
-        let launched = self.launch_kernel(k, memory);
-        let seconds = driver.between(start, driver.mark()?)?;
-        launched.map(|()| seconds)
-    }
-
-    fn launch_kernel(&self, k: usize, memory: &[Buffer]) -> Result<(), RunError> {
-        let info = &self.source.kernels[k];
-        if info.grid == 0 {
-            return Ok(());
-        }
-        let status = memory[memory.len() - 1].address();
-        let mut parameters: Vec<u64> = info.tensors.iter().map(|t| memory[t.at()].address()).chain([status]).collect();
-        self.device.driver.launch(self.functions[k], info.grid, info.block, info.shared_bytes, &mut parameters)
     }
 
     /// One buffer per tensor, each as long as it, and the status.
@@ -241,6 +220,15 @@ impl Drop for Executable {
         let _ = self.device.driver.wait();
         self.device.driver.unload(&self.module);
     }
+}
+
+/// The kernel's roster on the device, if it has one.
+fn roster(device: &Device, kernel: &LaunchInfo) -> Result<Option<Buffer>, RunError> {
+    let Some(roster) = &kernel.roster else { return Ok(None) };
+    let bytes: Vec<u8> = roster.points.iter().flat_map(|p| p.to_ne_bytes()).collect();
+    let mut buffer = device.allocate(bytes.len())?;
+    buffer.upload(&bytes)?;
+    Ok(Some(buffer))
 }
 
 fn bytes(tensor: &TensorDecl) -> usize {

@@ -5,6 +5,7 @@
 //! is looked for where Python's wheels put it. Everything `unsafe` of this crate is in `library`, `driver` and `nvrtc`,
 //! whose functions are safe to call.
 
+mod bound;
 mod buffer;
 mod cache;
 mod compile;
@@ -17,7 +18,8 @@ mod nvrtc;
 mod search;
 mod view;
 
-pub use buffer::Buffer;
+pub use bound::Bound;
+pub use buffer::{Buffer, POISON};
 pub use cache::Cache;
 pub use compile::{Binary, Compiler};
 pub use device::Device;

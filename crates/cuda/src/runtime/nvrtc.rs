@@ -23,8 +23,19 @@ functions! {
         log = b"nvrtcGetProgramLog\0" (Handle, *mut c_char) -> c_int;
         cubin_size = b"nvrtcGetCUBINSize\0" (Handle, *mut usize) -> c_int;
         cubin = b"nvrtcGetCUBIN\0" (Handle, *mut c_char) -> c_int;
+        ptx_size = b"nvrtcGetPTXSize\0" (Handle, *mut usize) -> c_int;
+        ptx = b"nvrtcGetPTX\0" (Handle, *mut c_char) -> c_int;
         error_text = b"nvrtcGetErrorString\0" (c_int) -> *const c_char;
     }
+}
+
+/// What to make of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Output {
+    /// Machine code; the options name a real architecture.
+    Cubin,
+    /// PTX, which ends in a 0; the options name a virtual architecture.
+    Ptx,
 }
 
 /// An opened compiler.
@@ -59,8 +70,8 @@ impl Nvrtc {
         (major, minor)
     }
 
-    /// The cubin of a source, and the compiler's log.
-    pub fn compile(&self, text: &str, options: &[String]) -> Result<(Vec<u8>, String), CompileError> {
+    /// What a source compiles to, and the compiler's log.
+    pub fn compile(&self, text: &str, options: &[String], output: Output) -> Result<(Vec<u8>, String), CompileError> {
         let text = CString::new(text).map_err(|e| self.failure("nvrtcCreateProgram", e.to_string()))?;
         let options: Vec<CString> = options
             .iter()
@@ -80,13 +91,18 @@ impl Nvrtc {
             )
         };
         self.check("nvrtcCreateProgram", code)?;
-        let result = self.compiled(program, &options);
+        let result = self.compiled(program, &options, output);
         // SAFETY: made above, not used after.
         unsafe { (self.entries.destroy)(&mut program) };
         result
     }
 
-    fn compiled(&self, program: Handle, options: &[CString]) -> Result<(Vec<u8>, String), CompileError> {
+    fn compiled(
+        &self,
+        program: Handle,
+        options: &[CString],
+        output: Output,
+    ) -> Result<(Vec<u8>, String), CompileError> {
         let pointers: Vec<*const c_char> = options.iter().map(|o| o.as_ptr()).collect();
         // SAFETY: the program exists; buffers are as long as the compiler says.
         unsafe {
@@ -100,11 +116,16 @@ impl Nvrtc {
                 let text = self.text(code);
                 return Err(CompileError::Rejected { log: format!("{text}\n{log}") });
             }
+            let e = &self.entries;
+            let (get_size, get) = match output {
+                Output::Cubin => (e.cubin_size, e.cubin),
+                Output::Ptx => (e.ptx_size, e.ptx),
+            };
             let mut size = 0;
-            self.check("nvrtcGetCUBINSize", (self.entries.cubin_size)(program, &mut size))?;
-            let mut cubin = vec![0u8; size];
-            self.check("nvrtcGetCUBIN", (self.entries.cubin)(program, cubin.as_mut_ptr().cast()))?;
-            Ok((cubin, log))
+            self.check("nvrtcGetCUBINSize or nvrtcGetPTXSize", get_size(program, &mut size))?;
+            let mut code = vec![0u8; size];
+            self.check("nvrtcGetCUBIN or nvrtcGetPTX", get(program, code.as_mut_ptr().cast()))?;
+            Ok((code, log))
         }
     }
 

@@ -2,6 +2,7 @@
 
 use einloom_cascade::DType;
 use einloom_tile::{AxisId, Coord, CoordAtom, Init, Kernel, Op, Program, Scalar, TensorId, ValueId};
+use std::collections::BTreeSet;
 
 /// How a tile's elements are held in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,13 +70,20 @@ pub(crate) struct Facts<'a> {
     pub kernel: &'a Kernel,
     /// Readers, per value.
     pub uses: Vec<Vec<Use>>,
+    /// Tiles that may be off by a relative 2^-20: see [`super::tolerance`].
+    pub loose: BTreeSet<ValueId>,
+    /// Tiles that carry roundings of f32 sums.
+    pub rounded: BTreeSet<ValueId>,
 }
 
 impl<'a> Facts<'a> {
     pub fn new(program: &'a Program, kernel: &'a Kernel) -> Self {
         let mut uses = vec![vec![]; kernel.values.len()];
         each_op(&kernel.body, &mut |op| each_use(op, &mut |v, u| uses[v.at()].push(u)));
-        Self { program, kernel, uses }
+        let mut facts = Self { program, kernel, uses, loose: BTreeSet::new(), rounded: BTreeSet::new() };
+        facts.loose = super::tolerance::loose(&facts);
+        facts.rounded = crate::rewrite::rounded(kernel);
+        facts
     }
 
     /// Most positions of the axis's window.

@@ -9,13 +9,13 @@ use einloom_tile::{AxisId, Coord, Op, TensorId, ValueId};
 use std::collections::BTreeMap;
 
 /// The frame of every tile that lives in registers and has an axis.
-pub(super) struct Frames {
+pub(crate) struct Frames {
     pub frames: Vec<Frame>,
     pub of: BTreeMap<ValueId, FrameId>,
 }
 
 /// Groups axes and chooses sides. Arrangements are placeholders until [`super::threads`] sets them.
-pub(super) fn choose(facts: &Facts<'_>, products: &BTreeMap<ValueId, Product>) -> Frames {
+pub(crate) fn choose(facts: &Facts<'_>, products: &BTreeMap<ValueId, Product>) -> Frames {
     let in_registers = |v: ValueId| !only_a_factor(facts, v) && !facts.axes(v).is_empty();
     let values = (0..facts.kernel.values.len() as u32).map(ValueId).filter(|&v| in_registers(v));
     let mut values: Vec<ValueId> = values.collect();
@@ -56,7 +56,7 @@ pub(super) fn choose(facts: &Facts<'_>, products: &BTreeMap<ValueId, Product>) -
 }
 
 /// Loaded and then only multiplied: it need never be in registers.
-pub(super) fn only_a_factor(facts: &Facts<'_>, v: ValueId) -> bool {
+pub(crate) fn only_a_factor(facts: &Facts<'_>, v: ValueId) -> bool {
     let uses = &facts.uses[v.at()];
     let mut loaded = false;
     each_op(&facts.kernel.body, &mut |op| {

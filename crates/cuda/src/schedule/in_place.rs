@@ -7,7 +7,7 @@ use einloom_tile::{Op, State, ValueId};
 use std::collections::BTreeMap;
 
 /// For every tile that lives in another's registers, which one's.
-pub(super) fn choose(facts: &Facts<'_>, frames: &Frames) -> BTreeMap<ValueId, ValueId> {
+pub(crate) fn choose(facts: &Facts<'_>, frames: &Frames) -> BTreeMap<ValueId, ValueId> {
     let mut out = BTreeMap::new();
     streams(facts, frames, &facts.kernel.body, &mut out);
     out

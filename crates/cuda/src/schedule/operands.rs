@@ -10,7 +10,7 @@ use einloom_tile::ValueId;
 use std::collections::BTreeMap;
 
 /// Orients every product in its frame.
-pub(super) fn orient(
+pub(crate) fn orient(
     facts: &Facts<'_>,
     frames: &Frames,
     products: &mut BTreeMap<ValueId, Product>,

@@ -1,8 +1,9 @@
 //! A schedule as text.
 
-use super::facts::{Carrier, Facts};
-use super::{Arrangement, Copy, Frame, Instruction, Made, Operand, Schedule, Side};
-use einloom_tile::{Kernel, Program, ValueId};
+use super::facts::{self, Carrier, Facts, each_op};
+use super::{Arrangement, Copy, Frame, Instruction, Made, Operand, Order, Schedule, Side, Turn};
+use einloom_tile::{Kernel, Op, Program, ValueId};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// The schedule of `kernel`, a kernel of `program`, as text, one decision a line.
@@ -20,11 +21,23 @@ pub fn print(program: &Program, kernel: &Kernel, schedule: &Schedule) -> String 
             let _ = writeln!(out, "  frame {k}: {}", arrangement(&facts, frame));
         }
     }
-    for v in (0..kernel.values.len() as u32).map(ValueId) {
+    let mut written = BTreeSet::new();
+    each_op(&kernel.body, &mut |op| {
+        written.extend(facts::written(op));
+        if let Op::Stream { states, .. } = op {
+            written.extend(states.iter().map(|s| s.value));
+        }
+    });
+    // Rewriting leaves declarations of tiles that nothing writes any more.
+    for v in (0..kernel.values.len() as u32).map(ValueId).filter(|v| written.contains(v)) {
         let _ = writeln!(out, "  {}", tile(&facts, schedule, v));
     }
     for (dst, p) in &schedule.products {
-        let place = if p.left_in_registers { " from registers" } else { "" };
+        let place = match p.left_in_registers {
+            true => " from registers",
+            false if schedule.held.contains(dst) => " kept in registers",
+            false => "",
+        };
         let _ = writeln!(
             out,
             "  {} = mma {}{place} · {}: {}",
@@ -38,10 +51,37 @@ pub fn print(program: &Program, kernel: &Kernel, schedule: &Schedule) -> String 
         let loads: Vec<String> = p.loads.iter().map(|&v| facts.name(v)).collect();
         let _ = writeln!(out, "  stream: {} in {} stages", loads.join(", "), p.stages);
     }
+    if let Some(text) = order(&facts, &schedule.order) {
+        let _ = writeln!(out, "  order: {text}");
+    }
     for f in &schedule.fallbacks {
         let _ = writeln!(out, "  slower: {}: {}", f.op, f.reason);
     }
     out
+}
+
+/// The order of the grid, unless it is that of the program.
+fn order(facts: &Facts<'_>, order: &Order) -> Option<String> {
+    let turns = [order.outer.as_slice(), &order.inner].concat();
+    if order.is_plain()
+        && turns.iter().all(|t| !t.backwards)
+        && turns.iter().map(|t| t.axis).eq(facts.kernel.grid.clone())
+    {
+        return None;
+    }
+    let names = |turns: &[Turn]| {
+        let name = |t: &Turn| {
+            let name = &facts.kernel.axis(t.axis).name;
+            if t.backwards { format!("{name} from the last on") } else { name.clone() }
+        };
+        turns.iter().map(name).collect::<Vec<_>>().join(", ")
+    };
+    Some(match (order.outer.is_empty(), order.section) {
+        (true, _) => names(&order.inner),
+        _ if order.inner.is_empty() => names(&order.outer),
+        (_, 1) => format!("{}, then {}", names(&order.outer), names(&order.inner)),
+        (_, n) => format!("sections of {n} of {}; in each {} over them all", names(&order.outer), names(&order.inner)),
+    })
 }
 
 fn arrangement(facts: &Facts<'_>, frame: &Frame) -> String {
@@ -65,6 +105,8 @@ fn arrangement(facts: &Facts<'_>, frame: &Frame) -> String {
 fn tile(facts: &Facts<'_>, schedule: &Schedule, v: ValueId) -> String {
     let home = schedule.home(v);
     let place = match home.made {
+        _ if schedule.inlined.contains(&v) => "computed where it is read".to_string(),
+        _ if schedule.fused.values().any(|f| f.source == v) => "summed and packed as it comes".to_string(),
         Made::Everywhere => "in every thread".to_string(),
         Made::Registers(f) => {
             let frame = schedule.frame(f);
@@ -100,8 +142,9 @@ fn tile(facts: &Facts<'_>, schedule: &Schedule, v: ValueId) -> String {
         )
     });
     let back: Vec<String> = home.read_back.iter().map(|f| f.0.to_string()).collect();
+    let partial = if schedule.partial.contains_key(&v) { ", every thread a part" } else { "" };
     let back = if back.is_empty() { String::new() } else { format!("; read back in frame {}", back.join(", ")) };
-    format!("{}: {} {place}{shared}{back}", facts.name(v), facts.dtype(v))
+    format!("{}: {} {place}{partial}{shared}{back}", facts.name(v), facts.dtype(v))
 }
 
 fn instruction(i: Instruction) -> &'static str {

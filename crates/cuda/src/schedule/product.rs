@@ -62,7 +62,7 @@ pub fn left_element(m: usize, k: usize, r: usize, x: usize) -> (usize, usize) {
 }
 
 /// The instruction of every product, by result; the reasons where it is not a tensor core's.
-pub(super) fn choose(facts: &Facts<'_>, fallbacks: &mut Vec<Fallback>) -> BTreeMap<ValueId, Product> {
+pub(crate) fn choose(facts: &Facts<'_>, fallbacks: &mut Vec<Fallback>) -> BTreeMap<ValueId, Product> {
     let mut out = BTreeMap::new();
     each_op(&facts.kernel.body, &mut |op| {
         let Op::Mma { dst, a, b, .. } = op else { return };

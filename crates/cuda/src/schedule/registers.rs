@@ -1,13 +1,14 @@
 //! Registers: how many the tiles of a thread take at the worst point of the kernel.
 
-use super::facts::{Facts, each_use, written};
+use super::facts::{Facts, written};
 use super::frame::Side;
 use super::frames::Frames;
+use super::inline;
 use einloom_tile::{Op, ValueId};
 use std::collections::BTreeSet;
 
 /// Registers of one tile of a thread; 0 for a tile that lives in shared memory only.
-pub(super) fn of_tile(facts: &Facts<'_>, frames: &Frames, v: ValueId) -> usize {
+pub(crate) fn of_tile(facts: &Facts<'_>, frames: &Frames, v: ValueId) -> usize {
     let Some(f) = frames.of.get(&v) else {
         return if facts.axes(v).is_empty() { facts.carrier(v).words() } else { 0 };
     };
@@ -21,14 +22,26 @@ pub(super) fn of_tile(facts: &Facts<'_>, frames: &Frames, v: ValueId) -> usize {
 
 /// The largest sum of the registers of tiles that are alive together. A tile that takes over another's place (a state
 /// and what is added to it) is counted once.
-pub(super) fn pressure(facts: &Facts<'_>, frames: &Frames, packed: &BTreeSet<ValueId>) -> usize {
+pub(crate) fn pressure(facts: &Facts<'_>, frames: &Frames, packed: &BTreeSet<ValueId>) -> usize {
+    pressure_without(facts, frames, packed, &BTreeSet::new())
+}
+
+/// As [`pressure`], where some tiles are computed where they are read and take no registers.
+pub(super) fn pressure_without(
+    facts: &Facts<'_>,
+    frames: &Frames,
+    packed: &BTreeSet<ValueId>,
+    inlined: &BTreeSet<ValueId>,
+) -> usize {
     let registers = |v: ValueId| of_tile(facts, frames, v) / if packed.contains(&v) { 2 } else { 1 };
-    let mut count = Count { registers: &registers, worst: 0 };
+    let mut count = Count { facts, inlined, registers: &registers, worst: 0 };
     count.block(&facts.kernel.body, &BTreeSet::new());
     count.worst
 }
 
 struct Count<'a> {
+    facts: &'a Facts<'a>,
+    inlined: &'a BTreeSet<ValueId>,
     registers: &'a dyn Fn(ValueId) -> usize,
     worst: usize,
 }
@@ -57,12 +70,12 @@ impl Count<'_> {
                     alive.remove(&s.next);
                 });
             }
+            if written(op).is_some_and(|v| self.inlined.contains(&v)) {
+                continue;
+            }
+            let operands = inline::operands(self.facts, self.inlined, op);
             if let Some(dst) = written(op) {
                 // The result appears while the operands still exist, but for one that it replaces element by element.
-                let mut operands = BTreeSet::new();
-                each_use(op, &mut |v, _| {
-                    operands.insert(v);
-                });
                 let mut both = alive.clone();
                 both.insert(dst);
                 let mut dying: Vec<ValueId> = operands.iter().copied().filter(|v| !alive.contains(v)).collect();
@@ -74,11 +87,7 @@ impl Count<'_> {
                 self.note(&both);
                 alive.remove(&dst);
             }
-            each_use(op, &mut |v, u| {
-                if !matches!(u, super::facts::Use::Next(_)) {
-                    alive.insert(v);
-                }
-            });
+            alive.extend(operands);
             self.note(&alive);
         }
         alive

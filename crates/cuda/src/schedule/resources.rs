@@ -88,7 +88,7 @@ pub(super) fn positions(facts: &Facts<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Bytes through which reductions pass from warp to warp.
+/// Bytes through which reductions pass from warp to warp: two places that take turns.
 pub(super) fn scratch(facts: &Facts<'_>, frames: &Frames) -> usize {
     let mut most = 0;
     each_op(&facts.kernel.body, &mut |op| {
@@ -103,7 +103,7 @@ pub(super) fn scratch(facts: &Facts<'_>, frames: &Frames) -> usize {
             most = most.max(parts * positions * 8);
         }
     });
-    most
+    2 * most.next_multiple_of(16)
 }
 
 pub(super) fn check(

@@ -30,6 +30,25 @@ impl Target {
     pub const SM_90A: Self = Self { arch: Arch::Sm90a, shared_bytes: 227 * 1024, registers: 255 };
 }
 
+impl Target {
+    /// Multiprocessors of the usual card: A100 108, H100 and H200 SXM 132 (their data sheets). Orders of work depend on
+    /// it, results do not.
+    pub fn multiprocessors(&self) -> usize {
+        match self.arch {
+            Arch::Sm80 => 108,
+            Arch::Sm90a => 132,
+        }
+    }
+
+    /// Bytes of its second-level cache (the same data sheets).
+    pub fn cache_bytes(&self) -> usize {
+        match self.arch {
+            Arch::Sm80 => 40 << 20,
+            Arch::Sm90a => 50 << 20,
+        }
+    }
+}
+
 impl fmt::Display for Arch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -5,34 +5,42 @@
 //! on these GPUs `mma.sync` is fed from shared memory at 128 bytes per cycle, and a warp that owns `16·a` rows and
 //! `8·b` columns reads `512·a + 256·b` bytes for `a·b` instructions.
 
-use super::access::vector;
 use super::facts::{Facts, Use, each_op};
 use super::frame::{Arrangement, Frame, FrameId, Side};
 use super::frames::Frames;
 use super::product::{Instruction, Product};
-use super::registers::pressure;
+use super::registers::pressure_without;
+use super::{Made, Schedule, access, packing};
+use einloom_cascade::DType;
 use einloom_tile::{Op, ValueId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Registers that addresses, operands in flight and loop counters take beside the tiles.
-pub(super) const OVERHEAD: usize = 48;
+pub(super) const OVERHEAD: usize = 40;
+
+/// What earlier passes decided about tiles.
+pub(super) struct Tiles<'a> {
+    pub in_place: &'a BTreeMap<ValueId, ValueId>,
+    pub inlined: &'a BTreeSet<ValueId>,
+}
 
 /// Arranges the threads of every frame; the number of warps.
 pub(super) fn arrange(
     facts: &Facts<'_>,
     frames: &mut Frames,
     products: &BTreeMap<ValueId, Product>,
+    tiles: &Tiles<'_>,
     limit: usize,
 ) -> usize {
     let fragments: Vec<FrameId> = (0..frames.frames.len()).map(FrameId).filter(|&f| multiplies(products, f)).collect();
     let mut warps = 0;
     for &f in &fragments {
-        let split = fragment(facts, frames, products, f, limit, (warps > 0).then_some(warps));
+        let split = fragment(facts, frames, products, tiles, f, limit, (warps > 0).then_some(warps));
         warps = split[0] * split[1];
         frames.frames[f.0].arrangement = Arrangement::Fragment { warps: split };
     }
     if warps == 0 {
-        warps = blocked_warps(facts, frames);
+        warps = blocked_warps(facts, frames, tiles.inlined);
     }
     for f in (0..frames.frames.len()).map(FrameId).filter(|f| !fragments.contains(f)) {
         frames.frames[f.0].arrangement = blocked(facts, frames, f, 32 * warps);
@@ -55,6 +63,7 @@ fn fragment(
     facts: &Facts<'_>,
     frames: &mut Frames,
     products: &BTreeMap<ValueId, Product>,
+    tiles: &Tiles<'_>,
     f: FrameId,
     limit: usize,
     given: Option<usize>,
@@ -73,7 +82,8 @@ fn fragment(
                 continue;
             }
             frames.frames[f.0].arrangement = Arrangement::Fragment { warps: split };
-            let registers = pressure(facts, frames, &Default::default()) + OVERHEAD;
+            let packed = packing::choose(facts, frames, products, tiles.in_place);
+            let registers = pressure_without(facts, frames, &packed, tiles.inlined) + OVERHEAD;
             let (a, b) = (down.div_ceil(16 * split[0]), across.div_ceil(8 * split[1]).max(2));
             // Bytes per instruction, in 1/64; four warps feed a multiprocessor's four schedulers.
             let bytes = (512 * a + 256 * b) * 64 / (a * b);
@@ -99,24 +109,93 @@ fn reduces_across(facts: &Facts<'_>, frames: &Frames, f: FrameId) -> bool {
     found
 }
 
-/// Warps of a kernel without fragments: enough that a thread holds about 16 elements of the largest tile.
-fn blocked_warps(facts: &Facts<'_>, frames: &Frames) -> usize {
+/// Registers of a thread that one row's elements may take, in a kernel that keeps whole rows.
+const ROW: usize = 32;
+
+/// Warps of a kernel without fragments: as many as leave a thread few elements of the largest tile. Where rows have to
+/// be whole until they are reduced, that is as many as it takes to keep a row in registers; elsewhere about 16, so that
+/// there are many threads to wait for memory.
+fn blocked_warps(facts: &Facts<'_>, frames: &Frames, inlined: &BTreeSet<ValueId>) -> usize {
     let elements = |v: &ValueId| facts.axes(*v).iter().map(|&a| facts.size(a)).product::<usize>();
-    let largest = frames.of.keys().map(elements).max().unwrap_or(1);
+    let rows = (0..frames.frames.len()).any(|f| reduces_across(facts, frames, FrameId(f)));
+    let words = |v: &ValueId| if rows { words(facts, frames, *v) } else { elements(v) };
+    let per = if rows { ROW } else { 16 };
+    let held = frames.of.keys().filter(|v| !inlined.contains(v));
+    let largest = held.map(words).max().unwrap_or(1);
     let summed = (0..facts.kernel.values.len() as u32)
         .map(ValueId)
         .filter(|v| facts.uses[v.at()].iter().any(|u| matches!(u, Use::Factor(_))));
     let largest = largest.max(summed.map(|v| elements(&v)).max().unwrap_or(1) / 4);
-    (largest.div_ceil(16 * 32)).next_power_of_two().clamp(1, 16)
+    // A warp for every row, unless rows are few vectors long.
+    let most = if rows { 32 } else { 16 };
+    let wide = (0..frames.frames.len()).map(|f| row(facts, frames, FrameId(f))).max().unwrap_or(1);
+    largest.div_ceil(per * 32).next_power_of_two().max(wide.min(16)).clamp(1, most)
+}
+
+/// Blocks of a kernel without fragments that a multiprocessor should hold: the compiler is told to keep to the registers
+/// that this leaves, 32 beside the largest tile's. Memory is kept busy by some blocks while others wait for each other.
+pub(crate) fn resident(facts: &Facts<'_>, schedule: &Schedule) -> Option<usize> {
+    let largest = schedule.frames.iter().enumerate().map(|(k, frame)| {
+        if frame.is_fragment() {
+            return None;
+        }
+        let held = (0..facts.kernel.values.len() as u32)
+            .map(ValueId)
+            .filter(|v| !schedule.inlined.contains(v) && schedule.home(*v).made == Made::Registers(FrameId(k)));
+        let registers = held.map(|v| {
+            let along = |side| facts.axes(v).into_iter().find(|a| frame.sides.get(a) == Some(&side));
+            let size = |side| along(side).map(|a| facts.size(a));
+            let all = frame.registers(size(Side::Down), size(Side::Across), facts.carrier(v));
+            all.div_ceil(if schedule.packed.contains(&v) { 2 } else { 1 })
+        });
+        Some(registers.max().unwrap_or(0))
+    });
+    let largest = largest.collect::<Option<Vec<_>>>()?.into_iter().max()?;
+    let enough = |blocks: usize| {
+        let warps = (schedule.warps * blocks).div_ceil(4);
+        PARTITION / (32 * warps) / 8 * 8 >= 32 + largest
+    };
+    (1..=32).take_while(|&n| enough(n)).last()
+}
+
+/// Registers of a quarter of a multiprocessor, shared by the warps of one scheduler. CUDA C++ Programming Guide, "Compute
+/// Capabilities".
+const PARTITION: usize = 16 * 1024;
+
+/// Warps that the rows of the frame's largest tile occupy if each row has a warp of its own; 1 if rows are too short.
+fn row(facts: &Facts<'_>, frames: &Frames, f: FrameId) -> usize {
+    let [down, across] = extents(facts, &frames.frames[f.0]);
+    let long = across >= 32 * access::vector(facts, frames, f);
+    if long && reduces_across(facts, frames, f) { down.next_power_of_two() } else { 1 }
+}
+
+/// Registers of the tile's elements, all threads together: half as many where pairs stay as they come from memory.
+fn words(facts: &Facts<'_>, frames: &Frames, v: ValueId) -> usize {
+    let elements = facts.axes(v).iter().map(|&a| facts.size(a)).product::<usize>();
+    let vectors = frames.of.get(&v).is_some_and(|&f| access::vector(facts, frames, f) > 1);
+    let mut pairs = false;
+    each_op(&facts.kernel.body, &mut |op| {
+        if let Op::Load { dst, tensor, .. } = op {
+            let memory = facts.program.tensor(*tensor).dtype;
+            pairs |= *dst == v && vectors && memory == facts.dtype(v) && matches!(memory, DType::Bf16 | DType::F16);
+        }
+    });
+    if pairs { elements.div_ceil(2) } else { elements * facts.carrier(v).words() }
 }
 
 fn blocked(facts: &Facts<'_>, frames: &Frames, f: FrameId, threads: usize) -> Arrangement {
     let frame = &frames.frames[f.0];
     let [down, across] = extents(facts, frame);
-    let vector = vector(facts, frames, f).min(across.next_power_of_two());
+    let vector = access::vector(facts, frames, f).min(across.next_power_of_two());
     let wanted = across.div_ceil(vector).next_power_of_two().min(threads);
-    // Rows within a warp reduce by shuffles alone, if there are rows enough for all warps.
-    let wanted = if down >= threads / 32 { wanted.min(32) } else { wanted };
+    let wanted = if reduces_across(facts, frames, f) {
+        // The fewer threads share a row, the less they exchange: lanes of a warp by shuffles, warps by shared memory.
+        wanted.min((threads / down.next_power_of_two()).max(32))
+    } else if down >= threads / 32 {
+        wanted.min(32)
+    } else {
+        wanted
+    };
     let rows = (threads / wanted).min(down.next_power_of_two());
     Arrangement::Blocked { threads: [rows, threads / rows], vector }
 }

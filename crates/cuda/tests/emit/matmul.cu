@@ -13,8 +13,12 @@ extern "C" __global__ void __launch_bounds__(128) matmul_0(const BF16::raw* __re
   const int thread = threadIdx.x;
   const int lane = thread % 32;
   u32 point = blockIdx.x;
-  const int n_base = static_cast<int>(point % 4u) * 128;
+  const u32 section = point / 32u;
+  point -= section * 32u;
+  u32 outer = section * 4u + point % 4u;
   point /= 4u;
+  const int n_base = static_cast<int>(outer % 4u) * 128;
+  outer /= 4u;
   const int n_len = min_int(128, 500 - n_base);
   const int m_base = static_cast<int>(point % 8u) * 128;
   point /= 8u;
@@ -37,10 +41,13 @@ extern "C" __global__ void __launch_bounds__(128) matmul_0(const BF16::raw* __re
       {
         const BF16::raw* const from = A + (static_cast<i64>(m_base) * 300 + static_cast<i64>(k_1_base));
         const u32 to = shared_base + 0 + stage * 16384;
-        #pragma unroll 4
-        for (int e = pinned<128>(thread); e < 2048; e += 128) {
-          const int row = e / 16, column = e % 16 * 4;
-          copy_async<8>(to + place<128, 0, 7>(row, column * 2), from + row * 300 + column, row < m_len ? max_int(0, min_int(4, k_1_len - column)) * 2 : 0);
+        const int own = pinned<128>(thread);
+        const int row = own / 16, column = own % 16 * 4;
+        const BF16::raw* const start = from + row * 300 + column;
+        const u32 into = to + place<128, 0, 7>(row, column * 2);
+        #pragma unroll
+        for (int e = 0; e < 16; ++e) {
+          copy_async<8>(into + e * 1024, start + e * 2400, row + e * 8 < m_len ? max_int(0, min_int(4, k_1_len - column)) * 2 : 0);
         }
       }
       // b = load B[k:64, n:128]
@@ -66,17 +73,19 @@ extern "C" __global__ void __launch_bounds__(128) matmul_0(const BF16::raw* __re
       // sum = acc + mma a · b
       {
         const int own = pinned<32>(lane);
+        const u32 left_from = shared_base + (0 + k_1_stage * 16384) + place<128, 0, 7>((thread / 64 % 2 * 64) + own % 16, own / 16 * 16);
+        const u32 right_from = shared_base + (32768 + k_1_stage * 16384) + place<256, 0, 7>(own % 16, ((thread / 32 % 2 * 64) + own / 16 * 8) * 2);
         #pragma unroll
         for (int k = 0; k < 4; ++k) {
           u32 left[4][4];
           #pragma unroll
           for (int x = 0; x < 4; ++x) {
-            load_matrices(left[x], shared_base + (0 + k_1_stage * 16384) + place<128, 0, 7>(x * 16 + (thread / 64 % 2 * 64) + own % 16, k * 32 + own / 16 * 16));
+            load_matrices(left[x], along<7>(left_from, k * 32) + x * 2048);
           }
           #pragma unroll
           for (int y = 0; y < 4; ++y) {
             u32 right[4];
-            load_matrices_transposed(right, shared_base + (32768 + k_1_stage * 16384) + place<256, 0, 7>(k * 16 + own % 16, (y * 16 + (thread / 32 % 2 * 64) + own / 16 * 8) * 2));
+            load_matrices_transposed(right, along<7>(right_from, y * 32) + k * 4096);
             #pragma unroll
             for (int x = 0; x < 4; ++x) {
               mma_bf16(&acc[2 * x][4 * y], &acc[2 * x + 1][4 * y], left[x], right[0], right[1]);
@@ -105,16 +114,22 @@ extern "C" __global__ void __launch_bounds__(128) matmul_0(const BF16::raw* __re
     for (int i = 0; i < 8; ++i) {
       #pragma unroll
       for (int y = 0; y < 8; ++y) {
-        Pack<BF16::raw, 2> pack;
+        Pack<u32, 1> pack;
         #pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          pack.x[e] = BF16::encode(acc[i][y * 2 + e]);
+        for (int e = 0; e < 1; ++e) {
+          float pair[2];
+          #pragma unroll
+          for (int part = 0; part < 2; ++part) {
+            const int j = y * 2 + 2 * e + part;
+            pair[part] = acc[i][j];
+          }
+          pack.x[e] = BF16::pair(pair[0], pair[1]);
         }
-        if (m_at + i * 8 < m_len && n_at + y * 8 + 1 < n_len) *reinterpret_cast<Pack<BF16::raw, 2>*>(to + (m_at + i * 8) * 500 + (n_at + y * 8)) = pack;
+        if (m_at + i * 8 < m_len && n_at + y * 8 + 1 < n_len) store_words(to + (m_at + i * 8) * 500 + (n_at + y * 8), pack.x);
         else if (m_at + i * 8 < m_len) {
           #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            if (n_at + y * 8 + e < n_len) to[(m_at + i * 8) * 500 + (n_at + y * 8) + e] = pack.x[e];
+            if (n_at + y * 8 + e < n_len) to[(m_at + i * 8) * 500 + (n_at + y * 8) + e] = static_cast<BF16::raw>(pack.x[e / 2] >> e % 2 * 16);
           }
         }
       }

@@ -14,7 +14,7 @@
 #define __device__
 #define __global__
 #define __forceinline__ inline
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 #define __shared__
 #define __align__(n) __attribute__((aligned(n)))
 #define __restrict__
@@ -238,6 +238,10 @@ static double as_u8(u32 x) { return (u8)x; }
 #define MMA(NAME, NUMBER, BYTES, A, B)                                                                \
   DEVICE void NAME(NUMBER* top, NUMBER* bottom, const u32 (&a)[4], u32 b0, u32 b1) {                  \
     multiply<NUMBER, BYTES>(top, bottom, a, b0, b1, A, B);                                            \
+  }                                                                                                   \
+  DEVICE void NAME##_zero(NUMBER* top, NUMBER* bottom, const u32 (&a)[4], u32 b0, u32 b1) {           \
+    top[0] = top[1] = bottom[0] = bottom[1] = 0;                                                      \
+    multiply<NUMBER, BYTES>(top, bottom, a, b0, b1, A, B);                                            \
   }
 MMA(mma_bf16, float, 2, as_bf16, as_bf16)
 MMA(mma_f16, float, 2, as_f16, as_f16)
@@ -245,6 +249,16 @@ MMA(mma_s8_s8, int, 1, as_s8, as_s8)
 MMA(mma_s8_u8, int, 1, as_s8, as_u8)
 MMA(mma_u8_s8, int, 1, as_u8, as_s8)
 MMA(mma_u8_u8, int, 1, as_u8, as_u8)
+
+DEVICE void forget(u32&) {}
+template <int N>
+DEVICE void store_words(void* to, const u32 (&x)[N]) {
+  if ((uintptr_t)to % sizeof x) {
+    fprintf(stderr, "a store of %d words is not aligned\n", N);
+    exit(3);
+  }
+  memcpy(to, x, sizeof x);
+}
 
 // ---- Launches ---------------------------------------------------------------------------------------------------
 

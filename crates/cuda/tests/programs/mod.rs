@@ -3,6 +3,7 @@
 #![allow(dead_code, clippy::disallowed_methods, clippy::disallowed_macros)]
 
 pub mod interpret;
+mod rows;
 
 use einloom_cascade::numeric::{decode, encode};
 use einloom_cascade::{BinaryOp, DType, UnaryOp};
@@ -59,22 +60,20 @@ pub fn inputs(case: &Case) -> Vec<Vec<u8>> {
         .collect()
 }
 
+/// The inputs as numbers.
+pub fn numbers(case: &Case, inputs: &[Vec<u8>]) -> Vec<Vec<f64>> {
+    let tensors = case.program.tensors.iter().filter(|t| t.role == TensorRole::Input);
+    let decoded = tensors.zip(inputs).map(|(t, bytes)| {
+        let mut values = vec![];
+        decode(t.dtype, bytes, &mut values);
+        values
+    });
+    decoded.collect()
+}
+
 /// What the program gives for these inputs, in f64 between roundings, one per output.
 pub fn expected(case: &Case, inputs: &[Vec<u8>]) -> Vec<Vec<f64>> {
-    let mut given = inputs.iter();
-    let mut tensors: Vec<Vec<f64>> = vec![];
-    for t in &case.program.tensors {
-        let mut values = vec![];
-        if t.role == TensorRole::Input {
-            decode(t.dtype, given.next().expect("one per input"), &mut values);
-        } else {
-            values = vec![0.0; t.dims.iter().product()];
-        }
-        tensors.push(values);
-    }
-    interpret::interpret(&case.program, &mut tensors);
-    let outputs = case.program.tensors.iter().zip(tensors).filter(|(t, _)| t.role == TensorRole::Output);
-    outputs.map(|(_, values)| values).collect()
+    interpret::interpret(&case.program, &numbers(case, inputs))
 }
 
 /// The largest error of an output, as a multiple of what its number type allows.
@@ -114,6 +113,7 @@ pub fn worked_examples() -> Vec<Case> {
         let sizes = AttentionSizes { b: 1, h: 1, m: 130, n: 200, d, e: d };
         out.push(case(format!("attention bf16 d {d} large tiles"), attention(sizes, [128, 64], causal, Bf16)));
     }
+    out.extend(rows::rows());
     for dtype in [Bf16, F16, F32] {
         for causal in [false, true] {
             for (m, n, d, e) in [(64, 64, 32, 32), (70, 45, 16, 24), (1, 33, 8, 8)] {
@@ -154,6 +154,7 @@ pub fn features() -> Vec<Case> {
     out.push(case("nested streams", nested()));
     out.push(case("two streams over one axis", twice()));
     out.push(case("state multiplied", linear_attention()));
+    out.push(case("state without axes", moving_average()));
     out.push(case("transposed", transposed()));
     out.push(case("temporary", temporary()));
     out.push(case("vectors", vectors()));
@@ -430,6 +431,25 @@ fn linear_attention() -> Result<Program, Vec<Defect>> {
             g.store(y, [t, e], out * 1.0);
             [g.mma_onto("next", h, k, v)]
         });
+    });
+    p.finish()
+}
+
+/// States without axes, updated in place, of which every step is stored and multiplied.
+fn moving_average() -> Result<Program, Vec<Defect>> {
+    let mut p = Builder::new("average");
+    let (x, w) = (p.input("X", &[40, 3], DType::F32), p.input("W", &[40, 24], DType::F32));
+    let [y, z] = [("Y", vec![40, 3]), ("Z", vec![3, 24])].map(|(name, dims)| p.output(name, &dims, DType::F32));
+    p.kernel("average", |g| {
+        let (c, n, t) = (g.grid("c", 3, 1), g.whole("n", 24), g.stream_axis("t", 40, 1));
+        let states = [carry("H", [], 0.0), carry("sum", [n], 0.0)];
+        let [_, sum] = g.stream(t, Predicate::always(), states, |g, [h, sum]| {
+            let (x, w) = (g.load("x", x, [t, c]), g.load("w", w, [t, n]));
+            let h = g.map("h", h * 0.75 + x * 0.25);
+            g.store(y, [t, c], h * 1.0);
+            [h, g.map("next", sum + w * h)]
+        });
+        g.store(z, [c, n], sum * 1.0);
     });
     p.finish()
 }

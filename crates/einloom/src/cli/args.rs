@@ -69,6 +69,8 @@ pub(crate) enum Command {
     Plan(PlanArgs),
     /// Run the program on tensors from files or random ones
     Run(Box<RunArgs>),
+    /// Run programs at many sizes and in several number types, and compare with the meaning
+    Verify(VerifyArgs),
     /// Time it
     Bench(BenchArgs),
     /// Print the kernel's source
@@ -170,6 +172,8 @@ pub(crate) struct RunArgs {
     /// What runs it
     #[arg(long, value_name = "NAME", default_value = "cpu")]
     pub backend: Backend,
+    #[command(flatten)]
+    pub gpu: GpuOptions,
     /// Where to write an output (O=o.npy), or a .safetensors file for all of them
     #[arg(long = "output", short = 'o', value_name = "[TENSOR=]FILE")]
     pub outputs: Vec<OutputTarget>,
@@ -181,10 +185,28 @@ pub(crate) struct RunArgs {
     pub explain: bool,
 }
 
+/// How kernels for GPUs are made.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct GpuOptions {
+    /// Schedule for an older architecture than the GPU's
+    #[arg(long, value_name = "ARCH")]
+    pub arch: Option<Architecture>,
+}
+
+/// With `--backend cuda` the L2 cache is overwritten (256 MiB) before every timed run, and the times are those of events
+/// around a run's kernels. The host's time per launch is the median over launches without waiting.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct BenchArgs {
-    #[command(flatten)]
-    pub source: Source,
+    /// The program's text (.ein); `-` for standard input
+    #[arg(value_name = "FILE", required_unless_present = "suite")]
+    pub file: Option<PathBuf>,
+    /// Time the cases that this JSON file lists, one after the other in one process, one line each; all of them are
+    /// compiled before the first is timed
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "sizes", "params", "inputs"])]
+    pub suite: Option<PathBuf>,
+    /// Compile the suite's cases, so that their kernels are in the cache, and time nothing
+    #[arg(long, requires = "suite")]
+    pub compile_only: bool,
     #[command(flatten)]
     pub sizing: Sizing,
     #[command(flatten)]
@@ -194,12 +216,45 @@ pub(crate) struct BenchArgs {
     /// What runs it
     #[arg(long, value_name = "NAME", default_value = "cpu")]
     pub backend: Backend,
+    #[command(flatten)]
+    pub gpu: GpuOptions,
     /// Timed runs
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub repeat: u32,
-    /// Runs before the timed ones
+    /// Runs before the timed ones; a GPU runs for 25 ms at least
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub warmup: u32,
+}
+
+/// Sizes are chosen by the program's shape: whole and ragged tiles, one position, long ranks. Number types are those of
+/// the text, and bf16, f16 and f32 in place of any of these three. Outputs hold NaN before a run.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// Programs (.ein), or folders of them
+    #[arg(value_name = "FILE|FOLDER", required = true)]
+    pub paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub target: Target,
+    /// What runs them
+    #[arg(long, value_name = "NAME", default_value = "cpu")]
+    pub backend: Backend,
+    #[command(flatten)]
+    pub gpu: GpuOptions,
+    /// Few cases of few elements, as memory checkers want them
+    #[arg(long)]
+    pub small: bool,
+    /// A line for every case, not only for each program and number type
+    #[arg(long)]
+    pub all: bool,
+    /// Forbid every loss of precision that the program does not ask for
+    #[arg(long)]
+    pub exact: bool,
+    /// Seed of sizes and inputs
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub seed: u64,
+    /// Cases at a time; as many as there are cores if not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub jobs: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -221,19 +276,31 @@ pub(crate) struct EmitArgs {
     /// The language to emit
     #[arg(long = "target", value_name = "LANGUAGE")]
     pub language: Language,
-    /// The architecture that CUDA source is for
+    /// The architecture that GPU code is for
     #[arg(long, value_name = "ARCH", default_value = "sm_90a")]
     pub arch: Architecture,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Deserialize)]
 pub(crate) enum Architecture {
     /// Ampere and everything since
     #[value(name = "sm_80")]
+    #[serde(rename = "sm_80")]
     Sm80,
     /// Hopper
     #[value(name = "sm_90a")]
+    #[serde(rename = "sm_90a")]
     Sm90a,
+}
+
+impl Architecture {
+    /// As the backend knows it.
+    pub fn arch(self) -> einloom_cuda::Arch {
+        match self {
+            Self::Sm80 => einloom_cuda::Arch::Sm80,
+            Self::Sm90a => einloom_cuda::Arch::Sm90a,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -242,6 +309,10 @@ pub(crate) enum Language {
     Pseudo,
     /// CUDA C++ with inline PTX
     Cuda,
+    /// What NVRTC makes of it
+    Ptx,
+    /// Machine code, as nvdisasm or cuobjdump shows it
+    Sass,
 }
 
 #[derive(Clone, Debug, Args)]

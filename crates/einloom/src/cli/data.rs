@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::ui::Ui;
 use super::values::InputSource;
 use einloom::formats::{FileError, Format, Npy, SafeTensors, from_stored};
-use einloom::random::random_values;
+use einloom::random::random_tensor;
 use einloom::{Error, Finding, Planned, Tensor};
 use einloom_cascade::{Cascade, TensorId};
 use std::collections::BTreeMap;
@@ -137,10 +137,7 @@ impl Sources {
     }
 
     fn random(&self, planned: &Planned, id: TensorId) -> Result<Tensor, Failure> {
-        let dims = planned.bound().shape(planned.cascade(), id);
-        let values = random_values(planned.cascade(), planned.bound(), id, self.seed);
-        let tensor = Tensor::from_values(planned.dtype(id), &dims, &values);
-        Ok(tensor.ok_or_else(|| Error::Memory { what: "random inputs".into(), bytes: None, available: None })?)
+        Ok(random_tensor(planned.cascade(), planned.bound(), id, planned.dtype(id), self.seed)?)
     }
 
     fn read(&mut self, planned: &Planned, id: TensorId, place: Place) -> Result<Tensor, Failure> {
@@ -159,4 +156,14 @@ impl Sources {
         Tensor::from_bytes(dtype, &dims, bytes)
             .ok_or_else(|| wrong("it holds fewer elements than its shape says".into(), None))
     }
+}
+
+/// Random tensors for all inputs.
+pub(crate) fn random(planned: &Planned, seed: u64) -> Result<BTreeMap<String, Tensor>, Error> {
+    let cascade = planned.cascade();
+    let one = |id: TensorId| {
+        let tensor = random_tensor(cascade, planned.bound(), id, planned.dtype(id), seed)?;
+        Ok((cascade[id].name.clone(), tensor))
+    };
+    cascade.inputs().map(one).collect()
 }

@@ -18,10 +18,12 @@ mod proof;
 mod render;
 mod run;
 mod source;
+mod suite;
 mod table;
 mod ui;
 mod units;
 mod values;
+mod verify;
 
 use args::{Cli, Command, Stage};
 use clap::Parser;
@@ -49,6 +51,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Derive(args) => derive::command(&mut ui, args),
         Command::Plan(args) => plan::command(&mut ui, args),
         Command::Run(args) => run::command(&mut ui, args),
+        Command::Verify(args) => verify::command(&mut ui, args),
         Command::Bench(args) => bench::command(&mut ui, args),
         Command::Emit(args) => emit::command(&mut ui, args),
         Command::Machines(args) => machines::command(&ui, args),

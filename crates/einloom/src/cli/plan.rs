@@ -6,7 +6,7 @@ use super::table::Table;
 use super::ui::Ui;
 use super::{prepare, source, units};
 use einloom::Planned;
-use einloom_model::KernelTransfers;
+use einloom_model::{KernelTransfers, OnGpu};
 use einloom_plan::PlannedKernel;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -33,7 +33,22 @@ struct KernelJson {
     resident_bytes: u64,
     data_dependent: bool,
     writes: Vec<String>,
+    gpu: Option<GpuJson>,
     notes: Vec<String>,
+}
+
+/// How a kernel runs on one core of a GPU; `groups` are those down and across.
+#[derive(Debug, Serialize)]
+struct GpuJson {
+    unit: Option<String>,
+    groups: [usize; 2],
+    threads: usize,
+    registers: usize,
+    register_limit: usize,
+    shared_bytes: u64,
+    shared_limit: u64,
+    stages: usize,
+    blocks: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -48,7 +63,10 @@ struct LevelJson {
 pub(crate) fn command(ui: &mut Ui, args: &PlanArgs) -> Result<(), Failure> {
     let derived = source::checked(ui, &args.source)?.derive();
     let given = prepare::given(&args.sizing, BTreeMap::new())?;
-    let planned = prepare::planned(&derived, &given, &args.sizing, &args.target, Backend::Cpu)?;
+    // A plan for a GPU is that of the GPU's backend.
+    let has_units = !prepare::machine(&args.target, Backend::Cpu)?.matrix.is_empty();
+    let backend = if has_units { Backend::Cuda } else { Backend::Cpu };
+    let planned = prepare::planned(&derived, &given, &args.sizing, &args.target, backend)?;
     if prepare::dumped(ui, &derived, &planned)? {
         return Ok(());
     }
@@ -79,14 +97,35 @@ fn kernel(planned: &Planned, kernel: &PlannedKernel, transfers: &KernelTransfers
         group: kernel.group.iter().cloned().collect(),
         stream: kernel.stream.iter().cloned().collect(),
         levels: transfers.levels.iter().map(level).collect(),
-        seconds: transfers.seconds,
-        bound_by: transfers.bound_by.clone(),
+        seconds: time(kernel, transfers).0,
+        bound_by: time(kernel, transfers).1.to_string(),
         flops: transfers.flops,
         resident_bytes: transfers.resident_bytes,
         data_dependent: transfers.data_dependent,
         writes: kernel.materialised.clone(),
+        gpu: kernel.gpu.as_ref().map(gpu),
         notes: kernel.notes.clone(),
     }
+}
+
+fn gpu(g: &OnGpu) -> GpuJson {
+    GpuJson {
+        unit: g.unit.clone(),
+        groups: g.groups,
+        threads: g.threads,
+        registers: g.registers,
+        register_limit: g.register_limit,
+        shared_bytes: g.shared_bytes,
+        shared_limit: g.shared_limit,
+        stages: g.stages,
+        blocks: g.blocks,
+    }
+}
+
+/// The predicted time and what it goes to: a core's model knows more than bytes and operations.
+fn time<'a>(kernel: &'a PlannedKernel, transfers: &'a KernelTransfers) -> (f64, &'a str) {
+    let gpu = kernel.gpu.as_ref().map(|g| (g.seconds, g.bound_by.as_str()));
+    gpu.unwrap_or((transfers.seconds, &transfers.bound_by))
 }
 
 fn ratio(l: &einloom_model::LevelTransfers) -> Option<f64> {
@@ -106,7 +145,7 @@ pub(crate) fn text(planned: &Planned) -> String {
     let cascade = planned.cascade();
     let sizes = cascade.ranks.iter().zip(planned.bound().sizes());
     let sizes: Vec<String> = sizes.map(|(r, s)| format!("{}={s}", r.name)).collect();
-    let total: f64 = kernels(planned).map(|(_, t)| t.seconds).sum();
+    let total: f64 = kernels(planned).map(|(k, t)| time(k, &t).0).sum();
     let mut out = format!("{} on {}: {}\n", cascade.name, machine.name, sizes.join(", "));
     let count = planned.kernels().len();
     out += &format!("{count} kernel{}, {} predicted\n", if count == 1 { "" } else { "s" }, units::seconds(total));
@@ -123,10 +162,10 @@ fn kernel_text(planned: &Planned, kernel: &PlannedKernel, transfers: &KernelTran
     };
     let mut out = format!("\n{} computes {}\n", kernel.name, statements(planned, kernel).join(", "));
     out += &format!("  group   {}\n  stream  {}\n", axes(&kernel.group), axes(&kernel.stream));
+    let (seconds, bound_by) = time(kernel, transfers);
     out += &format!(
-        "  time    {} predicted, by {}; {} operations, {} of tiles\n",
-        units::seconds(transfers.seconds),
-        transfers.bound_by,
+        "  time    {} predicted, by {bound_by}; {} operations, {} of tiles\n",
+        units::seconds(seconds),
         units::rate(transfers.flops, ""),
         units::bytes(transfers.resident_bytes as f64)
     );

@@ -5,6 +5,7 @@ use super::failure::Failure;
 use super::ui::Ui;
 use einloom::{Derived, Error, Finding, PlanOptions, Planned};
 use einloom_cascade::Given;
+use einloom_machine::Machine;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -46,18 +47,24 @@ pub(crate) fn planned(
     target: &Target,
     backend: Backend,
 ) -> Result<Planned, Failure> {
-    let own = match backend {
-        Backend::Cpu => "host",
-        Backend::Cuda => "h200",
-    };
-    let mut machine = einloom::machines::find(target.machine.as_deref().unwrap_or(own))?;
-    if let Some(threads) = target.threads {
-        machine = einloom::machines::with_cores(machine, threads as usize);
-    }
+    let machine = machine(target, backend)?;
     // Tensor cores multiply narrow types: the one liberty of the language, unless forbidden.
     let narrow_contractions = backend == Backend::Cuda && !sizing.exact;
     let options = PlanOptions { exact: sizing.exact, narrow_contractions, ..PlanOptions::default() };
     Ok(derived.plan(given, &machine, &options)?)
+}
+
+/// The machine that the arguments name, or the backend's own.
+pub(crate) fn machine(target: &Target, backend: Backend) -> Result<Machine, Failure> {
+    let own = match backend {
+        Backend::Cpu => "host",
+        Backend::Cuda => "h200",
+    };
+    let machine = einloom::machines::find(target.machine.as_deref().unwrap_or(own))?;
+    Ok(match target.threads {
+        Some(threads) => einloom::machines::with_cores(machine, threads as usize),
+        None => machine,
+    })
 }
 
 /// Prints the box that `--dump` asks for. Whether it did.

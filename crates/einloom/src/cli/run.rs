@@ -1,6 +1,6 @@
 //! `einloom run`: tensors in, tensors out.
 
-use super::args::{Backend, RunArgs};
+use super::args::{Architecture, Backend, RunArgs};
 use super::data::Sources;
 use super::failure::Failure;
 use super::passes::Ordered;
@@ -69,7 +69,7 @@ pub(crate) fn command(ui: &mut Ui, args: &RunArgs) -> Result<(), Failure> {
     prepare::memory(&planned, args.verify)?;
     let inputs = sources.load(ui, &planned)?;
     let outcome = match &gpu {
-        Some(gpu) => run_on(ui, gpu, &planned, &inputs)?,
+        Some(gpu) => run_on(ui, gpu, args, &planned, &inputs)?,
         None => run(ui, args, &planned, &inputs)?,
     };
     let backend = gpu.as_ref().map_or_else(|| format!("cpu ({})", outcome.report.isa), Gpu::description);
@@ -112,8 +112,14 @@ fn run(ui: &Ui, args: &RunArgs, planned: &Planned, inputs: &BTreeMap<String, Ten
     Ok(planned.compile()?.run(inputs, &options)?)
 }
 
-fn run_on(ui: &Ui, gpu: &Gpu, planned: &Planned, inputs: &BTreeMap<String, Tensor>) -> Result<Outcome, Failure> {
-    let program = planned.compile_for(gpu)?;
+fn run_on(
+    ui: &Ui,
+    gpu: &Gpu,
+    args: &RunArgs,
+    planned: &Planned,
+    inputs: &BTreeMap<String, Tensor>,
+) -> Result<Outcome, Failure> {
+    let program = planned.compile_for_target(gpu, &gpu.target(args.gpu.arch.map(Architecture::arch))?)?;
     program.fallbacks().iter().for_each(|f| ui.note(f));
     Ok(program.run(inputs)?)
 }

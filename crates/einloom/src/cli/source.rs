@@ -14,7 +14,14 @@ const LONGEST: u64 = 16 << 20;
 
 /// Reads the program's text; findings are shown with its lines from now on.
 pub(crate) fn read(ui: &mut Ui, source: &args::Source) -> Result<Program, Failure> {
-    let path = source.file.as_path();
+    let source = text(&source.file)?;
+    let program = Program::from_text(&source.text);
+    ui.source = Some(source);
+    Ok(program)
+}
+
+/// The text of a program, and what to call it.
+pub(crate) fn text(path: &Path) -> Result<SourceText, Failure> {
     let stdin = path == Path::new("-");
     let name = if stdin { "<stdin>".to_owned() } else { path.display().to_string() };
     let shown = Path::new(&name);
@@ -37,9 +44,7 @@ pub(crate) fn read(ui: &mut Ui, source: &args::Source) -> Result<Program, Failur
         let line = e.as_bytes()[..at].iter().filter(|&&b| b == b'\n').count() + 1;
         FileError::new(shown, format!("it is not UTF-8 text: byte {at}, in line {line}")).hint("save it as UTF-8")
     })?;
-    let program = Program::from_text(&text);
-    ui.source = Some(SourceText { name, text });
-    Ok(program)
+    Ok(SourceText { name, text })
 }
 
 /// Reads a program that must have a meaning. Warnings are shown.

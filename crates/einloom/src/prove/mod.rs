@@ -16,6 +16,7 @@ pub use exact::{ExactProof, prove_exactly};
 pub use inputs::Kind;
 pub use report::{Disagreement, Proof};
 pub(crate) use sensitivity::sensitivity;
+pub(crate) use sizes::is_free;
 
 use crate::compare::{Precision, distance, in_f64};
 use crate::road::{Derived, PlanOptions, Planned, RunOptions};

@@ -44,7 +44,7 @@ pub(super) fn bindings(cascade: &Cascade, seed: u64, several: usize, work: f64) 
 }
 
 /// Whether the program leaves the size to its caller; a default that is a formula of other ranks is a relation to keep.
-fn is_free(cascade: &Cascade, rank: RankId) -> bool {
+pub(crate) fn is_free(cascade: &Cascade, rank: RankId) -> bool {
     match &cascade[rank].default {
         None => true,
         Some(d) => d.numerator.as_constant().is_some() && d.denominator.as_constant().is_some(),

@@ -140,6 +140,18 @@ impl Emitter<'_> {
                 out.push(m);
             }
         }
+        // The states of a vector move together, wherever else each could be computed.
+        let mut k = 0;
+        while let Some(m) = out.get(k).copied() {
+            let f = &self.l.folds[&m];
+            let joint = f.repair.as_ref().is_some_and(|r| r.plus.is_some());
+            for a in f.anchors.clone().into_iter().filter(|_| joint) {
+                if self.l.folds.contains_key(&a) && !out.contains(&a) {
+                    out.push(a);
+                }
+            }
+            k += 1;
+        }
         let place = |m: &NodeId| self.l.order.iter().position(|o| o == m);
         out.sort_by_key(place);
         Ok(out)

@@ -73,6 +73,13 @@ impl Emitter<'_> {
                 Scalar::Binary(repair.combine, Box::new(state), Box::new(factor))
             }
         };
+        let moved = match repair.plus {
+            Some(plus) => {
+                let plus = self.scalar(plus, tiled)?;
+                Scalar::Binary(BinaryOp::Add, Box::new(moved), Box::new(plus))
+            }
+            None => moved,
+        };
         let Some(keep) = repair.keep_if else { return Ok(moved) };
         let identity = Scalar::Const(self.p.identity(f.monoid));
         Ok(match self.x.as_const(keep) {

@@ -67,8 +67,13 @@ pub fn inputs(cascade: &Cascade, bound: &Bound, seed: u64) -> Arrays {
 
 /// The plan of the program as derived or as written.
 pub fn planned(cascade: &Cascade, bound: &Bound, derived: bool, options: &Options) -> Plan {
+    planned_on(&machine(), cascade, bound, derived, options)
+}
+
+/// The same for a machine.
+pub fn planned_on(machine: &Machine, cascade: &Cascade, bound: &Bound, derived: bool, options: &Options) -> Plan {
     let graph = if derived { derive(cascade).derived } else { flatten(cascade) };
-    let plan = plan(&graph, bound, &machine(), options).unwrap_or_else(|e| panic!("{e}"));
+    let plan = plan(&graph, bound, machine, options).unwrap_or_else(|e| panic!("{e}"));
     let defects = einloom_tile::verify(&plan.program);
     assert!(defects.is_empty(), "{defects:#?}\n{}", einloom_tile::print(&plan.program));
     plan
@@ -76,10 +81,15 @@ pub fn planned(cascade: &Cascade, bound: &Bound, derived: bool, options: &Option
 
 /// Whether the planned program computes what the cascade means.
 pub fn check(label: &str, cascade: &Cascade, bound: &Bound, options: &Options, seed: u64) {
+    check_on(&machine(), label, cascade, bound, options, seed);
+}
+
+/// The same for a machine.
+pub fn check_on(machine: &Machine, label: &str, cascade: &Cascade, bound: &Bound, options: &Options, seed: u64) {
     let inputs = inputs(cascade, bound, seed);
     let expected = evaluate(cascade, bound, &inputs).unwrap_or_else(|e| panic!("{label}: {e:?}"));
     for derived in [false, true] {
-        let plan = planned(cascade, bound, derived, options);
+        let plan = planned_on(machine, cascade, bound, derived, options);
         let text = || einloom_tile::print(&plan.program);
         let found = interpret::interpret(&plan.program, &inputs).unwrap_or_else(|e| panic!("{label}: {e}\n{}", text()));
         for (name, want) in &expected {

@@ -1,0 +1,66 @@
+"""Inputs and results of every case in f32, by PyTorch: what the kernels that are measured are checked against."""
+import math
+
+import torch
+import torch.nn.functional as F
+
+from peers import randn
+
+torch.backends.cuda.matmul.allow_tf32 = False
+
+
+def matmul(n, way):
+    a, b = randn(n, n), randn(n, n)
+    left, right = (t.float().t() if w == "t" else t.float() for t, w in zip((a, b), way))
+    return {"A": a, "B": b}, left @ right
+
+
+def rows(what, m, n):
+    x, g, label = randn(m, n), randn(n), torch.randint(0, n, (m,), device="cuda")
+    if what == "softmax":
+        return {"X": x}, torch.softmax(x.float(), -1)
+    if what == "rmsnorm":
+        return {"X": x, "g": g}, F.rms_norm(x.float(), (n,), g.float(), eps=1e-6)
+    return {"X": x, "label": label.int()}, F.cross_entropy(x.float(), label, reduction="none")
+
+
+def attention(batch, heads, s, d, causal, rivals):
+    return by_heads(batch, heads, heads, s, s, d, "causal" if causal else "full")
+
+
+def keys(heads, m, n, d):
+    return by_heads(1, heads, heads, m, n, d, "full")
+
+
+def variant(what, batch, heads, s, d, window, kv_heads):
+    return by_heads(batch, heads, kv_heads if what == "gqa" else heads, s, s, d, what, window)
+
+
+def by_heads(batch, heads, kv_heads, m, n, d, what, window=0):
+    """One head at a time: the scores of all would not fit."""
+    q, k, v = randn(batch, heads, m, d), randn(batch, kv_heads, n, d), randn(batch, kv_heads, n, d)
+    inputs = {"Q": q, "K": k, "V": v}
+    bias = slope = distance = masked = None
+    if what == "bias":
+        inputs["bias"] = bias = randn(heads, m, n)
+    if what == "alibi":
+        inputs["slope"] = slope = torch.rand(heads, device="cuda")
+    if what in ("causal", "alibi", "window"):
+        distance = torch.arange(m, device="cuda")[:, None] - torch.arange(n, device="cuda")
+        masked = (distance < 0) | (distance >= window) if what == "window" else distance < 0
+    out = torch.empty(batch, heads, m, d, device="cuda")
+    for b in range(batch):
+        for h in range(heads):
+            j = h * kv_heads // heads
+            x = q[b, h].float() @ k[b, j].float().t() / math.sqrt(d)
+            if what == "softcap":
+                x = 50 * torch.tanh(x / 50)
+            if bias is not None:
+                x += bias[h]
+            if slope is not None:
+                x -= slope[h] * distance
+            if masked is not None:
+                x.masked_fill_(masked, -math.inf)
+            p = x / x.norm(dim=-1, keepdim=True) if what == "l2" else torch.softmax(x, -1)
+            out[b, h] = p @ v[b, j].float()
+    return inputs, out

@@ -1,0 +1,424 @@
+//! Differences: `Σ g(x)·(u(x) - c)^p`, where `c` is made of other reductions over the same indices.
+//!
+//! Condition: what mixes the reduced indices with values it waits for multiplies out into finitely many terms
+//! `g_k(x)·h_k(c)` (see [`super::polynomial`]). Then `Σ_k h_k(c)·Σ g_k(x)` would be one traversal, but it subtracts
+//! large numbers from each other (`E[x²] - E[x]²`). So the states are *central* moments
+//! `M_α = Σ g·Π (u_j - a_j)^α_j` about the running means `a_j` of the `u_j` themselves, whatever `c` is, and what the
+//! text subtracts leaves the sum as the offset `a_j - c`. When the means move by `d = a_old - a_new`, the vector of
+//! states moves by a triangular linear map,
+//!
+//! ```text
+//! M_α ← Σ_{γ ≤ α} Π_j binomial(α_j, γ_j)·d_j^(α_j - γ_j) · M_γ,
+//! ```
+//!
+//! which for the variance is the update of Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for
+//! Computing Sample Variances", 1979, and for higher powers that of Pébay, "Formulas for Robust, One-Pass Parallel
+//! Computation of Covariances and Arbitrary-Order Statistical Moments", 2008.
+//!
+//! The mean is weighted with `g` where no factor of `g` can be negative, else every position counts once. First
+//! moments about a mean of their own weight are 0 and no state. Any finite running mean is a legitimate one: where
+//! nothing has been counted, or something infinite, it is 0; the offset has the mean as it is, so that what is not finite
+//! as written is not finite as derived.
+
+use super::polynomial::{Monomial, Offset, Polynomial};
+use super::separate::{Anchor, to_old};
+use super::{Deriver, guard};
+use crate::{Def, Node, NodeId, Product, Reduction, Repair, Rule, Streaming, Term, product, show};
+use einloom_cascade::{BinaryOp, IndexExpr, IndexId, SizeExpr};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The centre of one variable.
+struct Centre {
+    /// `u - a`, with `a` as it runs.
+    difference: Term,
+    /// How far it moved: `a_old - a_new`; `None` where an earlier traversal completes it.
+    moved: Option<Term>,
+    /// `a` of everything; 0 over nothing.
+    complete: Term,
+    /// The same as a product, without its guard.
+    bare: Product,
+    /// Reductions whose running values it is made of.
+    anchors: BTreeSet<NodeId>,
+}
+
+/// Names a state: which factor besides the weight, and which powers.
+type Key = (usize, Vec<u32>);
+
+/// The vector of states under construction.
+struct Moments<'a> {
+    node: &'a Node,
+    r: &'a Reduction,
+    weight: &'a Product,
+    anchor: &'a Anchor,
+    floor: usize,
+    centres: Vec<Centre>,
+    /// The means are weighted with the weight of the states.
+    weighted: bool,
+    /// Factors besides the weight, 1 first.
+    rests: Vec<Product>,
+    states: BTreeMap<Key, NodeId>,
+}
+
+fn binary(op: BinaryOp, a: Term, b: Term) -> Term {
+    Term::Binary(op, Box::new(a), Box::new(b))
+}
+
+impl Deriver<'_> {
+    /// The states of a sum of `weight · exponential · polynomial`, and the sum in terms of them. Returns the state of
+    /// the highest powers for explanations.
+    #[allow(clippy::too_many_arguments)] // The parts of one rewriting.
+    pub(super) fn moments(
+        &mut self,
+        node: &Node,
+        r: &Reduction,
+        weight: &Product,
+        polynomial: &Polynomial,
+        anchor: &Anchor,
+        floor: usize,
+        before: &str,
+    ) -> (Reduction, Term) {
+        let weighted = weight.nonnegative(&self.out);
+        let mut m = Moments {
+            node,
+            r,
+            weight,
+            anchor,
+            floor,
+            centres: vec![],
+            weighted,
+            rests: vec![Product::one()],
+            states: BTreeMap::new(),
+        };
+        for u in &polynomial.variables {
+            let centre = self.centre(&m, u);
+            m.centres.push(centre);
+        }
+        let offsets: Vec<(Term, bool)> = polynomial.offsets.iter().map(|o| self.offset(node, o, &m)).collect();
+        // Where an offset is known to be 0, provided that it is a number at all.
+        let mut known: Option<Term> = None;
+        for (offset, _) in offsets.iter().filter(|o| o.1) {
+            let finite = guard::is_finite(offset);
+            known = Some(known.map_or(finite.clone(), |k| binary(BinaryOp::And, k, finite)));
+        }
+        let mut highest: Option<(u32, NodeId)> = None;
+        let (mut short, mut full) = (vec![], vec![]);
+        for monomial in &polynomial.monomials {
+            let Some((state, term)) = self.monomial(&mut m, monomial, &offsets) else { continue };
+            let degree: u32 = monomial.powers.iter().sum();
+            if highest.is_none_or(|h| degree > h.0) {
+                highest = Some((degree, state));
+            }
+            if monomial.offsets.iter().zip(&offsets).all(|(&k, o)| k == 0 || !o.1) {
+                short.push((monomial.number, term.clone()));
+            }
+            full.push((monomial.number, term));
+        }
+        let full = product::sum_term(&full);
+        let value = match known {
+            Some(known) => Term::Select(Box::new(known), Box::new(product::sum_term(&short)), Box::new(full)),
+            None => full,
+        };
+        let shown = match highest.map(|h| &self.out[h.1].def) {
+            Some(Def::Reduce(r)) => r.clone(),
+            _ => r.clone(),
+        };
+        self.explain_moments(&m, polynomial, &shown, before, &value);
+        (shown, value)
+    }
+
+    /// Adds the running mean of `u`.
+    fn centre(&mut self, m: &Moments, u: &Product) -> Centre {
+        let (sum, count) = if m.weighted {
+            let sum = m.anchor.reduction(m.r, m.weight.times(u));
+            (sum, m.anchor.reduction(m.r, m.weight.clone()))
+        } else {
+            let plain = |body: Term| Reduction { body, streaming: Streaming::default(), ..m.r.clone() };
+            (plain(u.term()), plain(Term::Number(1.0)))
+        };
+        let counted = count.body == Term::Number(1.0);
+        let sum = self.state_node(m.node, "sum", sum, m.floor);
+        // A mean that an earlier traversal completes stays where it is.
+        let moves = self.levels.of(sum) >= m.floor;
+        let at = if moves { m.floor } else { 0 };
+        let whole = counted.then(|| self.positions(&m.r.over)).filter(|_| m.r.filter.is_empty());
+        let count = match (&whole, moves) {
+            (Some(size), false) => size.clone(),
+            _ => {
+                let count = self.state_node(m.node, if counted { "count" } else { "weight" }, count, at);
+                self.out.read(count)
+            }
+        };
+        let total = self.out.read(sum);
+        let mean = |count: Term| binary(BinaryOp::Div, total.clone(), count);
+        let running = guard::finite(&mean(count.clone()));
+        let mut anchors = BTreeSet::new();
+        if moves {
+            let mut reads = vec![];
+            self.out.reads(&running, &mut reads);
+            anchors.extend(reads.iter().map(|o| o.node));
+        }
+        // Not made finite: where the elements are infinite so is what the text subtracts them from. Only 0 / 0, where
+        // everything has the weight 0, stands for no number.
+        let bare = mean(whole.clone().unwrap_or(count));
+        let some = binary(BinaryOp::Ne, total.clone(), Term::Number(0.0));
+        let complete = match whole {
+            Some(_) => bare.clone(),
+            None => Term::Select(Box::new(some), Box::new(bare.clone()), Box::new(Term::Number(0.0))),
+        };
+        Centre {
+            difference: binary(BinaryOp::Sub, u.term(), running.clone()),
+            moved: moves.then(|| binary(BinaryOp::Sub, to_old(&running), running)),
+            complete,
+            bare: Product::of(&bare, &self.out),
+            anchors,
+        }
+    }
+
+    /// An offset `β + Σ slope·a` as a term, and whether it is 0 wherever it is a number.
+    fn offset(&mut self, node: &Node, offset: &Offset, m: &Moments) -> (Term, bool) {
+        let rest: product::Sum = offset.rest.iter().map(|(c, t)| (*c, self.at_own_axes(node, t))).collect();
+        let mut total: Vec<(f64, Product)> = vec![];
+        let mut add = |number: f64, mut p: Product| {
+            let number = number * std::mem::replace(&mut p.coefficient, 1.0);
+            match total.iter_mut().find(|(_, other)| other.same_as(&p)) {
+                Some((n, _)) => *n += number,
+                None => total.push((number, p)),
+            }
+        };
+        let mut term = rest.clone();
+        for (number, t) in &rest {
+            for (c, addend) in product::sum(&show::unguarded(&self.expanded(t, 0))) {
+                add(number * c, Product::of(&addend, &self.out));
+            }
+        }
+        for (variable, slope) in &offset.slopes {
+            let centre = &m.centres[*variable];
+            add(1.0, slope.times(&centre.bare));
+            let mut slope = slope.clone();
+            let number = std::mem::replace(&mut slope.coefficient, 1.0);
+            let scaled = match slope.is_one() {
+                true => centre.complete.clone(),
+                false => binary(BinaryOp::Mul, slope.term(), centre.complete.clone()),
+            };
+            // Not merged: what is subtracted from itself is 0 only where it is finite.
+            term.push((number, scaled));
+        }
+        (product::sum_term(&term), total.iter().all(|(n, _)| *n == 0.0))
+    }
+
+    /// One monomial as a term, and the state that it reads. `None` where the state is 0.
+    fn monomial(&mut self, m: &mut Moments, monomial: &Monomial, offsets: &[(Term, bool)]) -> Option<(NodeId, Term)> {
+        let rest = match m.rests.iter().position(|r| r.same_as(&monomial.rest)) {
+            Some(k) => k,
+            None => {
+                m.rests.push(monomial.rest.clone());
+                m.rests.len() - 1
+            }
+        };
+        let state = self.moment(m, &(rest, monomial.powers.clone()))?;
+        let mut term = self.out.read(state);
+        for (&power, (offset, _)) in monomial.offsets.iter().zip(offsets) {
+            if power > 0 {
+                term = binary(BinaryOp::Mul, term, raise(offset, power));
+            }
+        }
+        if !monomial.outer.is_one() {
+            term = binary(BinaryOp::Mul, term, monomial.outer.term());
+        }
+        Some((state, term))
+    }
+
+    /// The state of these powers, with all that its repair needs. `None` where it is 0.
+    fn moment(&mut self, m: &mut Moments, key: &Key) -> Option<NodeId> {
+        let (rest, powers) = key;
+        let degree: u32 = powers.iter().sum();
+        if *rest == 0 && degree == 1 && m.weighted {
+            return None;
+        }
+        if let Some(&state) = m.states.get(key) {
+            return Some(state);
+        }
+        let mut inside = m.weight.times(&m.rests[*rest]);
+        for (centre, &power) in m.centres.iter().zip(powers) {
+            if power > 0 {
+                inside.factors.push((centre.difference.clone(), f64::from(power)));
+            }
+        }
+        let mut reduction = m.anchor.reduction(m.r, inside);
+        let mut anchors: BTreeSet<NodeId> = m.anchor.state.into_iter().collect();
+        let mut plus: Option<Term> = None;
+        for lower in below(powers) {
+            let Some(factor) = m.moves(powers, &lower) else { continue };
+            let Some(state) = self.moment(m, &(*rest, lower)) else { continue };
+            anchors.insert(state);
+            let old = to_old(&self.out.read(state));
+            let term = binary(BinaryOp::Mul, old, factor);
+            plus = Some(plus.map_or(term.clone(), |p| binary(BinaryOp::Add, p, term)));
+        }
+        for (centre, &power) in m.centres.iter().zip(powers) {
+            if power > 0 {
+                anchors.extend(&centre.anchors);
+            }
+        }
+        let what = name_of(*rest, powers);
+        if let Some(plus) = plus {
+            let factor = m.anchor.factor.clone().unwrap_or(Term::Number(1.0));
+            let plus = if m.anchor.factor.is_some() { binary(BinaryOp::Mul, plus, factor.clone()) } else { plus };
+            let repair = Repair { combine: BinaryOp::Mul, factor, plus: Some(plus), keep_if: None };
+            reduction.streaming = Streaming { level: 0, anchors: self.with_theirs(anchors), repair: Some(repair) };
+        }
+        let state = self.state_node(m.node, &what, reduction, m.floor);
+        m.states.insert(key.clone(), state);
+        Some(state)
+    }
+
+    /// The anchors and what they are anchored at themselves, in order.
+    fn with_theirs(&self, mut anchors: BTreeSet<NodeId>) -> Vec<NodeId> {
+        let mut todo: Vec<NodeId> = anchors.iter().copied().collect();
+        while let Some(a) = todo.pop() {
+            if let Def::Reduce(r) = &self.out[a].def {
+                todo.extend(r.streaming.anchors.iter().filter(|&&b| anchors.insert(b)));
+            }
+        }
+        anchors.into_iter().collect()
+    }
+
+    /// The number of positions of these indices.
+    fn positions(&self, over: &[IndexId]) -> Term {
+        let size = |i: &IndexId| SizeExpr::rank(self.out.cascade[*i].rank);
+        let size = over.iter().map(size).fold(SizeExpr::constant(1), |a, b| a.mul(&b));
+        size.as_constant().map_or_else(|| Term::Size(size.clone()), |c| Term::Number(c as f64))
+    }
+
+    /// A state that runs in the traversal `floor`: an equal one of an earlier traversal would be complete.
+    fn state_node(&mut self, node: &Node, what: &str, reduction: Reduction, floor: usize) -> NodeId {
+        if floor == 0 {
+            return self.reduction_node(node, what, reduction);
+        }
+        let equal = |n: &NodeId| self.equal_reduction(*n, &reduction);
+        let runs = |n: &NodeId| self.levels.of(*n) >= floor || self.pinned.get(n) == Some(&floor);
+        if let Some(n) = self.out.ids().find(|n| runs(n) && equal(n)) {
+            return n;
+        }
+        let state = self.new_reduction(node, what, reduction);
+        if self.levels.of(state) < floor {
+            self.pinned.insert(state, floor);
+        }
+        state
+    }
+
+    /// A term with every reduction in it read at its own axes, where a copy of the reduction makes that possible: a
+    /// mean over `x[i]` read at `j` is the mean over `x[j]`.
+    fn at_own_axes(&mut self, node: &Node, t: &Term) -> Term {
+        let Term::Read(n, at) = t else {
+            return t.map_children(&mut |c| self.at_own_axes(node, c));
+        };
+        if self.out.is_plain(*n, at) {
+            return t.clone();
+        }
+        let axes = self.out[*n].axes.clone();
+        let to: BTreeMap<IndexId, IndexExpr> = axes.into_iter().zip(at.iter().cloned()).collect();
+        let map = |i: IndexId| to.get(&i).cloned();
+        match self.out[*n].def.clone() {
+            Def::Map(def) if !super::inline::rounds(&self.out[*n]) => match def.substitute(&map) {
+                Some(moved) => self.at_own_axes(node, &moved),
+                None => t.clone(),
+            },
+            Def::Reduce(r) if r.streaming.anchors.is_empty() && !super::inline::rounds(&self.out[*n]) => {
+                let renames = at.iter().all(|e| e.as_var().is_some_and(|i| !r.over.contains(&i)));
+                let filter: Option<Vec<Term>> = r.filter.iter().map(|f| f.substitute(&map)).collect();
+                match (renames, r.body.substitute(&map), filter) {
+                    (true, Some(body), Some(filter)) => {
+                        let copy = self.reduction_node(node, "sum", Reduction { body, filter, ..r });
+                        self.out.read(copy)
+                    }
+                    _ => t.clone(),
+                }
+            }
+            _ => t.clone(),
+        }
+    }
+
+    /// A term with pointwise definitions put in place of their reads.
+    fn expanded(&self, t: &Term, depth: usize) -> Term {
+        if depth > 16 {
+            return t.clone();
+        }
+        t.replace_reads(&mut |n, at| match &self.out[n].def {
+            Def::Map(def) if self.out.is_plain(n, at) && !super::inline::rounds(&self.out[n]) => {
+                Some(self.expanded(def, depth + 1))
+            }
+            _ => None,
+        })
+    }
+
+    fn explain_moments(&mut self, m: &Moments, p: &Polynomial, shown: &Reduction, before: &str, value: &Term) {
+        let means: Vec<String> =
+            m.centres.iter().map(|c| show::term(&self.out, &show::unguarded(&c.bare.term()))).collect();
+        let added: Vec<String> = (p.offsets.iter().filter(|o| !o.rest.is_empty()))
+            .map(|o| show::term(&self.out, &product::sum_term(&o.rest)))
+            .collect();
+        let added = if added.is_empty() {
+            "what multiplies them".to_string()
+        } else {
+            format!("what is added, {}", added.join(" and "))
+        };
+        let states = match m.states.len() {
+            1 => "its state".to_string(),
+            n => format!("{n} states"),
+        };
+        let why = format!(
+            "the body multiplies out into finitely many products of functions of {} and of {}; kept relative to the running mean {}, which is near the elements whatever is added, and a move of the mean takes {states} through a triangular linear map",
+            self.index_names(&m.r.over),
+            added,
+            means.join(" and "),
+        );
+        let bare = Reduction { body: show::unguarded(&shown.body), ..shown.clone() };
+        let after =
+            format!("{} with {}", show::term(&self.out, &show::unguarded(value)), show::reduction(&self.out, &bare));
+        let over = m.r.over.clone();
+        self.step(Rule::Centre, m.node, &over, why, before.to_string(), after);
+    }
+}
+
+impl Moments<'_> {
+    /// `Π binomial(α, γ)·d^(α - γ)`; `None` if a mean in it does not move.
+    fn moves(&self, powers: &[u32], lower: &[u32]) -> Option<Term> {
+        let mut number = 1.0;
+        let mut out: Option<Term> = None;
+        for ((&a, &g), centre) in powers.iter().zip(lower).zip(&self.centres) {
+            if a == g {
+                continue;
+            }
+            number *= (0..a - g).fold(1.0, |b, k| b * f64::from(a - k) / f64::from(k + 1));
+            let term = raise(centre.moved.as_ref()?, a - g);
+            out = Some(out.map_or(term.clone(), |o| binary(BinaryOp::Mul, o, term)));
+        }
+        let out = out?;
+        Some(if number == 1.0 { out } else { binary(BinaryOp::Mul, Term::Number(number), out) })
+    }
+}
+
+fn raise(t: &Term, power: u32) -> Term {
+    if power == 1 { t.clone() } else { binary(BinaryOp::Pow, t.clone(), Term::Number(f64::from(power))) }
+}
+
+/// All powers that are nowhere larger and somewhere smaller, highest first.
+fn below(powers: &[u32]) -> Vec<Vec<u32>> {
+    let mut out = vec![vec![]];
+    for &p in powers {
+        out =
+            out.into_iter().flat_map(|v: Vec<u32>| (0..=p).rev().map(move |k| [v.clone(), vec![k]].concat())).collect();
+    }
+    out.retain(|v| v != powers);
+    out
+}
+
+/// `moment2`, `moment11`; of a further factor, `acc`.
+fn name_of(rest: usize, powers: &[u32]) -> String {
+    let digits: String = powers.iter().map(u32::to_string).collect();
+    match (rest, powers.iter().all(|&p| p == 0)) {
+        (_, true) => "acc".into(),
+        _ => format!("moment{digits}"),
+    }
+}

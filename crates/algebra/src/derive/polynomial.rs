@@ -1,0 +1,286 @@
+//! A product of differences as a polynomial: `f(x, c) = Σ g_k(x)·h_k(c)` with finitely many terms.
+//!
+//! Every sum that mixes addends `s·u(x)` with addends that do not carry the reduced indices is read as
+//! `Σ s_j·(u_j - a_j) + (β + Σ s_j·a_j)`: linear in *centred* variables `u_j - a_j`, whatever the centres `a_j` are,
+//! plus an *offset* that does not carry the indices. Products and whole powers of such sums are multiplied out.
+
+use crate::{Graph, Product, Term, product};
+use einloom_cascade::{BinaryOp, UnaryOp};
+
+/// Larger polynomials are not made.
+const MOST_MONOMIALS: usize = 64;
+/// Nor such with more states: one for every choice of powers up to the highest of each variable.
+const MOST_STATES: u32 = 32;
+/// Nor higher powers.
+const HIGHEST_POWER: f64 = 8.0;
+
+/// `β + Σ slope·centre`.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Offset {
+    /// Centred variables with their slopes.
+    pub slopes: Vec<(usize, Product)>,
+    /// What does not carry the reduced indices.
+    pub rest: product::Sum,
+}
+
+/// `number · outer · Π offset^k · rest · Π (u - a)^α`.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Monomial {
+    pub number: f64,
+    /// Does not carry the reduced indices.
+    pub outer: Product,
+    /// A power per offset.
+    pub offsets: Vec<u32>,
+    /// Carries the reduced indices and waits for nothing.
+    pub rest: Product,
+    /// A power per centred variable.
+    pub powers: Vec<u32>,
+}
+
+/// A sum of monomials over centred variables `u`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Polynomial {
+    pub variables: Vec<Product>,
+    pub offsets: Vec<Offset>,
+    pub monomials: Vec<Monomial>,
+}
+
+impl Polynomial {
+    /// The number of states, at most.
+    fn states(&self) -> u32 {
+        let highest = |k: usize| self.monomials.iter().map(|m| m.powers[k]).max().unwrap_or(0) + 1;
+        let powers = (0..self.variables.len()).map(highest).fold(1, u32::saturating_mul);
+        let mut rests: Vec<&Product> = vec![];
+        for m in &self.monomials {
+            if !rests.iter().any(|r| r.same_as(&m.rest)) {
+                rests.push(&m.rest);
+            }
+        }
+        powers.saturating_mul(rests.len().max(1) as u32)
+    }
+}
+
+/// Why there is no such polynomial.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum NotFinite {
+    /// This term mixes the indices with what it waits for otherwise than by sums, products and whole powers.
+    Mixes(Term),
+    /// This addend of an exponent mixes them.
+    Exponent(Term),
+    /// This power of a mixed sum is no positive whole number, or too high.
+    Power(Term, f64),
+    /// There are more monomials than this rule makes.
+    Large,
+}
+
+/// What the expansion asks about terms.
+pub(super) struct Expansion<'a> {
+    pub graph: &'a Graph,
+    /// Whether a term carries the reduced indices.
+    pub carries: &'a dyn Fn(&Term) -> bool,
+    /// Whether it needs the complete value of a reduction over them.
+    pub waits: &'a dyn Fn(&Term) -> bool,
+}
+
+impl Expansion<'_> {
+    /// `Π base^power` as a polynomial.
+    pub(super) fn expand(&self, factors: &[(Term, f64)]) -> Result<Polynomial, NotFinite> {
+        let mut p = Polynomial::default();
+        p.monomials = self.factors(factors, &mut p)?;
+        for m in &mut p.monomials {
+            m.offsets.resize(p.offsets.len(), 0);
+            m.powers.resize(p.variables.len(), 0);
+        }
+        p.monomials = merged(std::mem::take(&mut p.monomials));
+        if p.states() > MOST_STATES { Err(NotFinite::Large) } else { Ok(p) }
+    }
+
+    fn factors(&self, factors: &[(Term, f64)], p: &mut Polynomial) -> Result<Vec<Monomial>, NotFinite> {
+        let mut out = vec![one()];
+        for (base, power) in factors {
+            let times = match *power {
+                k if k.fract() == 0.0 && (1.0..=HIGHEST_POWER).contains(&k) => k as u32,
+                k => return Err(NotFinite::Power(base.clone(), k)),
+            };
+            let sum = self.sum(base, p)?;
+            for _ in 0..times {
+                out = multiply(&out, &sum)?;
+            }
+        }
+        Ok(out)
+    }
+
+    /// A sum that mixes.
+    fn sum(&self, base: &Term, p: &mut Polynomial) -> Result<Vec<Monomial>, NotFinite> {
+        let mut addends = vec![];
+        flat(base, 1.0, &mut addends);
+        if addends.len() < 2 {
+            return Err(NotFinite::Mixes(base.clone()));
+        }
+        let mut offset = Offset { slopes: vec![], rest: vec![] };
+        let mut linear: Vec<(f64, Product, Product)> = vec![];
+        let mut out = vec![];
+        for (sign, t) in addends {
+            let (mut inner, mut outer) = Product::of(t, self.graph).partition(|t| (self.carries)(t));
+            let number = sign * std::mem::replace(&mut outer.coefficient, 1.0);
+            // exp(x - c) as exp(x)·exp(-c) would overflow: exponentials need an anchor, which each sum of its own has.
+            let shifted = outer.exponent.iter().chain(&outer.exponent2).next();
+            if let (Some((_, shift)), false) = (shifted, inner.exponent.is_empty() && inner.exponent2.is_empty()) {
+                return Err(NotFinite::Exponent(shift.clone()));
+            }
+            let exponents = inner.exponent.iter().chain(&inner.exponent2).map(|(_, t)| t);
+            if let Some(mixed) = exponents.clone().find(|t| (self.waits)(t)) {
+                return Err(NotFinite::Exponent(mixed.clone()));
+            }
+            if inner.is_one() {
+                product::append(&mut offset.rest, vec![(number, outer.term())], 1.0);
+                continue;
+            }
+            let (mixed, ready): (Vec<_>, Vec<_>) = inner.factors.drain(..).partition(|(t, _)| (self.waits)(t));
+            inner.factors = ready;
+            if mixed.is_empty() {
+                linear.push((number, outer, inner));
+                continue;
+            }
+            let scale = Monomial { number, outer, rest: inner, ..one() };
+            out.extend(multiply(&self.factors(&mixed, p)?, &[scale])?);
+        }
+        let waiting = |outer: &Product| (self.waits)(&outer.term());
+        let moves =
+            linear.iter().any(|(_, outer, _)| waiting(outer)) || offset.rest.iter().any(|(_, t)| (self.waits)(t));
+        if !moves || linear.is_empty() {
+            out.extend(linear.into_iter().map(|(number, outer, rest)| Monomial { number, outer, rest, ..one() }));
+            out.extend(offset.rest.into_iter().map(|(number, t)| {
+                let mut outer = Product::of(&t, self.graph);
+                let number = number * std::mem::replace(&mut outer.coefficient, 1.0);
+                Monomial { number, outer, ..one() }
+            }));
+            return Ok(self.collected(out));
+        }
+        for (number, outer, u) in self.gathered(linear) {
+            let variable = place(&mut p.variables, u, |a, b| a.same_as(b));
+            let mut powers = vec![0; variable + 1];
+            powers[variable] = 1;
+            out.push(Monomial { number, outer: outer.clone(), powers, ..one() });
+            offset.slopes.push((variable, Product { coefficient: number, ..outer }));
+        }
+        let k = place(&mut p.offsets, offset, |a, b| a == b);
+        let mut offsets = vec![0; k + 1];
+        offsets[k] = 1;
+        out.push(Monomial { offsets, ..one() });
+        Ok(self.collected(out))
+    }
+
+    /// Monomials of one sum that differ only in what does not carry the indices become one: `x·c - x` is `x·(c - 1)`, and
+    /// what cancels there cancels before anything is squared.
+    fn collected(&self, list: Vec<Monomial>) -> Vec<Monomial> {
+        let mut groups: Vec<(Monomial, product::Sum)> = vec![];
+        for m in merged(list) {
+            let addend = vec![(m.number, m.outer.term())];
+            match groups.iter_mut().find(|(o, _)| o.is_over(&m)) {
+                Some((_, sum)) => product::append(sum, addend, 1.0),
+                None => groups.push((m, addend)),
+            }
+        }
+        let one_of = |(m, sum): (Monomial, product::Sum)| match sum.as_slice() {
+            [_] => m,
+            _ => Monomial { number: 1.0, outer: Product::of(&product::sum_term(&sum), self.graph), ..m },
+        };
+        groups.into_iter().map(one_of).collect()
+    }
+
+    /// Addends whose slopes wait for nothing are one variable: what cancels among them cancels before anything is
+    /// squared.
+    fn gathered(&self, linear: Vec<(f64, Product, Product)>) -> Vec<(f64, Product, Product)> {
+        let (mut out, fixed): (Vec<_>, Vec<_>) =
+            linear.into_iter().partition(|(_, outer, _)| (self.waits)(&outer.term()));
+        if fixed.len() < 2 {
+            out.extend(fixed);
+            return out;
+        }
+        let mut sum = vec![];
+        for (number, outer, inner) in fixed {
+            product::append(&mut sum, vec![(number, outer.times(&inner).term())], 1.0);
+        }
+        out.push((1.0, Product::one(), Product::of(&product::sum_term(&sum), self.graph)));
+        out
+    }
+}
+
+impl Monomial {
+    /// Whether both have the same offsets, variables and other factors that carry the indices.
+    fn is_over(&self, other: &Self) -> bool {
+        let same = |a: &[u32], b: &[u32]| {
+            let at = |list: &[u32], k| list.get(k).copied().unwrap_or(0);
+            (0..a.len().max(b.len())).all(|k| at(a, k) == at(b, k))
+        };
+        same(&self.powers, &other.powers) && same(&self.offsets, &other.offsets) && self.rest.same_as(&other.rest)
+    }
+}
+
+fn one() -> Monomial {
+    Monomial { number: 1.0, outer: Product::one(), offsets: vec![], rest: Product::one(), powers: vec![] }
+}
+
+/// Where `item` is in the list, added if it is not.
+fn place<T>(list: &mut Vec<T>, item: T, same: impl Fn(&T, &T) -> bool) -> usize {
+    list.iter().position(|other| same(other, &item)).unwrap_or_else(|| {
+        list.push(item);
+        list.len() - 1
+    })
+}
+
+/// The addends of a sum, with their signs.
+pub(super) fn flat<'t>(t: &'t Term, sign: f64, out: &mut Vec<(f64, &'t Term)>) {
+    match t {
+        Term::Binary(BinaryOp::Add, a, b) => {
+            flat(a, sign, out);
+            flat(b, sign, out);
+        }
+        Term::Binary(BinaryOp::Sub, a, b) => {
+            flat(a, sign, out);
+            flat(b, -sign, out);
+        }
+        Term::Unary(UnaryOp::Neg, x) => flat(x, -sign, out),
+        other => out.push((sign, other)),
+    }
+}
+
+fn added(a: &[u32], b: &[u32]) -> Vec<u32> {
+    let at = |list: &[u32], k| list.get(k).copied().unwrap_or(0);
+    (0..a.len().max(b.len())).map(|k| at(a, k) + at(b, k)).collect()
+}
+
+fn multiply(a: &[Monomial], b: &[Monomial]) -> Result<Vec<Monomial>, NotFinite> {
+    if a.len() * b.len() > MOST_MONOMIALS * MOST_MONOMIALS {
+        return Err(NotFinite::Large);
+    }
+    let mut out = vec![];
+    for x in a {
+        for y in b {
+            out.push(Monomial {
+                number: x.number * y.number,
+                outer: x.outer.times(&y.outer),
+                offsets: added(&x.offsets, &y.offsets),
+                rest: x.rest.times(&y.rest),
+                powers: added(&x.powers, &y.powers),
+            });
+        }
+    }
+    let out = merged(out);
+    if out.len() > MOST_MONOMIALS { Err(NotFinite::Large) } else { Ok(out) }
+}
+
+/// Equal monomials put together.
+fn merged(list: Vec<Monomial>) -> Vec<Monomial> {
+    let mut out: Vec<Monomial> = vec![];
+    for m in list {
+        let same = |o: &&mut Monomial| o.is_over(&m) && o.outer.same_as(&m.outer);
+        match out.iter_mut().find(same) {
+            Some(o) => o.number += m.number,
+            None => out.push(m),
+        }
+    }
+    out.retain(|m| m.number != 0.0);
+    out
+}

@@ -1,0 +1,122 @@
+//! What is said about sums: steps, and refusals with what would make the rule fire.
+
+use super::Deriver;
+use super::polynomial::NotFinite;
+use crate::{Node, Product, Reduction, Rule, Term, show};
+use einloom_cascade::{BinaryOp, IndexId, UnaryOp};
+
+impl Deriver<'_> {
+    #[allow(clippy::too_many_arguments)] // The parts of one explanation.
+    pub(super) fn explain_sum(
+        &mut self,
+        node: &Node,
+        over: &[IndexId],
+        before: &str,
+        inner: &Reduction,
+        factor: &Product,
+        anchored: bool,
+        stabilised: bool,
+        value: &Term,
+    ) {
+        let names = self.index_names(over);
+        let bare = Reduction { body: show::unguarded(&inner.body), ..inner.clone() };
+        let (state, value) = (show::reduction(&self.out, &bare), show::term(&self.out, &show::unguarded(value)));
+        if !factor.is_one() {
+            let why =
+                format!("{} does not carry {names}, and · distributes over sum", show::term(&self.out, &factor.term()));
+            self.step(Rule::Defer, node, over, why, before.into(), value.clone());
+        }
+        if anchored {
+            let exponent = match &inner.streaming.repair {
+                Some(r) => show::term(&self.out, &show::unguarded(&r.factor)),
+                None => String::new(),
+            };
+            let (rule, why) = if stabilised {
+                (
+                    Rule::Stabilise,
+                    format!(
+                        "exp overflows and every consumer is unchanged when all exponents are shifted alike; anchored at their running maximum, repair {exponent} <= 1 because a maximum only grows"
+                    ),
+                )
+            } else {
+                (
+                    Rule::Separate,
+                    format!(
+                        "exp(x - c) = exp(x)·exp(-c) and · distributes over sum; repair {exponent} <= 1 because a maximum only grows"
+                    ),
+                )
+            };
+            self.step(rule, node, over, why, before.into(), state);
+        }
+    }
+
+    /// Which condition failed, in the user's terms, and what would make the rule fire.
+    pub(super) fn why_not(&self, why: &NotFinite, over: &[IndexId], floor: usize) -> (String, Option<String>) {
+        let index = self.index_names(over);
+        let waiting = |t: &Term| {
+            let all = self.barriers(t, over);
+            let late: Vec<_> = all.into_iter().filter(|&b| self.levels.of(b) >= floor).collect();
+            self.names(&late)
+        };
+        let (culprit, needs) = match why {
+            NotFinite::Large => {
+                let reason = "multiplied out it needs more states than one traversal should carry".to_string();
+                return (reason, Some("a lower power, or fewer factors, would need fewer states".into()));
+            }
+            NotFinite::Power(base, power) => {
+                let needs = waiting(base);
+                let shown = show::term(&self.out, base);
+                let reason = format!(
+                    "({shown}) ^ {power} is no finite sum of products of a function of {index} and a function of {needs}"
+                );
+                return (reason, Some("whole powers from 1 to 8 are: they multiply out".into()));
+            }
+            NotFinite::Exponent(t) => {
+                let needs = waiting(t);
+                let shown = show::term(&self.out, t);
+                let reason =
+                    format!("exp({shown}) is not a product of a function of {index} and a function of {needs}");
+                let hint = format!(
+                    "in an exponent only what adds separates, exp(x + c) = exp(x)·exp(c); this addend joins {index} and {needs} otherwise"
+                );
+                return (reason, Some(hint));
+            }
+            NotFinite::Mixes(t) => (t, waiting(t)),
+        };
+        let shown = show::term(&self.out, culprit);
+        let reason = format!("{shown} is not a product of a function of {index} and a function of {needs}");
+        (reason, self.hint(culprit, &needs))
+    }
+
+    fn hint(&self, culprit: &Term, needs: &str) -> Option<String> {
+        Some(match culprit {
+            Term::Read(n, _) if super::inline::rounds(&self.out[*n]) => format!(
+                "{} is rounded to {}, and rounding does not commute with a later change of {needs}",
+                self.out[*n].name,
+                self.out[*n].dtype.map_or("", |d| d.name())
+            ),
+            Term::Unary(op @ (UnaryOp::Abs | UnaryOp::Relu | UnaryOp::Sign | UnaryOp::Floor | UnaryOp::Round), x) => {
+                let inner = show::term(&self.out, x);
+                format!(
+                    "{} has pieces, and each element changes its piece as {needs} moves; whole powers of {inner} and its exponential would separate",
+                    op.name()
+                )
+            }
+            Term::Binary(op @ (BinaryOp::Max | BinaryOp::Min), ..) => {
+                format!("{} has pieces, and each element changes its piece as {needs} moves", op.symbol())
+            }
+            Term::Select(..) => format!(
+                "which branch is taken depends on {needs}, or a branch mixes; conditions that do not could be a filter"
+            ),
+            Term::Unary(op @ (UnaryOp::Sin | UnaryOp::Cos), _) => format!(
+                "{}(a + b) is a product of two vectors of two, but this rule turns no such vector, and without a centre large arguments would lose their digits",
+                op.name()
+            ),
+            Term::Unary(op, _) => {
+                format!("{}(a + b) is no finite sum of products of functions of a and of b", op.name())
+            }
+            Term::Binary(BinaryOp::Pow, ..) => "whole powers from 1 to 8 are: they multiply out".into(),
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,182 @@
+//! Recurrences: what a step is of the step before, which decides whether steps can be put together before they are
+//! applied.
+//!
+//! Steps `h ← f_t(h)` compose into few numbers if every `f_t` is affine in `h`, element by element:
+//! `(a, b) ∘ (a', b') = (a·a', a·b' + b)`. Then positions may be taken in chunks. If a step mixes the elements of `h`
+//! linearly, composing steps means multiplying matrices, which costs more than applying them one after the other; if it
+//! is not linear, nothing shorter than the steps themselves describes their composition. In all cases the recurrence is
+//! computed position by position here, and this says why.
+
+use super::Deriver;
+use crate::{Def, Graph, NodeId, Recurrence, Rule, Term, show};
+use einloom_cascade::{BinaryOp, Monoid, UnaryOp};
+use std::collections::BTreeSet;
+
+/// How a value depends on the slices before.
+#[derive(Clone, Debug, PartialEq)]
+enum Dependence {
+    /// Not at all.
+    None,
+    /// Affine, each element on the element at its own place.
+    Elementwise,
+    /// Affine over sum and product, on elements at other places.
+    Matrix,
+    /// An extremum with it, element by element.
+    Extremum,
+    /// Affine over an extremum and sum, on elements at other places.
+    Tropical,
+    /// This term is not affine in them.
+    NotAffine(Term),
+}
+
+impl Dependence {
+    /// Of a sum.
+    fn and(self, other: Self) -> Self {
+        use Dependence::{Elementwise, Extremum, Matrix, None, NotAffine, Tropical};
+        match (self, other) {
+            (NotAffine(t), _) | (_, NotAffine(t)) => NotAffine(t),
+            (None, x) | (x, None) => x,
+            (Extremum, Extremum | Elementwise) | (Elementwise, Extremum) => Extremum,
+            (Extremum | Tropical, _) | (_, Extremum) | (_, Tropical) => Tropical,
+            (Matrix, _) | (_, Matrix) => Matrix,
+            (Elementwise, Elementwise) => Elementwise,
+        }
+    }
+}
+
+impl Deriver<'_> {
+    /// Says why a recurrence of `out` is computed position by position.
+    pub(super) fn explain_recurrence(&mut self, r: &Recurrence) {
+        let steps: Vec<(NodeId, Term)> = r
+            .members
+            .iter()
+            .filter_map(|&m| match &self.out[m].def {
+                Def::Iterative { step, .. } => Some((m, step.clone())),
+                _ => None,
+            })
+            .collect();
+        let Some(&(first, _)) = steps.first() else { return };
+        let walk = Walk { graph: &self.out, members: r.members.iter().copied().collect() };
+        let mut whole = Dependence::None;
+        for (m, step) in &steps {
+            let mut seen = BTreeSet::new();
+            whole = whole.and(walk.of(*m, step, &mut seen));
+        }
+        let names: Vec<&str> = steps.iter().map(|(m, _)| self.out[*m].name.as_str()).collect();
+        let names = names.join(", ");
+        let (reason, hint) = match whole {
+            Dependence::None => return,
+            Dependence::Elementwise => (
+                format!("{names} is kept position by position, though its steps are affine element by element"),
+                "such steps compose, (a, b) ∘ (a', b') = (a·a', a·b' + b), so chunks could be scanned; no rule makes that form".to_string(),
+            ),
+            Dependence::Extremum => (
+                format!("{names} is kept position by position, though its steps are extrema and sums, element by element"),
+                "such steps compose, max(max(h + a, b) + a', b') = max(h + (a + a'), max(b + a', b')), so chunks could be scanned; no rule makes that form".into(),
+            ),
+            Dependence::Matrix => (
+                format!("a step of {names} multiplies the slice before with a matrix"),
+                "such steps compose only as products of matrices, which cost more than the steps; a factor per element instead of a matrix would compose".into(),
+            ),
+            Dependence::Tropical => (
+                format!("a step of {names} multiplies the slice before with a matrix, over an extremum and +"),
+                "such steps compose only as products of matrices, which cost more than the steps; an addend per element instead of a matrix would compose".into(),
+            ),
+            Dependence::NotAffine(t) => (
+                format!("{} is not affine in the slice before, so nothing shorter than the steps themselves describes several of them", show::term(&self.out, &t)),
+                format!("{names} would compose if every step were a·h + b with a and b from elsewhere"),
+            ),
+        };
+        let node = self.out[first].clone();
+        let rank = self.out.cascade[r.rank].name.clone();
+        self.refusals.push(crate::Refusal {
+            rule: Rule::Scan,
+            statement: node.statement.unwrap_or(0),
+            node: node.name,
+            ranks: vec![rank],
+            reason,
+            hint: Some(hint),
+            span: node.span,
+        });
+    }
+}
+
+struct Walk<'a> {
+    graph: &'a Graph,
+    members: BTreeSet<NodeId>,
+}
+
+impl Walk<'_> {
+    /// How `term`, part of the definition of `at`, depends on the slices of the recurrence.
+    fn of(&self, at: NodeId, term: &Term, seen: &mut BTreeSet<NodeId>) -> Dependence {
+        use Dependence::{Elementwise, Extremum, Matrix, None, NotAffine, Tropical};
+        let mut go = |t: &Term| self.of(at, t, seen);
+        match term {
+            Term::Read(n, place) if self.members.contains(n) => match &self.graph[*n].def {
+                Def::Iterative { dim, step, .. } => {
+                    // The slice of this very position is made by a step itself.
+                    let later = place.get(*dim).is_some_and(|e| e.as_shifted_var().is_some_and(|s| s.1 == 1));
+                    if later && *n != at && seen.insert(*n) {
+                        let inner = self.of(*n, step, seen);
+                        seen.remove(n);
+                        return inner;
+                    }
+                    let own: BTreeSet<_> = self.graph[at].axes.iter().collect();
+                    let elsewhere = place
+                        .iter()
+                        .enumerate()
+                        .any(|(d, e)| d != *dim && e.as_var().is_none_or(|i| !own.contains(&i)));
+                    if elsewhere { Matrix } else { Elementwise }
+                }
+                Def::Map(t) => self.of(at, t, seen),
+                Def::Reduce(r) => match (r.monoid, self.of(*n, &r.body, seen)) {
+                    (_, None) => None,
+                    (Monoid::Sum, Elementwise | Matrix) => Matrix,
+                    (Monoid::Max | Monoid::Min, Elementwise | Matrix | Extremum | Tropical) => Tropical,
+                    (_, NotAffine(t)) => NotAffine(t),
+                    _ => NotAffine(term.clone()),
+                },
+                Def::Input => None,
+            },
+            Term::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) => go(a).and(go(b)),
+            Term::Binary(BinaryOp::Mul, a, b) => match (go(a), go(b)) {
+                (None, x) | (x, None) if !matches!(x, Extremum | Tropical) => x,
+                (NotAffine(t), _) | (_, NotAffine(t)) => NotAffine(t),
+                _ => NotAffine(term.clone()),
+            },
+            Term::Binary(BinaryOp::Div, a, b) => match (go(a), go(b)) {
+                (x, None) if !matches!(x, Extremum | Tropical) => x,
+                (NotAffine(t), _) | (_, NotAffine(t)) => NotAffine(t),
+                _ => NotAffine(term.clone()),
+            },
+            Term::Binary(BinaryOp::Max | BinaryOp::Min, a, b) => match (go(a), go(b)) {
+                (None, None) => None,
+                (NotAffine(t), _) | (_, NotAffine(t)) => NotAffine(t),
+                (Matrix | Tropical, _) | (_, Matrix | Tropical) => Tropical,
+                _ => Extremum,
+            },
+            Term::Unary(UnaryOp::Neg, x) => match go(x) {
+                Extremum | Tropical => NotAffine(term.clone()),
+                x => x,
+            },
+            Term::Select(c, a, b) => match go(c) {
+                None => go(a).and(go(b)),
+                _ => NotAffine(term.clone()),
+            },
+            Term::Number(_) | Term::Param(_) | Term::Size(_) | Term::Position(_) | Term::Argument(_) => None,
+            Term::Read(..) | Term::Old(..) => None,
+            other => {
+                let mut inside = None;
+                other.for_each_child(&mut |t| {
+                    let own = self.of(at, t, seen);
+                    inside = std::mem::replace(&mut inside, None).and(own);
+                });
+                match inside {
+                    None => None,
+                    NotAffine(t) => NotAffine(t),
+                    _ => NotAffine(other.clone()),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! A specialised schedule as text.
+
+use super::{OpAt, RingId, Role, Specialised, Step, roster};
+use crate::schedule::facts::{Facts, written};
+use crate::schedule::{Instruction, Operand, Product, Side, Turn};
+use einloom_tile::{Kernel, Op, Program, ValueId};
+use std::fmt::Write;
+
+/// The schedule, one line per ring and per step.
+pub fn print(program: &Program, kernel: &Kernel, s: &Specialised) -> String {
+    let facts = Facts::new(program, kernel);
+    let mut out = String::new();
+    let rows = &kernel.axis(s.rows).name;
+    let _ = writeln!(
+        out,
+        "schedule of {} for {}: 1 producer of {} registers, {} consumers of {} with 64 of {rows} each, {} bytes of shared memory",
+        s.layout.kernel, s.layout.target.arch, s.registers.producer, s.consumers, s.registers.consumer, s.shared_bytes
+    );
+    let _ = writeln!(out, "  about {} registers of a consumer hold tiles and addresses", s.layout.registers);
+    for ring in &s.rings {
+        let _ = writeln!(
+            out,
+            "  ring {}: {} {} of {} bytes at byte {}",
+            ring.name,
+            ring.stages,
+            if ring.stages == 1 { "stage" } else { "stages" },
+            ring.stage_bytes,
+            ring.offset
+        );
+        for t in &ring.tiles {
+            let _ = writeln!(
+                out,
+                "    {}: {}×{} {} from {}, rows of {}, panels of {} columns swizzled over {} bytes",
+                facts.name(t.value),
+                t.rows,
+                t.columns,
+                t.element,
+                program.tensor(t.tensor).name,
+                kernel.axis(t.inner).name,
+                t.panel(),
+                t.swizzle.bytes()
+            );
+        }
+    }
+    for (dst, p) in &s.layout.products {
+        let _ = writeln!(out, "  {}", product(&facts, s, *dst, p));
+    }
+    order(kernel, s, &mut out);
+    if let Some(turns) = s.turns {
+        let _ = writeln!(out, "  {} consumers start their products in turn", turns.warpgroups);
+    }
+    for (role, steps) in [(Role::Producer, &s.producer), (Role::Consumer, &s.consumer)] {
+        let _ = writeln!(out, "  {}", if role == Role::Producer { "producer" } else { "consumer" });
+        let printer = Printer { facts: &facts, s };
+        printer.steps(steps, 2, &mut out);
+    }
+    out
+}
+
+/// The instruction of a product, and where its factors are.
+fn product(facts: &Facts<'_>, s: &Specialised, dst: ValueId, p: &Product) -> String {
+    let frame = s.layout.frame(p.frame);
+    let across = facts.axes(dst).into_iter().find(|a| frame.sides.get(a) == Some(&Side::Across));
+    let columns = across.map_or(0, |a| frame.span(Side::Across, facts.size(a)).cover);
+    let (ty, depth) = match p.instruction {
+        Instruction::TensorCore(operand @ Operand::F16) => ("f16", operand.depth()),
+        Instruction::TensorCore(operand) => ("bf16", operand.depth()),
+        Instruction::Fma(_) => ("f32", 1),
+    };
+    let factor = |v: ValueId| match s.tile(v) {
+        None => format!("{} in registers", facts.name(v)),
+        Some((ring, tile)) => {
+            let major = if tile.inner == p.sum { "the summed axis" } else { "the kept axis" };
+            format!("{} in ring {}, {major} adjacent", facts.name(v), s.ring(ring).name)
+        }
+    };
+    format!(
+        "{} = {} · {}: {} × wgmma m64n{columns}k{depth} {ty}, sums in f32",
+        facts.name(dst),
+        factor(p.left),
+        factor(p.right),
+        facts.size(p.sum).div_ceil(depth)
+    )
+}
+
+/// Which grid points come when, and who takes them.
+fn order(kernel: &Kernel, s: &Specialised, out: &mut String) {
+    let order = &s.layout.order;
+    let list = |turns: &[Turn]| {
+        let one = |t: &Turn| {
+            let name = &kernel.axis(t.axis).name;
+            format!("{name} ({}{})", t.steps, if t.backwards { ", last first" } else { "" })
+        };
+        turns.iter().map(one).collect::<Vec<_>>().join(", ")
+    };
+    let section = if order.inner.is_empty() {
+        String::new()
+    } else {
+        format!("; per section of {} of them: {}", order.section, list(&order.inner))
+    };
+    let _ = writeln!(out, "  points in the order of {}{section}", list(&order.outer));
+    let blocks = s.layout.target.multiprocessors().min(order.points());
+    let how = match roster(kernel, order, s.layout.target.multiprocessors()) {
+        Some(_) => "each goes to the block with the least to do so far",
+        None => "in turn",
+    };
+    let _ = writeln!(out, "  {blocks} blocks stay and take {} points: {how}", order.points());
+}
+
+struct Printer<'a, 'b> {
+    facts: &'b Facts<'a>,
+    s: &'b Specialised,
+}
+
+impl Printer<'_, '_> {
+    fn steps(&self, steps: &[Step], depth: usize, out: &mut String) {
+        for step in steps {
+            if let Step::Chunks { stream, first, rest, after } = step {
+                let axis = match self.facts.kernel.body.get(*stream) {
+                    Some(Op::Stream { axis, .. }) => self.facts.kernel.axis(*axis).name.as_str(),
+                    _ => "?",
+                };
+                let parts: &[(&str, &Vec<Step>)] = if first == rest {
+                    &[("each chunk", rest)]
+                } else {
+                    &[("first chunk", first), ("each other chunk", rest)]
+                };
+                for (name, steps) in parts.iter().copied().chain((!after.is_empty()).then_some(("after", after))) {
+                    let _ = writeln!(out, "{}{name} of {axis}", "  ".repeat(depth));
+                    self.steps(steps, depth + 1, out);
+                }
+                continue;
+            }
+            let _ = writeln!(out, "{}{}", "  ".repeat(depth), self.step(step));
+        }
+    }
+
+    fn step(&self, step: &Step) -> String {
+        let ring = |r: &RingId| self.s.ring(*r).name.clone();
+        match step {
+            Step::Acquire { ring: r, .. } => format!("acquire {}", ring(r)),
+            Step::Fill { ring: r } => format!("fill {}", ring(r)),
+            Step::Await { ring: r, .. } => format!("await {}", ring(r)),
+            Step::Release { ring: r } => format!("release {}", ring(r)),
+            Step::Read { value, .. } => format!("read {} into registers", self.facts.name(*value)),
+            Step::Compute(at) => format!("compute {}", self.op(*at)),
+            Step::Multiply(at) => format!("multiply {}", self.op(*at)),
+            Step::Settle { pending } => format!("settle, {pending} under way"),
+            Step::TakeTurn => "take turn".to_string(),
+            Step::PassTurn => "pass turn".to_string(),
+            Step::Start { .. } => "start states".to_string(),
+            Step::Advance { .. } => "advance states".to_string(),
+            Step::Chunks { .. } => String::new(),
+        }
+    }
+
+    fn op(&self, at: OpAt) -> String {
+        match self.s.op(self.facts.kernel, at) {
+            Some(Op::Store { tensor, .. }) => format!("store {}", self.facts.program.tensor(*tensor).name),
+            Some(op) => written(op).map_or("?".to_string(), |v| self.facts.name(v)),
+            None => "?".to_string(),
+        }
+    }
+}

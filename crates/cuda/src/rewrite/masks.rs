@@ -1,0 +1,119 @@
+//! Masks once. Both rules are exact:
+//!
+//! * `where(p, exp(x * c - m), 0)` is `exp(t * c - m)` if the same body has a tile `t = where(p, x, -inf)`, `c > 0`, and
+//!   `m` is finite because it was made so: `m = where(abs(y) < inf, y, k)` with a finite `k`. Then `p` is tested once.
+//! * `where(p, x, x * f)` is `x * where(p, 1, f)`: if `p` and `f` are rows, the choice is made once per row.
+
+use crate::schedule::facts::{each_op, leaves};
+use einloom_cascade::{BinaryOp, DType, UnaryOp};
+use einloom_tile::{Kernel, Op, Scalar, ValueId};
+use std::collections::BTreeMap;
+
+/// Applies both rules to every map of the kernel.
+pub(super) fn share(kernel: &mut Kernel) {
+    let mut made: BTreeMap<ValueId, Scalar> = BTreeMap::new();
+    each_op(&kernel.body, &mut |op| {
+        if let Op::Map { dst, expr } = op {
+            made.insert(*dst, expr.clone());
+        }
+    });
+    let mut body = std::mem::take(&mut kernel.body);
+    block(kernel, &made, &mut body);
+    kernel.body = body;
+}
+
+fn block(kernel: &Kernel, made: &BTreeMap<ValueId, Scalar>, body: &mut [Op]) {
+    // Tiles `where(p, x, -inf)` of this body so far.
+    let mut masked: Vec<(ValueId, Scalar)> = vec![];
+    for op in body.iter_mut() {
+        match op {
+            Op::Stream { body, .. } => block(kernel, made, body),
+            Op::Map { dst, expr } => {
+                if single(kernel, expr) {
+                    choice(expr);
+                    exponent(kernel, made, &masked, expr);
+                }
+                if kernel.value(*dst).dtype == DType::F32
+                    && matches!(&*expr, Scalar::Select(_, _, k) if **k == Scalar::Const(f64::NEG_INFINITY))
+                {
+                    masked.push((*dst, expr.clone()));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether the expression is computed in f32.
+fn single(kernel: &Kernel, expr: &Scalar) -> bool {
+    let mut ok = true;
+    leaves(expr, &mut |v| ok &= !matches!(kernel.value(v).dtype, DType::F64 | DType::I32));
+    ok
+}
+
+fn choice(expr: &mut Scalar) {
+    match expr {
+        Scalar::Unary(_, x) | Scalar::Round(_, x) => choice(x),
+        Scalar::Binary(_, x, y) => {
+            choice(x);
+            choice(y);
+        }
+        _ => {}
+    }
+    if let Scalar::Select(p, x, y) = expr
+        && let Scalar::Binary(BinaryOp::Mul, factor, f) = &**y
+        && factor == x
+        && matches!(**x, Scalar::Tile(_))
+    {
+        let f = Scalar::Select(p.clone(), Box::new(Scalar::Const(1.0)), f.clone());
+        *expr = Scalar::Binary(BinaryOp::Mul, x.clone(), Box::new(f));
+    }
+}
+
+fn exponent(kernel: &Kernel, made: &BTreeMap<ValueId, Scalar>, masked: &[(ValueId, Scalar)], expr: &mut Scalar) {
+    let Scalar::Select(p, exp, zero) = &*expr else { return };
+    let (Scalar::Unary(UnaryOp::Exp, difference), Scalar::Const(0.0)) = (&**exp, &**zero) else { return };
+    let Scalar::Binary(BinaryOp::Sub, scaled, m) = &**difference else { return };
+    let Scalar::Tile(m) = **m else { return };
+    if !made.get(&m).is_some_and(|e| finite(made, e)) {
+        return;
+    }
+    let (x, c) = match &**scaled {
+        Scalar::Binary(BinaryOp::Mul, x, c) => match **c {
+            Scalar::Const(c) if c > 0.0 && c.is_finite() => (&**x, Some(c)),
+            _ => return,
+        },
+        x => (x, None),
+    };
+    let Scalar::Tile(v) = x else { return };
+    let wanted = |s: &Scalar| matches!(s, Scalar::Select(q, y, _) if q == p && **y == Scalar::Tile(*v));
+    let Some((t, _)) = masked.iter().find(|(t, s)| wanted(s) && same_axes(kernel, *t, *v)) else { return };
+    let t = Scalar::Tile(*t);
+    let scaled = match c {
+        Some(c) => Scalar::Binary(BinaryOp::Mul, Box::new(t), Box::new(Scalar::Const(c))),
+        None => t,
+    };
+    let difference = Scalar::Binary(BinaryOp::Sub, Box::new(scaled), Box::new(Scalar::Tile(m)));
+    *expr = Scalar::Unary(UnaryOp::Exp, Box::new(difference));
+}
+
+fn same_axes(kernel: &Kernel, a: ValueId, b: ValueId) -> bool {
+    let axes = |v| (kernel.value(v).rows, kernel.value(v).cols);
+    axes(a) == axes(b)
+}
+
+/// Whether the expression is `where(abs(y) < inf, y, k)` with a finite `k`, the test by itself or in a tile.
+pub(crate) fn finite(made: &BTreeMap<ValueId, Scalar>, expr: &Scalar) -> bool {
+    let Scalar::Select(test, y, k) = expr else { return false };
+    let test = match &**test {
+        Scalar::Tile(v) => match made.get(v) {
+            Some(e) => e,
+            None => return false,
+        },
+        e => e,
+    };
+    let Scalar::Binary(BinaryOp::Lt, magnitude, limit) = test else { return false };
+    matches!(&**magnitude, Scalar::Unary(UnaryOp::Abs, of) if of == y)
+        && **limit == Scalar::Const(f64::INFINITY)
+        && matches!(**k, Scalar::Const(k) if k.is_finite())
+}

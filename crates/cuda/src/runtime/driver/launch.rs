@@ -1,0 +1,120 @@
+//! Launches whose parameters stay in place.
+
+use super::super::RunError;
+use super::{Address, Driver, Function, Handle, TensorMap};
+use std::ffi::{c_int, c_uint, c_void};
+
+/// How many blocks of how many threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::runtime) struct Shape {
+    pub grid: u32,
+    pub block: u32,
+    /// Bytes of dynamic shared memory per block.
+    pub shared_bytes: u32,
+    /// Blocks per cluster; 1 for none.
+    pub cluster: u32,
+}
+
+/// A kernel with its parameters: launching it again costs one call of the driver.
+#[derive(Debug)]
+pub(in crate::runtime) struct Prepared {
+    function: Function,
+    shape: Shape,
+    /// Where each parameter is: in `_addresses` or `_maps`.
+    pointers: Vec<*mut c_void>,
+    _addresses: Vec<Address>,
+    _maps: Vec<TensorMap>,
+}
+
+// SAFETY: the pointers lead into the value's own vectors, which are only read after construction.
+unsafe impl Send for Prepared {}
+// SAFETY: as above.
+unsafe impl Sync for Prepared {}
+
+impl Prepared {
+    /// Parameters in the order in which the kernel declares them: addresses, then tensor maps.
+    pub fn new(function: Function, shape: Shape, addresses: Vec<Address>, maps: Vec<TensorMap>) -> Self {
+        let address = |a: &Address| std::ptr::from_ref(a).cast_mut().cast();
+        let map = |m: &TensorMap| std::ptr::from_ref(m).cast_mut().cast();
+        let pointers = addresses.iter().map(address).chain(maps.iter().map(map)).collect();
+        Self { function, shape, pointers, _addresses: addresses, _maps: maps }
+    }
+}
+
+/// `CUlaunchConfig`.
+#[repr(C)]
+pub(in crate::runtime) struct Config {
+    grid: [c_uint; 3],
+    block: [c_uint; 3],
+    shared_bytes: c_uint,
+    stream: Handle,
+    attributes: *const Attribute,
+    count: c_uint,
+}
+
+/// `CUlaunchAttribute`: which, and 64 bytes of which the first words are its value.
+#[repr(C, align(8))]
+struct Attribute {
+    id: c_int,
+    pad: [u8; 4],
+    value: [c_uint; 16],
+}
+
+const CLUSTER_DIMENSION: c_int = 4;
+
+impl Driver {
+    /// Starts a kernel. The caller has checked that its parameters are those that the function takes and that each names
+    /// enough memory.
+    pub fn launch(&self, kernel: &Prepared) -> Result<(), RunError> {
+        self.enter()?;
+        let Shape { grid, block, shared_bytes, cluster } = kernel.shape;
+        // The driver copies parameters before it returns and writes none.
+        let parameters = kernel.pointers.as_ptr().cast_mut();
+        let none = std::ptr::null_mut();
+        if cluster <= 1 {
+            // SAFETY: see above.
+            let code = unsafe {
+                let launch = self.entries.launch;
+                launch(kernel.function.0, grid, 1, 1, block, 1, 1, shared_bytes, self.stream, parameters, none)
+            };
+            return self.check("cuLaunchKernel", code);
+        }
+        let mut value = [0; 16];
+        value[..3].copy_from_slice(&[cluster, 1, 1]);
+        let attribute = Attribute { id: CLUSTER_DIMENSION, pad: [0; 4], value };
+        let config = Config {
+            grid: [grid, 1, 1],
+            block: [block, 1, 1],
+            shared_bytes,
+            stream: self.stream,
+            attributes: &attribute,
+            count: 1,
+        };
+        let newer = self.newer()?;
+        // SAFETY: see above; the structures are laid out as `cuda.h` does.
+        self.check("cuLaunchKernelEx", unsafe { (newer.launch_ex)(&config, kernel.function.0, parameters, none) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structures_are_those_of_the_header() {
+        // Sizes and offsets on 64-bit machines, read off `cuda.h` of CUDA 13.0 with a C++ compiler.
+        assert_eq!((size_of::<Config>(), std::mem::offset_of!(Config, stream)), (56, 32));
+        assert_eq!((size_of::<Attribute>(), std::mem::offset_of!(Attribute, value)), (72, 8));
+        assert_eq!((size_of::<TensorMap>(), align_of::<TensorMap>()), (128, 128));
+    }
+
+    #[test]
+    fn parameters_stay_in_place_when_the_kernel_moves() {
+        let shape = Shape { grid: 1, block: 32, shared_bytes: 0, cluster: 1 };
+        let kernel = Prepared::new(Function(std::ptr::null_mut()), shape, vec![7, 9], vec![TensorMap::default()]);
+        let moved = Box::new(kernel);
+        // SAFETY: the vectors live in `moved`.
+        let read: Vec<u64> = moved.pointers.iter().map(|p| unsafe { p.cast::<u64>().read() }).collect();
+        assert_eq!(read, [7, 9, 0]);
+    }
+}

@@ -1,0 +1,329 @@
+//! Many cases of one program against its meaning: sizes and number types.
+
+use super::{Verified, compare, sizes};
+use crate::compare::{Distance, Precision, distance};
+use crate::gpu::{Gpu, Path};
+use crate::random::random_values;
+use crate::road::{Derived, Outcome, PlanOptions, Planned, RunOptions};
+use crate::{Error, Tensor};
+use einloom_algebra::Derivation;
+use einloom_cascade::meaning::{Array, Arrays};
+use einloom_cascade::{Bound, Cascade, DType, Role, meaning, numeric};
+use einloom_cuda::Target;
+use einloom_cuda::runtime::POISON;
+use einloom_machine::Machine;
+use einloom_plan::Fusion;
+use einloom_tile::TensorRole;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The number types of a program's floating-point inputs and outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Types {
+    /// Those of its text.
+    AsWritten,
+    /// This one wherever the text has f32, bf16 or f16.
+    All(DType),
+}
+
+impl Types {
+    /// What every program is verified in.
+    pub const ALL: [Self; 4] = [Self::AsWritten, Self::All(DType::Bf16), Self::All(DType::F16), Self::All(DType::F32)];
+
+    /// The program in these types; `None` if that is the program as written.
+    fn of(self, cascade: &Cascade) -> Option<Cascade> {
+        let Self::All(dtype) = self else { return Some(cascade.clone()) };
+        let mut out = cascade.clone();
+        for tensor in out.tensors.iter_mut().filter(|t| t.role != Role::Intermediate) {
+            if matches!(tensor.dtype, None | Some(DType::F32 | DType::Bf16 | DType::F16)) {
+                tensor.dtype = Some(dtype);
+            }
+        }
+        let types = |c: &Cascade| c.tensors.iter().map(|t| t.dtype).collect::<Vec<_>>();
+        (types(&out) != types(cascade)).then_some(out)
+    }
+}
+
+impl fmt::Display for Types {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AsWritten => f.write_str("as written"),
+            Self::All(dtype) => write!(f, "{dtype}"),
+        }
+    }
+}
+
+/// A program in some number types, and the sizes to verify it at.
+#[derive(Clone, Debug)]
+pub struct Battery {
+    /// The number types.
+    pub types: Types,
+    derived: Derived,
+    sizes: Vec<Bound>,
+}
+
+/// How much to try.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Effort {
+    /// A few cases of a few elements: for memory checkers, which slow kernels down a hundredfold.
+    pub small: bool,
+    /// Largest number of scalar operations of one evaluation of the meaning.
+    pub work: f64,
+}
+
+impl Effort {
+    /// Tiles of the sizes that kernels have in use.
+    pub const FULL: Self = Self { small: false, work: 5e7 };
+    /// A few elements.
+    pub const SMALL: Self = Self { small: true, work: 3e5 };
+}
+
+/// The cases of a program, in all number types that it can have, and a note for each kind of sizes of which none fits.
+pub fn batteries(cascade: &Cascade, effort: Effort, seed: u64) -> (Vec<Battery>, Vec<String>) {
+    let (sets, missing) = sizes::sets(cascade, effort.small, effort.work, seed);
+    let mut out = vec![];
+    for types in Types::ALL {
+        let Some(cascade) = types.of(cascade) else { continue };
+        let sizes = sets.iter().filter(|(always, _)| *always || types == Types::AsWritten).map(|(_, b)| b.clone());
+        out.push(Battery { types, derived: Derived::of(&cascade), sizes: sizes.collect() });
+    }
+    (out, missing)
+}
+
+/// What runs the cases.
+#[derive(Clone, Copy)]
+pub enum Runner<'a> {
+    /// This computer's processor.
+    Cpu,
+    /// A GPU, with kernels scheduled for this target.
+    Cuda(&'a Gpu, Target),
+}
+
+/// What came of a case.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// The way it took on a GPU.
+    pub path: Option<Path>,
+    /// Every output: its error, what it may be, and the error of a plain evaluation.
+    pub outputs: Vec<Compared>,
+    /// Rows of outputs (fibres along the last dimension) that the meaning makes 0 or not finite, as those that all conditions
+    /// mask are.
+    pub empty_rows: usize,
+}
+
+/// An output of a case.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// How far the run is from the meaning, and how far it may be.
+    pub run: Verified,
+    /// Elements that hold what they held before the run: nobody wrote them. Counted in number types of 16 bits and more.
+    pub unwritten: usize,
+    /// How far a plain evaluation is from the meaning: the program as it is written, one kernel per reduction, every
+    /// intermediate in memory in its number type, on the processor. `None` if there is none.
+    pub plain: Option<Distance>,
+}
+
+impl Checked {
+    /// Whether every output agrees with the meaning.
+    pub fn agrees(&self) -> bool {
+        self.outputs.iter().all(Compared::agrees)
+    }
+}
+
+impl Compared {
+    /// Whether all of the output was written, and agrees with the meaning.
+    pub fn agrees(&self) -> bool {
+        self.unwritten == 0 && self.run.agrees()
+    }
+}
+
+impl Battery {
+    /// Cases.
+    pub fn len(&self) -> usize {
+        self.sizes.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.sizes.is_empty()
+    }
+
+    /// The sizes of a case, by rank.
+    pub fn sizes(&self, case: usize) -> BTreeMap<String, usize> {
+        let ranks = self.derived.cascade().ranks.iter().map(|r| r.name.clone());
+        ranks.zip(self.sizes[case].sizes().iter().copied()).collect()
+    }
+
+    /// About how many scalar operations the meaning of a case takes.
+    pub fn work(&self, case: usize) -> f64 {
+        meaning::work(self.derived.cascade(), &self.sizes[case])
+    }
+
+    /// Plans, compiles and runs a case on random inputs, its outputs poisoned before, and compares it with the meaning.
+    /// On a GPU, and with it in the plain evaluation, contractions round their wider operand unless `exact`.
+    ///
+    /// # Errors
+    /// Whatever stops the road, or the meaning.
+    pub fn check(
+        &self,
+        case: usize,
+        runner: Runner<'_>,
+        machine: &Machine,
+        exact: bool,
+        seed: u64,
+    ) -> Result<Checked, Error> {
+        let bound = &self.sizes[case];
+        let narrow_contractions = matches!(runner, Runner::Cuda(..)) && !exact;
+        let options = PlanOptions { exact, narrow_contractions, ..PlanOptions::default() };
+        let planned = self.derived.plan_bound(bound.clone(), machine, &options)?;
+        let inputs = self.inputs(bound, seed.wrapping_add(case as u64))?;
+        let (outcome, path) = match runner {
+            Runner::Cpu => (poisoned(&planned, &inputs)?, None),
+            Runner::Cuda(gpu, target) => {
+                let program = planned.compile_for_target(gpu, &target)?;
+                (program.run(&inputs)?, Some(program.path()))
+            }
+        };
+        let expected = planned.meaning(&inputs, &mut |_| {})?;
+        let plain = self.plain(bound, &options, &inputs);
+        let cascade = planned.cascade();
+        let precision = Precision::of(cascade, bound, planned.program());
+        let outputs = compare(&planned, &inputs, &outcome.outputs, &expected)?.into_iter().map(|run| {
+            let plain = plain.as_ref().and_then(|p| {
+                let (found, expected) = (p.get(&run.output)?, expected.get(&run.output)?);
+                let row = expected.shape.last().copied().unwrap_or(1);
+                Some(distance(&found.values(), &expected.values, row, precision.floor(found.dtype())))
+            });
+            let unwritten = outcome.outputs.get(&run.output).map_or(0, unwritten);
+            Compared { run, unwritten, plain }
+        });
+        let floats = cascade.outputs.iter().filter(|&&o| planned.dtype(o).is_float());
+        let empty_rows = floats.filter_map(|&o| expected.get(&cascade[o].name)).map(empty_rows).sum();
+        Ok(Checked { path, outputs: outputs.collect(), empty_rows })
+    }
+
+    /// Random inputs, as the number types hold them.
+    fn inputs(&self, bound: &Bound, seed: u64) -> Result<BTreeMap<String, Tensor>, Error> {
+        let cascade = self.derived.cascade();
+        let arrays: Arrays = cascade
+            .inputs()
+            .map(|id| {
+                let dtype = cascade[id].dtype.unwrap_or(DType::F32);
+                let values = random_values(cascade, bound, id, seed);
+                let values = values.into_iter().map(|v| numeric::round(dtype, v)).collect();
+                (cascade[id].name.clone(), Array { shape: bound.shape(cascade, id), values })
+            })
+            .collect();
+        Ok(crate::prove::tensors(cascade, &arrays))
+    }
+
+    /// The outputs of the plain evaluation, where the program as written can be planned and run.
+    fn plain(
+        &self,
+        bound: &Bound,
+        options: &PlanOptions,
+        inputs: &BTreeMap<String, Tensor>,
+    ) -> Option<BTreeMap<String, Tensor>> {
+        let derivation = self.derived.derivation();
+        let as_written = Derivation { derived: derivation.written.clone(), ..derivation.clone() };
+        let machine = einloom_machine::built_in("cpu-generic")?;
+        let options = PlanOptions { fuse: Fusion::None, ..options.clone() };
+        let planned = Derived::from_derivation(as_written).plan_bound(bound.clone(), &machine, &options).ok()?;
+        planned.run(inputs, &RunOptions::default()).ok().map(|o| o.outputs)
+    }
+}
+
+/// Elements that hold [`POISON`]. A NaN of the meaning is no excuse: arithmetic gives other bits.
+fn unwritten(tensor: &Tensor) -> usize {
+    let size = tensor.dtype().bytes();
+    if size < 2 {
+        return 0;
+    }
+    let poisoned = |element: &&[u8]| element.chunks(2).all(|word| word == POISON.to_ne_bytes());
+    tensor.bytes().chunks(size).filter(poisoned).count()
+}
+
+fn empty_rows(array: &Array) -> usize {
+    let row = array.shape.last().copied().unwrap_or(1).max(1);
+    array.values.chunks(row).filter(|r| r.iter().all(|v| *v == 0.0 || !v.is_finite())).count()
+}
+
+/// A run on the processor into outputs that hold [`POISON`].
+fn poisoned(planned: &Planned, inputs: &BTreeMap<String, Tensor>) -> Result<Outcome, Error> {
+    let compiled = planned.compile()?;
+    let mut outputs = compiled.outputs()?;
+    for tensor in &mut outputs {
+        let poison = POISON.to_ne_bytes();
+        tensor.view_mut().bytes.chunks_mut(2).for_each(|word| word.copy_from_slice(&poison[..word.len()]));
+    }
+    let report = compiled.run_into(inputs, &mut outputs, &RunOptions::default())?;
+    let names = planned.program().tensors.iter().filter(|t| t.role == TensorRole::Output).map(|t| t.name.clone());
+    Ok(Outcome { outputs: names.zip(outputs).collect(), report })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use einloom_algebra::Def;
+    use einloom_cascade::Monoid;
+
+    const SOFTMAX: &str = "input X[m,n]: bf16\noutput Y: f32\n\
+        P[m,n] = exp(X[m,n] - max(n) X[m,n])\nY[m,n] = P[m,n] / sum(n) P[m,n]\n";
+
+    fn run(battery: &Battery) -> Vec<Checked> {
+        let machine = einloom_machine::built_in("cpu-generic").expect("built in");
+        let all = (0..battery.len()).map(|k| battery.check(k, Runner::Cpu, &machine, false, 0));
+        all.collect::<Result<_, _>>().expect("all run")
+    }
+
+    #[test]
+    fn every_number_type_that_differs_is_tried_once() {
+        let cascade = einloom_cascade::parse(SOFTMAX).cascade;
+        let (all, missing) = batteries(&cascade, Effort::SMALL, 0);
+        assert_eq!(missing, Vec::<String>::new());
+        let types: Vec<Types> = all.iter().map(|b| b.types).collect();
+        assert_eq!(types, Types::ALL);
+        let one = einloom_cascade::parse("input X[m]: f32\noutput Y: f32\nY[m] = 2 * X[m]").cascade;
+        assert_eq!(batteries(&one, Effort::SMALL, 0).0.len(), 3, "f32 is as written");
+        for checked in all.iter().flat_map(run) {
+            assert!(checked.agrees(), "{checked:?}");
+            assert!(checked.outputs[0].plain.is_some_and(|p| p.scaled < 1e-2));
+        }
+    }
+
+    #[test]
+    fn a_wrong_derivation_disagrees() {
+        let cascade = einloom_cascade::parse(SOFTMAX).cascade;
+        let (mut all, _) = batteries(&cascade, Effort::SMALL, 0);
+        let battery = &mut all[0];
+        let mut derivation = battery.derived.derivation().clone();
+        for node in &mut derivation.derived.nodes {
+            if let Def::Reduce(r) = &mut node.def
+                && r.monoid == Monoid::Sum
+            {
+                r.monoid = Monoid::Max;
+            }
+        }
+        battery.derived = Derived::from_derivation(derivation);
+        assert!(run(battery).iter().any(|c| !c.agrees()));
+    }
+
+    #[test]
+    fn what_nobody_wrote_is_seen_beside_a_nan() {
+        let words = [0x7fff, POISON, 0xffff, POISON, POISON];
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        let narrow = Tensor::from_bytes(DType::Bf16, &[5], bytes.clone()).expect("five elements");
+        assert_eq!(unwritten(&narrow), 3);
+        assert!(narrow.values().iter().all(|v| v.is_nan()));
+        let wide = Tensor::from_bytes(DType::F32, &[2], bytes[2..].to_vec()).expect("two elements");
+        assert_eq!(unwritten(&wide), 1);
+        assert!(wide.values()[1].is_nan());
+    }
+
+    #[test]
+    fn rows_over_nothing_are_counted() {
+        let text = "input X[m,n]: f32\noutput Y: f32\nY[m] = sum(n: n < m) X[m,n] / sum(n: n < m) 1";
+        let (all, _) = batteries(&einloom_cascade::parse(text).cascade, Effort::SMALL, 0);
+        assert!(run(&all[0]).iter().any(|c| c.empty_rows > 0));
+    }
+}

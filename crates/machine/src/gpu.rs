@@ -1,0 +1,64 @@
+//! What one core of a GPU issues and holds, and its matrix units.
+
+use crate::{Bytes, Seconds};
+use einloom_cascade::DType;
+
+/// The threads of a core: what they issue per cycle, and how many registers they share.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lanes {
+    /// Threads that issue an instruction per cycle; an f32 multiply-add is one.
+    pub arithmetic: usize,
+    /// Threads that issue an exponential, logarithm, reciprocal or root per cycle.
+    pub special: usize,
+    /// Threads that a core holds at most.
+    pub threads: usize,
+    /// Threads of a block at most.
+    pub block_threads: usize,
+    /// Registers of 4 bytes that a thread has at most.
+    pub registers: usize,
+    /// From asking memory for a tile to its first bytes, under load.
+    pub latency: Seconds,
+}
+
+/// A matrix unit: multiplies tiles, issued by groups of threads that each own some rows of the result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MatrixUnit {
+    /// What it is called in options.
+    pub name: String,
+    /// Number types of its factors.
+    pub operands: Vec<DType>,
+    /// The part of the machine's rate that it sustains.
+    pub sustained: f64,
+    /// Rows of the result that one instruction computes.
+    pub rows: usize,
+    /// Columns that one instruction computes at most.
+    pub columns: usize,
+    /// Columns come in multiples of this.
+    pub column_step: usize,
+    /// Of a factor's row, what one instruction sums over.
+    pub depth: Bytes,
+    /// Threads that issue one instruction together, and hold its result in their registers.
+    pub group_threads: usize,
+    /// How many groups of a block may multiply.
+    pub groups: Vec<usize>,
+    /// Instructions' rows that a group stacks at most.
+    pub row_blocks: usize,
+    /// Threads of a block that only copy tiles; 0 if the groups do it themselves.
+    pub feeder_threads: usize,
+    /// Registers of such a thread.
+    pub feeder_registers: usize,
+    /// Registers of a group's thread that are for no tile: addresses, loop counters, operands in flight.
+    pub reserve: usize,
+    /// Products run while their group goes on.
+    pub asynchronous: bool,
+    /// Every instruction reads its right factor from shared memory. Otherwise a group reads it once into registers
+    /// and uses it for all of its rows.
+    pub shared_right: bool,
+}
+
+impl MatrixUnit {
+    /// Elements of a factor that one instruction sums over.
+    pub fn depth_of(&self, operand: DType) -> usize {
+        (self.depth.0 as usize / operand.bytes().max(1)).max(1)
+    }
+}

@@ -1,0 +1,148 @@
+//! Reads the sections `[lanes]` and `[[matrix]]`.
+
+use super::{Reader, Section};
+use crate::{Bytes, Lanes, MatrixUnit, Seconds};
+use einloom_cascade::DType;
+
+impl<'t> Reader<'t> {
+    pub(super) fn lanes(&mut self, top: &Section<'_, 't>) -> Option<Lanes> {
+        let value = top.table.get("lanes")?;
+        let Some(table) = value.get_ref().as_table() else {
+            self.error(value.span(), "lanes", "is not a table".to_string(), None);
+            return None;
+        };
+        let at = Section { table, name: "lanes".to_string(), span: value.span() };
+        self.keys(&at, &["arithmetic", "special", "threads", "block_threads", "registers", "latency"]);
+        let mut count = |key: &str| self.count(&at, key).or_else(|| self.missing(&at, key));
+        let [arithmetic, special, threads] = ["arithmetic", "special", "threads"].map(&mut count);
+        let [block_threads, registers] = ["block_threads", "registers"].map(&mut count);
+        let latency = self.quantity::<Seconds>(&at, "latency").or_else(|| self.missing(&at, "latency"));
+        Some(Lanes {
+            arithmetic: arithmetic?,
+            special: special?,
+            threads: threads?,
+            block_threads: block_threads?,
+            registers: registers?,
+            latency: latency?,
+        })
+    }
+
+    pub(super) fn matrix(&mut self, top: &Section<'_, 't>) -> Vec<MatrixUnit> {
+        let Some(value) = top.table.get("matrix") else { return vec![] };
+        let Some(array) = value.get_ref().as_array() else {
+            let hint = Some("start each matrix unit with `[[matrix]]`".to_string());
+            self.error(value.span(), "matrix", "is not a list of matrix units".to_string(), hint);
+            return vec![];
+        };
+        for key in ["lanes", "registers"] {
+            if !top.table.contains_key(key) {
+                self.error(value.span(), key, "is missing: a machine with a matrix unit has it".to_string(), None);
+            }
+        }
+        let mut units: Vec<MatrixUnit> = vec![];
+        for (k, item) in array.iter().enumerate() {
+            let name = format!("matrix unit {}", k + 1);
+            let Some(table) = item.get_ref().as_table() else {
+                self.error(item.span(), &name, "is not a table".to_string(), None);
+                continue;
+            };
+            let at = Section { table, name, span: item.span() };
+            if let Some(unit) = self.unit(&at) {
+                if units.iter().any(|u| u.name == unit.name) {
+                    self.at(&at, "name", format!("there is another matrix unit `{}`", unit.name));
+                }
+                units.push(unit);
+            }
+        }
+        units
+    }
+
+    fn unit(&mut self, at: &Section<'_, 't>) -> Option<MatrixUnit> {
+        let known = [
+            "name",
+            "operands",
+            "sustained",
+            "rows",
+            "columns",
+            "column_step",
+            "depth",
+            "group_threads",
+            "groups",
+            "row_blocks",
+            "feeder_threads",
+            "feeder_registers",
+            "reserve",
+            "asynchronous",
+            "shared_right",
+        ];
+        self.keys(at, &known);
+        let name = self.string(at, "name").or_else(|| self.missing(at, "name"));
+        let operands = self.operands(at);
+        let sustained = self.fraction(at, "sustained");
+        let mut count = |key: &str| self.count(at, key).or_else(|| self.missing(at, key));
+        let [rows, columns, column_step] = ["rows", "columns", "column_step"].map(&mut count);
+        let [group_threads, row_blocks, reserve] = ["group_threads", "row_blocks", "reserve"].map(&mut count);
+        let depth = self.quantity::<Bytes>(at, "depth").or_else(|| self.missing(at, "depth"));
+        let groups = self.counts(at, "groups");
+        // Without a feeder both are left out.
+        let feeder_threads = self.count(at, "feeder_threads").unwrap_or(0);
+        let feeder_registers = self.count(at, "feeder_registers").unwrap_or(0);
+        if (feeder_threads > 0) != (feeder_registers > 0) {
+            self.at(at, "feeder_threads", "feeder_threads and feeder_registers belong together".to_string());
+        }
+        let asynchronous = self.flag(at, "asynchronous");
+        let shared_right = self.flag(at, "shared_right");
+        Some(MatrixUnit {
+            name: name?,
+            operands: operands?,
+            sustained: sustained?,
+            rows: rows?,
+            columns: columns?,
+            column_step: column_step?,
+            depth: depth?,
+            group_threads: group_threads?,
+            groups: groups?,
+            row_blocks: row_blocks?,
+            feeder_threads,
+            feeder_registers,
+            reserve: reserve?,
+            asynchronous,
+            shared_right,
+        })
+    }
+
+    fn operands(&mut self, at: &Section<'_, 't>) -> Option<Vec<DType>> {
+        let value = at.table.get("operands").or_else(|| self.missing(at, "operands"))?;
+        let list = value.get_ref().as_array().filter(|a| !a.is_empty());
+        let named = |name: &str| DType::ALL.into_iter().find(|d| d.name() == name);
+        let found: Option<Vec<DType>> = list.and_then(|a| a.iter().map(|v| named(v.get_ref().as_str()?)).collect());
+        found.or_else(|| self.wrong_type(at, "operands", value, "a list of number types"))
+    }
+
+    fn counts(&mut self, at: &Section<'_, 't>, key: &str) -> Option<Vec<usize>> {
+        let value = at.table.get(key).or_else(|| self.missing(at, key))?;
+        let list = value.get_ref().as_array().filter(|a| !a.is_empty());
+        let one = |v: &toml::Spanned<toml::de::DeValue<'_>>| {
+            let number = v.get_ref().as_integer()?;
+            usize::from_str_radix(number.as_str(), number.radix()).ok().filter(|n| *n > 0)
+        };
+        let found: Option<Vec<usize>> = list.and_then(|a| a.iter().map(one).collect());
+        found.or_else(|| self.wrong_type(at, key, value, "a list of whole numbers"))
+    }
+
+    fn fraction(&mut self, at: &Section<'_, 't>, key: &str) -> Option<f64> {
+        let value = at.table.get(key).or_else(|| self.missing(at, key))?;
+        let number = value.get_ref().as_float().and_then(|f| f.as_str().parse::<f64>().ok());
+        let number = number.filter(|f| *f > 0.0 && *f <= 1.0);
+        number.or_else(|| self.wrong_type(at, key, value, "a fraction such as 0.8"))
+    }
+
+    /// Left out: false.
+    fn flag(&mut self, at: &Section<'_, 't>, key: &str) -> bool {
+        let Some(value) = at.table.get(key) else { return false };
+        match value.get_ref().as_bool() {
+            Some(flag) => flag,
+            None => self.wrong_type(at, key, value, "true or false").unwrap_or(false),
+        }
+    }
+}

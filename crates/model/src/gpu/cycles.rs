@@ -1,0 +1,184 @@
+//! Cycles of one core: its rates, and what each kind of operation waits for.
+//!
+//! Estimates, fitted by hand to published kernels on one H200: FlashAttention-3's bf16 forward pass at 16384 tokens (512,
+//! 660 and 708 TFLOP/s for head dimensions 64, 128 and 256; here 544, 590 and 634), the tiles it uses, and
+//! ThunderKittens's matmul at 4096 cubed (746; here 708; with 1 to 3 stages 260, 484 and 683, which give the latency).
+
+use super::OnGpu;
+use einloom_cascade::DType;
+use einloom_machine::{Lanes, Machine, MatrixUnit};
+
+/// From a product's last operand to its result.
+pub(super) const PRODUCT: f64 = 128.0;
+/// A reduction across the lanes that share a row: two or three rounds of shuffles.
+pub(super) const SHUFFLES: f64 = 80.0;
+/// A reduction across warps, with the barrier that it needs.
+pub(super) const ACROSS_WARPS: f64 = 250.0;
+/// Awaiting and releasing a stage that others fill.
+pub(super) const STAGE: f64 = 60.0;
+/// The same where the groups fill it themselves: two barriers of the whole block.
+pub(super) const OWN_STAGE: f64 = 200.0;
+/// A load into registers that is used at once and finds its data in L2.
+pub(super) const LOAD: f64 = 600.0;
+/// What a block, or a task of a block that stays, waits for before it does anything.
+pub(super) const TASK: f64 = 500.0;
+/// From the start of one block on a core to that of the next.
+pub(super) const START: f64 = 100.0;
+
+/// The part of the time of all that is not the slowest which still shows. The more sets of threads fill the core's lanes
+/// the more of it others work through. Fitted to the figures above and to the tiles that FlashAttention-3 found best.
+pub(super) fn shows(sets: f64) -> f64 {
+    1.3 / (2.0 + sets)
+}
+
+/// Instructions per 16 bytes that a group copies itself.
+pub(super) const COPY_INSTRUCTIONS: f64 = 4.0;
+
+/// A core's rates, per cycle.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock<'a> {
+    pub machine: &'a Machine,
+    pub lanes: &'a Lanes,
+    /// Cycles per second.
+    pub hertz: f64,
+    /// Bytes of its private memory.
+    pub shared: f64,
+    /// Bytes of its share of the level outside that.
+    pub outside: f64,
+    /// Cycles from asking for a tile to its first bytes.
+    pub latency: f64,
+}
+
+impl<'a> Clock<'a> {
+    pub fn new(machine: &'a Machine, lanes: &'a Lanes) -> Self {
+        let hertz = machine.clock.0.max(1.0);
+        let all = hertz * machine.cores.max(1) as f64;
+        let mut inwards = machine.levels.iter().rev().map(|l| l.bandwidth.0 / all);
+        let shared = inwards.next().unwrap_or(f64::INFINITY);
+        let outside = inwards.next().unwrap_or(shared);
+        Self { machine, lanes, hertz, shared, outside, latency: lanes.latency.0 * hertz }
+    }
+
+    /// Multiply-adds that the unit sustains.
+    pub fn products(&self, unit: &MatrixUnit, operand: DType) -> f64 {
+        let all = self.machine.rate(operand).0 * unit.sustained / 2.0;
+        all / (self.hertz * self.machine.cores.max(1) as f64)
+    }
+
+    /// Bytes of shared memory that a block can have.
+    pub fn shared_capacity(&self) -> u64 {
+        let private = self.machine.levels.iter().rev().find(|l| l.shared_by <= 1);
+        private.and_then(|l| l.capacity).map_or(0, |c| c.0)
+    }
+
+    /// Registers of a core.
+    pub fn registers(&self) -> usize {
+        self.machine.registers.map_or(usize::MAX >> 8, |b| b.0 as usize / 4)
+    }
+}
+
+/// Cycles that some operations keep each part of a core busy.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Busy {
+    /// Products that need nothing that is computed in the same chunk.
+    pub leading: f64,
+    /// Products that do.
+    pub trailing: f64,
+    /// Of shared memory.
+    pub shared: f64,
+    /// Of the core's share of the level outside it.
+    pub outside: f64,
+    /// Of that, for what is loaded straight into registers.
+    pub direct: f64,
+    pub special: f64,
+    pub arithmetic: f64,
+    /// Waiting that a group cannot hide from itself.
+    pub waits: f64,
+    /// The longest that a stage of a ring is not free: from the request to the release.
+    pub ring: f64,
+}
+
+/// How a block's groups work at it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Team {
+    pub unit_asynchronous: bool,
+    /// Groups of the block.
+    pub groups: f64,
+    /// The part of a core's rates that one group can use.
+    pub share: f64,
+    /// How many times one group fills the core's lanes.
+    pub covers: f64,
+    /// Stages of each ring.
+    pub stages: f64,
+    /// Blocks on the core.
+    pub blocks: f64,
+}
+
+/// What bounds a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Bound {
+    Products,
+    Shared,
+    Outside,
+    Special,
+    Arithmetic,
+    Latency,
+}
+
+impl Team {
+    /// Cycles of a core per block for what keeps it this busy, and what they go to.
+    pub fn cycles(&self, busy: &Busy) -> (f64, Bound) {
+        let products = busy.leading + busy.trailing;
+        let scalar = busy.special + busy.arithmetic;
+        // A group's own way through the chunk.
+        let own = 1.0 / (self.groups * self.share);
+        let (leading, trailing) = (busy.leading * own, busy.trailing * own);
+        // One set of threads does one thing at a time, several cover each other.
+        let (most, least) = (busy.special.max(busy.arithmetic), busy.special.min(busy.arithmetic));
+        let scalar_own = (most + least / self.covers) * own;
+        let after = if self.unit_asynchronous { trailing.max(scalar_own) } else { trailing + scalar_own };
+        let chain = (leading + after + busy.direct + busy.waits) / self.blocks;
+        let pipes = [
+            (products, Bound::Products),
+            (busy.shared, Bound::Shared),
+            (busy.outside, Bound::Outside),
+            (busy.special, Bound::Special),
+            (busy.arithmetic, Bound::Arithmetic),
+        ];
+        let longest = pipes.into_iter().fold((0.0, Bound::Products), |a, b| if b.0 > a.0 { b } else { a });
+        let most = products.max(busy.special).max(busy.arithmetic);
+        let others = products + scalar + busy.waits / self.blocks - most;
+        let sets = (self.groups * self.share * self.blocks * self.covers).max(1.0);
+        let mut best = (longest.0 + shows(sets) * others, longest.1);
+        for waited in [chain, busy.ring / (self.stages.max(1.0) * self.blocks)] {
+            if waited > best.0 {
+                best = (waited, Bound::Latency);
+            }
+        }
+        best
+    }
+}
+
+impl Bound {
+    pub fn name(self, unit: Option<&str>) -> String {
+        match self {
+            Self::Products => unit.unwrap_or("products").to_string(),
+            Self::Shared => "shared memory".to_string(),
+            Self::Outside => "L2".to_string(),
+            Self::Special => "special functions".to_string(),
+            Self::Arithmetic => "arithmetic".to_string(),
+            Self::Latency => "latency".to_string(),
+        }
+    }
+}
+
+impl OnGpu {
+    /// With the time of a core, what it goes to, and the time of the device's memory.
+    pub(super) fn timed(mut self, core: (f64, String), device: f64) -> Self {
+        let (long, short) = if core.0 >= device { (core.0, device) } else { (device, core.0) };
+        // The two overlap, but for the first and the last tiles.
+        self.seconds = long + 0.1 * short;
+        self.bound_by = if core.0 >= device { core.1 } else { "device memory".to_string() };
+        self
+    }
+}

@@ -1,0 +1,95 @@
+//! Traffic of the device's memory.
+//!
+//! Two analyses, of which the smaller counts per tensor: the reuse analysis, which knows what stays in L2, and blocks
+//! in step: those that run at the same time and read the same elements read them at about the same time, so that they
+//! come in once. The second supposes that backends order tasks so that those of one wave share most.
+
+use crate::bounds::compulsory;
+use crate::levels::{Reuse, Traffic};
+use crate::nest::{Nest, coord_axes};
+use crate::transfers::innermost;
+use einloom_machine::{Bytes, Level, Machine};
+use einloom_tile::{AxisId, Kernel, Program, TensorId, grid_points, grid_steps};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The part of a shared cache that can be relied upon: FlashAttention-3's scheduler counts on 32 MB of Hopper's 50.
+const KEPT: f64 = 0.64;
+
+/// Seconds at the outermost level's bandwidth.
+pub(super) fn seconds(program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> f64 {
+    let Some(outer) = machine.levels.first() else { return 0.0 };
+    let nest = Nest::new(kernel);
+    let inner = innermost(program, kernel, &nest);
+    let reuse = Reuse { program, kernel, nest: &nest, resident_bytes: 0 };
+    let least = compulsory(&reuse);
+    // As many blocks as run on a core at once share what is a core's there.
+    let part = |c: Bytes| Bytes((c.0 as f64 * KEPT / blocks.max(1) as f64) as u64);
+    let share = |l: &Level| Level { capacity: l.capacity.map(part), ..l.clone() };
+    let stays = machine.levels.get(1).map(|l2| reuse.traffic_into(&share(l2)));
+    let axes = tensor_axes(&nest);
+    let together = grid_points(kernel).min(machine.cores.max(1) * blocks.max(1));
+    let wave = wave(program, kernel, &inner, &axes, together);
+    let mut bytes = 0.0;
+    for (tensor, &(read, written)) in &inner {
+        let size = program.tensor(*tensor).dtype.bytes() as f64;
+        let shared = in_step(&wave, axes.get(tensor));
+        let floor = least.get(tensor).copied().unwrap_or((0, 0));
+        let kept = stays.as_ref().and_then(|t| t.get(tensor)).map_or(read, |t| t.0);
+        let reads = (read as f64 / shared).min(kept as f64).max(floor.0.min(read) as f64);
+        bytes += (reads + written as f64) * size;
+    }
+    bytes / outer.bandwidth.0
+}
+
+/// The axes of the grid that move each tensor's accesses.
+fn tensor_axes(nest: &Nest<'_>) -> BTreeMap<TensorId, BTreeSet<AxisId>> {
+    let mut out: BTreeMap<TensorId, BTreeSet<AxisId>> = BTreeMap::new();
+    for access in &nest.accesses {
+        let axes = out.entry(access.tensor).or_default();
+        axes.extend(nest.depends[access.tile.at()].iter().copied());
+        access.at.iter().for_each(|c| axes.extend(coord_axes(c)));
+        // A stream's range moves with the axes of its condition, but what it reads is the same.
+    }
+    out
+}
+
+/// How many tasks of a wave read the same elements of a tensor.
+fn in_step(wave: &BTreeMap<AxisId, usize>, axes: Option<&BTreeSet<AxisId>>) -> f64 {
+    let still = wave.iter().filter(|(a, _)| axes.is_none_or(|x| !x.contains(a)));
+    still.map(|(_, &n)| n as f64).product::<f64>().max(1.0)
+}
+
+/// The shape of a wave, in tasks along each axis of the grid: grown along the axis that saves most.
+fn wave(
+    program: &Program,
+    kernel: &Kernel,
+    inner: &Traffic,
+    axes: &BTreeMap<TensorId, BTreeSet<AxisId>>,
+    together: usize,
+) -> BTreeMap<AxisId, usize> {
+    let mut wave: BTreeMap<AxisId, usize> = kernel.grid.iter().map(|&a| (a, 1)).collect();
+    let bytes = |wave: &BTreeMap<AxisId, usize>| -> f64 {
+        let one = |(t, n): (&TensorId, &(u64, u64))| {
+            n.0 as f64 * program.tensor(*t).dtype.bytes() as f64 / in_step(wave, axes.get(t))
+        };
+        inner.iter().map(one).sum()
+    };
+    loop {
+        let tasks: usize = wave.values().product();
+        let mut best: Option<(f64, AxisId)> = None;
+        for &axis in &kernel.grid {
+            let now = wave[&axis];
+            if 2 * tasks > together.next_power_of_two() || 2 * now > grid_steps(kernel.axis(axis)).next_power_of_two() {
+                continue;
+            }
+            let mut grown = wave.clone();
+            grown.insert(axis, 2 * now);
+            let cost = bytes(&grown);
+            if best.is_none_or(|b| cost < b.0) {
+                best = Some((cost, axis));
+            }
+        }
+        let Some((_, axis)) = best else { return wave };
+        wave.entry(axis).and_modify(|n| *n *= 2);
+    }
+}

@@ -1,0 +1,219 @@
+//! How busy the operations of one body keep the parts of a core.
+
+use super::block::Block;
+use super::cycles::{ACROSS_WARPS, Busy, COPY_INSTRUCTIONS, LOAD, OWN_STAGE, PRODUCT, SHUFFLES, STAGE};
+use super::operand;
+use crate::nest::sides;
+use einloom_cascade::{BinaryOp, UnaryOp};
+use einloom_tile::{AxisId, Coverage, Op, Scalar, ValueId, Window, coverage};
+use std::collections::BTreeSet;
+
+impl Block<'_> {
+    /// The operations directly in a body, their whole tiles: an instruction does not become shorter at an edge.
+    pub(super) fn busy(&self, ops: &[Op], windows: &[Window]) -> Busy {
+        let mut busy = Busy::default();
+        let mut computed = BTreeSet::new();
+        let mut direct = false;
+        for op in ops {
+            match op {
+                Op::Load { dst, tensor, .. } => {
+                    let bytes = self.window_elements(*dst, windows) * self.program.tensor(*tensor).dtype.bytes() as f64;
+                    busy.outside += bytes / self.clock.outside;
+                    if self.shared.contains(dst) {
+                        self.copied(*dst, &mut busy);
+                    } else {
+                        busy.direct += bytes / self.clock.outside;
+                        direct |= self.elements(*dst) > 1.0;
+                    }
+                }
+                Op::Store { tensor, src, .. } => {
+                    let bytes = self.window_elements(*src, windows) * self.program.tensor(*tensor).dtype.bytes() as f64;
+                    busy.outside += bytes / self.clock.outside;
+                    busy.arithmetic += self.elements(*src) / self.lanes();
+                }
+                Op::Map { dst, expr } => {
+                    let (arithmetic, special) = self.functions(expr, sides(self.kernel, *dst).len(), windows);
+                    let times = self.times(*dst);
+                    busy.arithmetic += arithmetic * times / self.lanes();
+                    busy.special += special * times / self.clock.lanes.special as f64;
+                    computed.insert(*dst);
+                }
+                Op::Reduce { dst, src, axis, .. } => {
+                    busy.arithmetic += self.elements(*src) / self.lanes();
+                    busy.waits += self.reduction_wait(*src, *axis);
+                    computed.insert(*dst);
+                }
+                Op::Mma { dst, a, b, .. } => {
+                    self.product([*dst, *a, *b], &computed, &mut busy);
+                    computed.insert(*dst);
+                }
+                Op::Stream { .. } | Op::SkipUnless { .. } => {}
+            }
+        }
+        if direct {
+            busy.waits += if self.unit.is_some() { LOAD } else { self.clock.latency };
+        }
+        self.rings(ops, &mut busy);
+        busy
+    }
+
+    fn lanes(&self) -> f64 {
+        self.clock.lanes.arithmetic as f64
+    }
+
+    /// Elements of a tile within the windows.
+    fn window_elements(&self, v: ValueId, windows: &[Window]) -> f64 {
+        sides(self.kernel, v).into_iter().map(|a| windows[a.at()].len as f64).product()
+    }
+
+    /// Threads that compute an element of a tile, all elements together: what broadcasts, several have.
+    fn times(&self, v: ValueId) -> f64 {
+        match sides(self.kernel, v).len() {
+            2 => self.elements(v),
+            _ => self.registers(v).max(1.0) * self.threads as f64,
+        }
+    }
+
+    /// A tile that arrives in shared memory.
+    fn copied(&self, v: ValueId, busy: &mut Busy) {
+        let bytes = self.shared_bytes(v) as f64;
+        busy.shared += bytes / self.clock.shared;
+        if self.unit.is_some_and(|u| u.feeder_threads == 0) {
+            busy.arithmetic += bytes / 16.0 * COPY_INSTRUCTIONS / self.lanes();
+        }
+    }
+
+    fn reduction_wait(&self, src: ValueId, axis: AxisId) -> f64 {
+        let value = self.kernel.value(src);
+        let rows = value.rows.map_or(1, |a| self.size(a));
+        match self.rows {
+            Some(own) if own == axis => ACROSS_WARPS,
+            Some(_) => SHUFFLES,
+            None if value.cols != Some(axis) || self.threads_of_row(rows) > 32 => ACROSS_WARPS,
+            None => SHUFFLES,
+        }
+    }
+
+    /// A product on the unit.
+    fn product(&self, [dst, a, b]: [ValueId; 3], computed: &BTreeSet<ValueId>, busy: &mut Busy) {
+        let (Some(unit), Some(rows)) = (self.unit, self.rows) else { return };
+        let Some(dtype) = operand(self.kernel, unit, a, b) else { return };
+        let (left, right) = if sides(self.kernel, a).contains(&rows) { (a, b) } else { (b, a) };
+        let deep: usize =
+            sides(self.kernel, right).difference(&sides(self.kernel, dst)).map(|&x| self.size(x)).product();
+        let deep = deep.next_multiple_of(unit.depth_of(dtype)) as f64;
+        let own = sides(self.kernel, dst);
+        let high = self.size(rows) as f64;
+        let wide: f64 = own.into_iter().filter(|x| *x != rows).map(|x| self.size(x) as f64).product();
+        let cycles = high * wide * deep / self.clock.products(unit, dtype);
+        match [left, right].iter().any(|v| computed.contains(v)) {
+            true => busy.trailing += cycles,
+            false => busy.leading += cycles,
+        }
+        let bytes = dtype.bytes() as f64;
+        let [down, across] = self.groups.map(|g| g as f64);
+        // How often the right factor is read: by every instruction's rows, or once by every group.
+        let rights = if unit.shared_right { high / unit.rows as f64 } else { down };
+        let mut read = wide * deep * bytes * rights;
+        if self.shared.contains(&left) {
+            let lefts = if unit.shared_right { (wide / unit.columns as f64).ceil() } else { across };
+            read += high * deep * bytes * lefts;
+        }
+        if !self.loaded.contains(&right) {
+            // Written by those who computed it, behind a barrier.
+            read += wide * deep * bytes;
+            busy.waits += ACROSS_WARPS;
+        }
+        busy.shared += read / self.clock.shared;
+        busy.waits += PRODUCT;
+    }
+
+    /// Rings: the streamed tiles of one product arrive together and are held while it is computed.
+    fn rings(&self, ops: &[Op], busy: &mut Busy) {
+        let loads: BTreeSet<ValueId> = ops
+            .iter()
+            .filter_map(|op| match op {
+                Op::Load { dst, .. } if self.shared.contains(dst) => Some(*dst),
+                _ => None,
+            })
+            .collect();
+        for op in ops {
+            let Op::Mma { dst, a, b, .. } = op else { continue };
+            let own: Vec<ValueId> = [*a, *b].into_iter().filter(|v| loads.contains(v)).collect();
+            if own.is_empty() {
+                continue;
+            }
+            let mut held = Busy::default();
+            self.product([*dst, *a, *b], &BTreeSet::new(), &mut held);
+            let bytes: f64 = own.iter().map(|&v| self.shared_bytes(v) as f64).sum();
+            let turn = self.clock.latency + bytes / self.clock.outside + held.leading;
+            busy.ring = busy.ring.max(turn);
+            busy.waits += if self.unit.is_some_and(|u| u.feeder_threads > 0) { STAGE } else { OWN_STAGE };
+        }
+    }
+
+    /// Arithmetic and special instructions per element of a tile with this many axes.
+    fn functions(&self, expr: &Scalar, axes: usize, windows: &[Window]) -> (f64, f64) {
+        let plus = |own: (f64, f64), parts: &[&Scalar]| {
+            parts.iter().map(|e| self.functions(e, axes, windows)).fold(own, |a, b| (a.0 + b.0, a.1 + b.1))
+        };
+        match expr {
+            Scalar::Const(_) | Scalar::Tile(_) | Scalar::Argument(_) => (0.0, 0.0),
+            Scalar::Position(_) => (1.0, 0.0),
+            // Chunks in which it holds everywhere are computed without the test.
+            Scalar::Within(p) => match coverage(p, windows) {
+                Coverage::Partial => (2.0 * p.all.len() as f64, 0.0),
+                _ => (0.0, 0.0),
+            },
+            // Two elements at once.
+            Scalar::Round(_, x) => plus((0.5, 0.0), &[x]),
+            Scalar::Unary(op, x) => plus(unary(*op), &[x]),
+            // What broadcasts is inverted once per row.
+            Scalar::Binary(BinaryOp::Div, x, y) if self.broadcasts(y, axes) => plus((1.0, 0.0), &[x]),
+            Scalar::Binary(op, x, y) => plus(binary(*op, y), &[x, y]),
+            Scalar::Select(c, x, y) => match &**c {
+                Scalar::Within(p) => match coverage(p, windows) {
+                    Coverage::Full => self.functions(x, axes, windows),
+                    Coverage::Empty => self.functions(y, axes, windows),
+                    Coverage::Partial => plus((1.0, 0.0), &[c, x, y]),
+                },
+                _ => plus((1.0, 0.0), &[c, x, y]),
+            },
+        }
+    }
+}
+
+impl Block<'_> {
+    /// Whether an expression is that of a tile with fewer axes, or of none.
+    fn broadcasts(&self, expr: &Scalar, axes: usize) -> bool {
+        match expr {
+            Scalar::Const(_) => true,
+            Scalar::Tile(v) => sides(self.kernel, *v).len() < axes,
+            _ => false,
+        }
+    }
+}
+
+/// Instructions of a function of one value, as the compiler's fast forms have them.
+fn unary(op: UnaryOp) -> (f64, f64) {
+    match op {
+        UnaryOp::Neg | UnaryOp::Abs => (0.0, 0.0),
+        UnaryOp::Exp2 => (0.0, 1.0),
+        UnaryOp::Exp | UnaryOp::Log | UnaryOp::Log2 | UnaryOp::Sqrt | UnaryOp::Rsqrt => (1.0, 1.0),
+        UnaryOp::Log1p => (4.0, 1.0),
+        UnaryOp::Sigmoid | UnaryOp::Tanh | UnaryOp::Silu => (3.0, 2.0),
+        UnaryOp::Erf | UnaryOp::Gelu => (14.0, 1.0),
+        UnaryOp::Sin | UnaryOp::Cos => (3.0, 1.0),
+        UnaryOp::Not | UnaryOp::Floor | UnaryOp::Round | UnaryOp::Sign | UnaryOp::Relu => (1.0, 0.0),
+    }
+}
+
+fn binary(op: BinaryOp, right: &Scalar) -> (f64, f64) {
+    let constant = matches!(right, Scalar::Const(_));
+    match op {
+        BinaryOp::Pow if constant => (1.0, 0.0),
+        BinaryOp::Div => (2.0, 1.0),
+        BinaryOp::Pow => (2.0, 2.0),
+        _ => (1.0, 0.0),
+    }
+}

@@ -1,0 +1,77 @@
+//! Registers: how many the tiles of a thread take at the worst point of the kernel.
+
+use super::block::Block;
+use super::uses::{fused, reads, written};
+use einloom_tile::{Op, ValueId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The largest sum of the registers of tiles that are alive together. A tile that is made element by element from one
+/// that dies takes its place, a state's next value the state's, and a map that is read once takes none.
+pub(super) fn pressure(block: &Block<'_>) -> f64 {
+    let mut count = Count { block, fused: fused(block.kernel), worst: 0.0 };
+    count.body(&block.kernel.body, &BTreeSet::new());
+    count.worst
+}
+
+struct Count<'b, 'a> {
+    block: &'b Block<'a>,
+    fused: BTreeMap<ValueId, Vec<ValueId>>,
+    worst: f64,
+}
+
+impl Count<'_, '_> {
+    fn sources(&self, op: &Op) -> BTreeSet<ValueId> {
+        reads(op).into_iter().flat_map(|v| self.fused.get(&v).cloned().unwrap_or(vec![v])).collect()
+    }
+
+    /// Tiles alive before `ops`, given those alive after.
+    fn body(&mut self, ops: &[Op], after: &BTreeSet<ValueId>) -> BTreeSet<ValueId> {
+        let mut alive = after.clone();
+        for op in ops.iter().rev() {
+            if let Op::Stream { states, body, .. } = op {
+                let mut end = alive.clone();
+                for s in states {
+                    end.remove(&s.value);
+                    end.insert(s.next);
+                }
+                let start = self.body(body, &end);
+                // What the body needs from outside stays alive through all chunks.
+                let outside: BTreeSet<ValueId> = start.difference(&end).copied().collect();
+                if !outside.is_subset(&alive) {
+                    end.extend(outside.iter().filter(|v| states.iter().all(|s| s.value != **v)));
+                    self.body(body, &end);
+                }
+                alive.extend(start);
+                states.iter().for_each(|s| {
+                    alive.remove(&s.value);
+                    alive.remove(&s.next);
+                });
+            }
+            if written(op).is_some_and(|dst| self.fused.contains_key(&dst)) {
+                continue;
+            }
+            let sources = self.sources(op);
+            if let Some(dst) = written(op) {
+                // The result appears while the operands still exist, but for one whose place it takes.
+                let mut dying: Vec<ValueId> = sources.iter().copied().filter(|v| !alive.contains(v)).collect();
+                let size = self.block.registers(dst);
+                if let Some(k) = dying.iter().position(|&v| self.block.registers(v) >= size) {
+                    dying.remove(k);
+                }
+                let mut both = alive.clone();
+                both.insert(dst);
+                both.extend(dying);
+                self.note(&both);
+                alive.remove(&dst);
+            }
+            alive.extend(sources);
+            self.note(&alive);
+        }
+        alive
+    }
+
+    fn note(&mut self, alive: &BTreeSet<ValueId>) {
+        let sum: f64 = alive.iter().map(|&v| self.block.registers(v)).sum();
+        self.worst = self.worst.max(sum);
+    }
+}

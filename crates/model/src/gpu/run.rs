@@ -1,0 +1,138 @@
+//! Whether a block fits a core: registers, shared memory, and how many of them at once.
+
+use super::OnGpu;
+use super::block::Block;
+use super::cycles::Team;
+use super::device;
+use super::registers::pressure;
+use super::uses::each;
+use einloom_machine::Machine;
+use einloom_tile::{AxisId, Op, ValueId, grid_points, grid_steps};
+use std::collections::BTreeMap;
+
+/// Shared memory for barriers, and for where the first tile must begin.
+const SHARED_RESERVE: u64 = 1024;
+/// Stages beyond these hide nothing more.
+const MOST_STAGES: u64 = 4;
+/// Elements of a tile that a thread holds at most where nothing multiplies: code is unrolled over them.
+const LANE_ELEMENTS: f64 = 32.0;
+/// Registers beside the tiles of a thread that multiplies nothing: addresses, counters.
+const LANE_RESERVE: usize = 24;
+
+impl Block<'_> {
+    /// Whether it fits, and how long the kernel takes.
+    pub fn run(&self, machine: &Machine) -> Result<OnGpu, String> {
+        let (registers, register_limit) = self.register_use()?;
+        let shared_limit = self.clock.shared_capacity();
+        let (fixed, stage, streamed) = self.shared_use();
+        let room = shared_limit.saturating_sub(SHARED_RESERVE + fixed);
+        let stages = room.checked_div(stage).map_or(0, |n| n.min(MOST_STAGES));
+        if fixed + SHARED_RESERVE > shared_limit || stage > 0 && stages < if streamed { 2 } else { 1 } {
+            let stages = if streamed { 2 } else { 1 };
+            let need = (fixed + SHARED_RESERVE + stages * stage).div_ceil(1024);
+            return Err(format!("{need} KiB of shared memory are more than {}", shared_limit / 1024));
+        }
+        let shared_bytes = if fixed + stage == 0 { 0 } else { fixed + stages * stage + SHARED_RESERVE };
+        let points = grid_points(self.kernel);
+        let blocks = self.blocks(registers, shared_bytes, points);
+        let share = match self.unit {
+            Some(unit) => unit.group_threads as f64 / self.clock.lanes.arithmetic as f64,
+            None => self.threads as f64 / self.clock.lanes.arithmetic as f64,
+        };
+        let team = Team {
+            unit_asynchronous: self.unit.is_some_and(|u| u.asynchronous),
+            groups: if self.unit.is_some() { (self.groups[0] * self.groups[1]) as f64 } else { 1.0 },
+            share: share.min(1.0),
+            covers: share.max(1.0),
+            stages: stages as f64,
+            blocks: blocks as f64,
+        };
+        let first = stage as f64 / self.clock.outside;
+        let (core, bound) = self.core_seconds(&team, points, first);
+        let device = device::seconds(self.program, self.kernel, machine, blocks);
+        let unit = self.unit.map(|u| u.name.clone());
+        let found = OnGpu {
+            groups: self.groups,
+            threads: self.threads,
+            registers,
+            register_limit,
+            shared_bytes,
+            shared_limit,
+            stages: stages as usize,
+            blocks,
+            seconds: 0.0,
+            bound_by: String::new(),
+            unit,
+        };
+        Ok(found.timed((core, bound.name(self.unit.map(|u| u.name.as_str()))), device))
+    }
+
+    /// Registers of a thread, and how many it can have.
+    fn register_use(&self) -> Result<(usize, usize), String> {
+        let lanes = self.clock.lanes;
+        let feeder = self.unit.map_or(0, |u| u.feeder_threads * u.feeder_registers);
+        // Registers are given out by eights.
+        let limit = (self.clock.registers().saturating_sub(feeder) / self.threads / 8 * 8).min(lanes.registers);
+        let reserve = self.unit.map_or(LANE_RESERVE, |u| u.reserve);
+        let mut tiles = pressure(self);
+        if self.unit.is_some_and(|u| u.asynchronous) {
+            // The next chunk's first products run while this one's last still read their left factors.
+            let mut copies: BTreeMap<ValueId, f64> = BTreeMap::new();
+            each(&self.kernel.body, &mut |op| {
+                if let Op::Mma { a, b, .. } = op {
+                    copies
+                        .extend([*a, *b].map(|v| (v, if self.loaded.contains(&v) { 0.0 } else { self.registers(v) })));
+                }
+            });
+            tiles += copies.values().sum::<f64>();
+        }
+        let values = (0..self.kernel.values.len()).map(|v| self.registers(ValueId(v as u32)));
+        let largest = values.fold(0.0, f64::max);
+        if self.unit.is_none() && largest > LANE_ELEMENTS {
+            return Err(format!("{largest} elements of a tile are too many for each of {} threads", self.threads));
+        }
+        let registers = tiles.ceil() as usize + reserve;
+        if registers > limit {
+            return Err(format!("{registers} registers a thread are more than {limit}"));
+        }
+        Ok((registers, limit))
+    }
+
+    /// Bytes of shared memory that stay, those of one stage of all rings, and whether some ring is filled again.
+    fn shared_use(&self) -> (u64, u64, bool) {
+        let (mut fixed, mut stage, mut streamed) = (0, 0, false);
+        self.shared_of(&self.kernel.body, None, &mut |v, stream, bytes| match stream {
+            Some(axis) if self.loaded.contains(&v) => {
+                stage += bytes;
+                streamed |= grid_steps(self.kernel.axis(axis)) > 1;
+            }
+            _ => fixed += bytes,
+        });
+        (fixed, stage, streamed)
+    }
+
+    fn shared_of(&self, ops: &[Op], stream: Option<AxisId>, f: &mut dyn FnMut(ValueId, Option<AxisId>, u64)) {
+        for op in ops {
+            match op {
+                Op::Stream { axis, body, .. } => self.shared_of(body, Some(*axis), f),
+                Op::Load { dst, .. } | Op::Map { dst, .. } | Op::Mma { dst, .. } if self.shared.contains(dst) => {
+                    f(*dst, stream, self.shared_bytes(*dst));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn blocks(&self, registers: usize, shared_bytes: u64, points: usize) -> usize {
+        // A block with a feeder stays, and takes all registers.
+        if self.unit.is_some_and(|u| u.feeder_threads > 0) {
+            return 1;
+        }
+        let lanes = self.clock.lanes;
+        let registers = registers.next_multiple_of(8) * self.threads;
+        let by_shared = self.clock.shared_capacity().checked_div(shared_bytes).map_or(usize::MAX, |n| n as usize);
+        let by_points = points.div_ceil(self.clock.machine.cores.max(1));
+        let most = (self.clock.registers() / registers.max(1)).min(lanes.threads / self.threads);
+        most.min(by_shared).min(by_points).clamp(1, 32)
+    }
+}

@@ -1,0 +1,86 @@
+//! Who reads what: uses of tiles, and maps that need no registers of their own.
+
+use crate::nest::tiles;
+use einloom_tile::{Init, Kernel, Op, Scalar, ValueId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Calls `f` on every operation, those of streams after the stream itself.
+pub(super) fn each<'a>(ops: &'a [Op], f: &mut dyn FnMut(&'a Op)) {
+    for op in ops {
+        f(op);
+        if let Op::Stream { body, .. } = op {
+            each(body, f);
+        }
+    }
+}
+
+/// The tiles that an operation reads; of a stream, those that its states start with.
+pub(super) fn reads(op: &Op) -> Vec<ValueId> {
+    match op {
+        Op::Load { at, .. } => at.iter().flat_map(tiles).collect(),
+        Op::Store { at, src, .. } => at.iter().flat_map(tiles).chain([*src]).collect(),
+        Op::Map { expr, .. } => leaves(expr),
+        Op::Mma { a, b, acc, .. } => [*a, *b].into_iter().chain(*acc).collect(),
+        Op::Reduce { src, acc, .. } => [*src].into_iter().chain(*acc).collect(),
+        Op::Stream { states, .. } => {
+            let start = |s: &einloom_tile::State| match s.init {
+                Init::Value(v) => Some(v),
+                Init::Const(_) => None,
+            };
+            states.iter().filter_map(start).collect()
+        }
+        Op::SkipUnless { any } => vec![*any],
+    }
+}
+
+/// The tile that an operation writes.
+pub(super) fn written(op: &Op) -> Option<ValueId> {
+    match op {
+        Op::Load { dst, .. } | Op::Map { dst, .. } | Op::Mma { dst, .. } | Op::Reduce { dst, .. } => Some(*dst),
+        Op::Store { .. } | Op::Stream { .. } | Op::SkipUnless { .. } => None,
+    }
+}
+
+fn leaves(expr: &Scalar) -> Vec<ValueId> {
+    match expr {
+        Scalar::Tile(v) => vec![*v],
+        Scalar::Const(_) | Scalar::Argument(_) | Scalar::Position(_) | Scalar::Within(_) => vec![],
+        Scalar::Round(_, x) | Scalar::Unary(_, x) => leaves(x),
+        Scalar::Binary(_, x, y) => [leaves(x), leaves(y)].concat(),
+        Scalar::Select(c, x, y) => [leaves(c), leaves(x), leaves(y)].concat(),
+    }
+}
+
+/// Maps, and loads outside streams, whose only reader is a map, a reduction or a store beside them: their elements are
+/// made where they are read. To each the tiles that are then read instead. In a stream loads come early, to be in time.
+pub(super) fn fused(kernel: &Kernel) -> BTreeMap<ValueId, Vec<ValueId>> {
+    let mut readers: BTreeMap<ValueId, usize> = BTreeMap::new();
+    each(&kernel.body, &mut |op| {
+        let next = match op {
+            Op::Stream { states, .. } => states.iter().map(|s| s.next).collect(),
+            _ => vec![],
+        };
+        for v in reads(op).into_iter().chain(next) {
+            *readers.entry(v).or_default() += 1;
+        }
+    });
+    let mut out = BTreeMap::new();
+    fuse(&kernel.body, true, &readers, &mut out);
+    out
+}
+
+fn fuse(ops: &[Op], outside: bool, readers: &BTreeMap<ValueId, usize>, out: &mut BTreeMap<ValueId, Vec<ValueId>>) {
+    let makes_on_demand = |op: &&Op| matches!(op, Op::Map { .. } | Op::Reduce { .. } | Op::Store { .. });
+    let here: BTreeSet<ValueId> = ops.iter().filter(makes_on_demand).flat_map(reads).collect();
+    for op in ops {
+        match op {
+            Op::Load { .. } if !outside => {}
+            Op::Map { dst, .. } | Op::Load { dst, .. } if readers.get(dst) == Some(&1) && here.contains(dst) => {
+                let sources = reads(op).into_iter().flat_map(|v| out.get(&v).cloned().unwrap_or(vec![v])).collect();
+                out.insert(*dst, sources);
+            }
+            Op::Stream { body, .. } => fuse(body, false, readers, out),
+            _ => {}
+        }
+    }
+}

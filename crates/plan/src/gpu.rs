@@ -1,0 +1,260 @@
+//! Tiles for GPUs: those that the model predicts to be fastest among those that fit a core.
+//!
+//! The rows that a matrix unit's groups own and the ways to cut reduced indices are tried one by one; under each of
+//! them the tiles across and along streams are found by coordinate descent. A kernel is emitted once per shape of
+//! tiling (which indices are in the grid, streamed, whole or visited one by one); tile sizes are then only put in.
+
+use crate::PlanError;
+use crate::build::{Tried, Workshop};
+use crate::cone::Cone;
+use crate::cuts::{Roles, Style, contracts};
+use crate::overhead::PER_KERNEL;
+use crate::problem::Problem;
+use crate::program::program_of;
+use crate::tiling::Tiling;
+use einloom_cascade::IndexId;
+use einloom_machine::MatrixUnit;
+use einloom_model::{OnGpu, on_gpu};
+use einloom_tile::{AxisKind, Kernel, Program};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The model tells no smaller differences apart: within them the fewest streams and the roundest tiles are taken.
+const EQUAL: f64 = 1.02;
+/// Sweeps over both coordinates of a descent, at most.
+const ROUNDS: usize = 3;
+/// Rows of a tile with products, at most: with two such tiles on one axis more would leave no registers.
+const MOST_ROWS: usize = 256;
+
+/// Tile sizes to try.
+struct Space {
+    rows: Vec<usize>,
+    cols: Vec<usize>,
+    streams: Vec<usize>,
+    /// Up to which extents reduced indices are taken whole, and those of them that are stored.
+    whole: Vec<[usize; 2]>,
+    /// Rows and columns are rounded up to multiples of these.
+    steps: [usize; 2],
+}
+
+/// An emitted kernel whose tile sizes are to be put in.
+struct Template {
+    tried: Tried,
+    /// The kernel as a program.
+    program: Program,
+}
+
+/// Which indices are cut how, without sizes: the kind and whether tiles have a side along it.
+type Shape = Vec<(IndexId, u8, bool)>;
+
+/// A tiling that fits.
+struct Found {
+    seconds: f64,
+    shape: Shape,
+    tiling: Tiling,
+    gpu: OnGpu,
+}
+
+/// What has been tried for one kernel on one unit.
+struct Trials<'t> {
+    cone: &'t Cone,
+    roles: &'t Roles,
+    name: &'t str,
+    unit: Option<&'t str>,
+    templates: BTreeMap<Shape, Result<Template, PlanError>>,
+    /// By the cuts.
+    found: BTreeMap<Vec<(IndexId, u8, usize)>, Option<Found>>,
+    misfit: Option<String>,
+}
+
+impl Workshop<'_> {
+    /// The three best kernels that fit, best first; and why it does not run on each unit that was tried before.
+    pub(crate) fn tried_on_gpu(&mut self, cone: &Cone, roles: &Roles, name: &str) -> (Vec<Tried>, Vec<String>) {
+        let mut misfits = vec![];
+        let wanted = |u: &&MatrixUnit| self.options.matrix.as_ref().is_none_or(|name| *name == u.name);
+        let units: Vec<&MatrixUnit> = match contracts(self.p, self.x, cone) {
+            true => self.machine.matrix.iter().filter(wanted).collect(),
+            false => vec![],
+        };
+        let spaces = units.iter().map(|u| (Some(u.name.as_str()), Space::of_unit(u)));
+        let spaces: Vec<_> = if units.is_empty() { vec![(None, Space::of_lanes())] } else { spaces.collect() };
+        for (unit, space) in spaces {
+            let (templates, found) = (BTreeMap::new(), BTreeMap::new());
+            let mut trials = Trials { cone, roles, name, unit, templates, found, misfit: None };
+            self.search_space(&space, &mut trials);
+            let best = trials.best(self.p, 3);
+            if !best.is_empty() {
+                return (best, misfits);
+            }
+            misfits.extend(trials.misfit);
+        }
+        (vec![], misfits)
+    }
+
+    fn search_space(&mut self, space: &Space, trials: &mut Trials<'_>) {
+        for &rows in &space.rows {
+            for &[whole, whole_stored] in &space.whole {
+                let (cols, stream, steps) = (space.cols[0], space.streams[0], space.steps);
+                let mut style = Style { rows, cols, stream, whole, whole_stored, steps };
+                let mut best = f64::INFINITY;
+                for _ in 0..ROUNDS {
+                    let before = style;
+                    let start = style;
+                    let across = space.cols.iter().map(|&cols| Style { cols, ..start });
+                    for next in across {
+                        self.improve(trials, next, &mut style, &mut best);
+                    }
+                    let start = style;
+                    let along = space.streams.iter().map(|&stream| Style { stream, ..start });
+                    for next in along {
+                        self.improve(trials, next, &mut style, &mut best);
+                    }
+                    if style == before {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn improve(&mut self, trials: &mut Trials<'_>, next: Style, style: &mut Style, best: &mut f64) {
+        if let Some(time) = self.trial(trials, &next)
+            && time < *best
+        {
+            (*style, *best) = (next, time);
+        }
+    }
+
+    /// The predicted time in this style, if it fits.
+    fn trial(&mut self, trials: &mut Trials<'_>, style: &Style) -> Option<f64> {
+        let wished = trials.roles.tiling(self.p, style, &BTreeSet::new(), &self.options.tiles);
+        let key = sizes(&wished);
+        if let Some(known) = trials.found.get(&key) {
+            return known.as_ref().map(|f| f.seconds);
+        }
+        let found = self.fitting(trials, style, &wished);
+        let seconds = found.as_ref().map(|f| f.seconds);
+        trials.found.insert(key, found);
+        seconds
+    }
+
+    fn fitting(&mut self, trials: &mut Trials<'_>, style: &Style, wished: &Tiling) -> Option<Found> {
+        let shape = shape(wished);
+        if !trials.templates.contains_key(&shape) {
+            let template = self.emit(trials.cone, trials.roles, style, trials.name).map(|tried| {
+                let program = program_of(self.p, self.x, self.types, vec![tried.kernel.clone()]);
+                Template { tried, program }
+            });
+            trials.templates.insert(shape.clone(), template);
+        }
+        let template = match trials.templates.get_mut(&shape)? {
+            Ok(template) => template,
+            Err(e) => {
+                trials.misfit.get_or_insert(e.to_string());
+                return None;
+            }
+        };
+        let tiling = trials.roles.tiling(self.p, style, &template.tried.demoted, &self.options.tiles);
+        let kernel = template.program.kernels.first_mut()?;
+        put_sizes(self.p, &tiling, kernel);
+        let (program, kernel) = (&template.program, template.program.kernels.first()?);
+        match on_gpu(program, kernel, self.machine, trials.unit) {
+            Ok(gpu) => Some(Found { seconds: gpu.seconds + PER_KERNEL, shape, tiling, gpu }),
+            Err(misfits) => {
+                trials.misfit = misfits.first().map(ToString::to_string).or(trials.misfit.take());
+                None
+            }
+        }
+    }
+}
+
+impl Trials<'_> {
+    /// The best so many, best first. Of those that are as good as the best the roundest is first.
+    fn best(&mut self, p: &Problem, count: usize) -> Vec<Tried> {
+        let found = std::mem::take(&mut self.found);
+        let mut found: Vec<Found> = found.into_values().flatten().collect();
+        found.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        let limit = found.first().map_or(0.0, |f| f.seconds * EQUAL);
+        let equal = found.iter().take_while(|f| f.seconds <= limit).count();
+        if let Some(equal) = found.get_mut(..equal) {
+            let streams =
+                |f: &Found| f.tiling.cuts.values().filter(|c| c.kind == AxisKind::Stream && c.tile > 1).count();
+            let roughness = |f: &Found| f.tiling.cuts.values().map(|c| roughness(c.tile)).sum::<usize>();
+            equal.sort_by_key(|f| (streams(f), roughness(f)));
+        }
+        found.truncate(count);
+        found.into_iter().filter_map(|f| self.tried(p, f)).collect()
+    }
+
+    fn tried(&self, p: &Problem, found: Found) -> Option<Tried> {
+        let mut tried = self.templates.get(&found.shape)?.as_ref().ok()?.tried.clone();
+        put_sizes(p, &found.tiling, &mut tried.kernel);
+        Some(Tried { tiling: found.tiling, seconds: found.seconds, gpu: Some(found.gpu), ..tried })
+    }
+}
+
+/// Tile sizes into a kernel that was emitted for a tiling of the same shape.
+fn put_sizes(p: &Problem, tiling: &Tiling, kernel: &mut Kernel) {
+    for (&index, cut) in &tiling.cuts {
+        let own = kernel.axes.iter_mut().filter(|a| a.name == p[index].name);
+        own.for_each(|a| a.tile = cut.tile.max(1));
+    }
+}
+
+fn kind(kind: AxisKind) -> u8 {
+    match kind {
+        AxisKind::Grid => 0,
+        AxisKind::Stream => 1,
+        AxisKind::Whole => 2,
+    }
+}
+
+fn sizes(tiling: &Tiling) -> Vec<(IndexId, u8, usize)> {
+    tiling.cuts.iter().map(|(&i, c)| (i, kind(c.kind), c.tile)).collect()
+}
+
+fn shape(tiling: &Tiling) -> Shape {
+    tiling.cuts.iter().map(|(&i, c)| (i, kind(c.kind), tiling.tiled(i))).collect()
+}
+
+/// 0 for a power of two, more for what has more odd parts.
+fn roughness(tile: usize) -> usize {
+    (tile >> tile.trailing_zeros()).count_ones() as usize - 1
+}
+
+impl Space {
+    /// For products on a matrix unit: as many rows as some of its groups own, columns and chunks in its steps.
+    fn of_unit(unit: &MatrixUnit) -> Self {
+        let blocks: BTreeSet<usize> = unit
+            .groups
+            .iter()
+            .flat_map(|&g| (1..=g).filter(move |down| g % down == 0))
+            .flat_map(|down| (1..=unit.row_blocks).map(move |k| down * k))
+            .collect();
+        let rows = blocks.into_iter().map(|b| b * unit.rows).filter(|r| *r <= MOST_ROWS).collect();
+        // Two instructions' columns: what a 128-byte swizzle and pairs of fragments like.
+        let step = unit.column_step.next_multiple_of(16);
+        let steps: Vec<usize> = (1..=unit.columns / step).map(|k| k * step).collect();
+        let with = |first: usize| [first].into_iter().chain(steps.iter().copied().filter(move |s| *s != first));
+        Self {
+            rows,
+            cols: with(128).collect(),
+            // A chunk of one instruction's depth would be all barriers.
+            streams: with(64).filter(|s| *s >= 2 * step).collect(),
+            // Nothing but what fits a chunk, what one instruction's columns hold, and heads of latent attention.
+            whole: vec![[256, 256], [1, 256], [1024, 256]],
+            steps: [unit.rows, step],
+        }
+    }
+
+    /// Without products: whole rows where they fit in registers, else streams.
+    fn of_lanes() -> Self {
+        let powers = |from: u32, to: u32| (from..=to).map(|e| 1usize << e);
+        Self {
+            rows: powers(0, 7).collect(),
+            cols: [1024].into_iter().chain(powers(0, 15).filter(|s| *s != 1024)).collect(),
+            streams: [1024].into_iter().chain(powers(5, 15).filter(|s| *s != 1024)).collect(),
+            whole: vec![[1 << 16, 1 << 16], [256, 256]],
+            steps: [1, 1],
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The tiles that the planner chooses on GPUs, per program, sizes and machine, and what they take of a core.
+//! `EINLOOM_BLESS=1 cargo test` rewrites the answers in `tests/gpu/*.txt`; the difference is what a review reads.
+//!
+//! A line `# program in dtype on machine [by unit]` starts a section, in which floats of 32 bits are replaced by the
+//! number type; each line below it holds sizes, and after `->` the answer.
+
+#![allow(clippy::disallowed_methods)] // cascades and expectations are files
+
+mod support;
+
+use einloom_algebra::derive;
+use einloom_machine::built_in;
+use einloom_plan::{Options, plan};
+use std::path::Path;
+use support::{read, sized};
+
+fn check_file(name: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gpu").join(name);
+    let expected = std::fs::read_to_string(&file).expect("a table");
+    let mut found = String::new();
+    let mut section: Vec<&str> = vec![];
+    for line in expected.lines() {
+        if let Some(title) = line.strip_prefix("# ") {
+            section = title.split_whitespace().collect();
+        }
+        match line.split_once("->").map_or(line, |l| l.0).trim() {
+            sizes if sizes.is_empty() || sizes.starts_with('#') => found += line,
+            sizes => found += &format!("{sizes:40} -> {}", answer(&section, sizes)),
+        }
+        found.push('\n');
+    }
+    if std::env::var_os("EINLOOM_BLESS").is_some() {
+        std::fs::write(&file, &found).expect("a writable folder");
+        return;
+    }
+    assert_eq!(found, expected, "{} is out of date: EINLOOM_BLESS=1 rewrites it", file.display());
+}
+
+/// The tiles of every kernel, and how it runs on a core.
+fn answer(section: &[&str], sizes: &str) -> String {
+    let (program, dtype, machine, unit) = match section {
+        [program, "in", dtype, "on", machine] => (program, dtype, machine, None),
+        [program, "in", dtype, "on", machine, "by", unit] => (program, dtype, machine, Some(unit.to_string())),
+        _ => panic!("no section `{section:?}`"),
+    };
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cascades").join(format!("{program}.ein"));
+    let text = std::fs::read_to_string(&source).expect("a cascade").replace("f32", dtype);
+    let cascade = read(&text);
+    let options = Options { narrow_contractions: true, matrix: unit, ..Options::default() };
+    let machine = built_in(machine).expect("a machine");
+    let planned = plan(&derive(&cascade).derived, &sized(&cascade, sizes), &machine, &options);
+    let planned = planned.unwrap_or_else(|e| panic!("{program}: {e}"));
+    let defects = einloom_tile::verify(&planned.program);
+    assert!(defects.is_empty(), "{defects:#?}");
+    let kernel = |k: &einloom_plan::PlannedKernel| {
+        let tiled = k.group.iter().chain(&k.stream).filter(|t| t.1 > 1);
+        let tiles = tiled.map(|(name, tile)| format!("{name}:{tile}")).collect::<Vec<_>>().join(" ");
+        let tiles = if tiles.is_empty() { "-".to_string() } else { tiles };
+        let core = k.gpu.as_ref().map_or("as for other machines".to_string(), ToString::to_string);
+        let time = k.gpu.as_ref().map_or(String::new(), |g| format!(", {:.0} us", g.seconds * 1e6));
+        format!("{tiles} | {core}{time}")
+    };
+    planned.kernels.iter().map(kernel).collect::<Vec<_>>().join("  ||  ")
+}
+
+#[test]
+fn products() {
+    check_file("products.txt");
+}
+
+#[test]
+fn attention() {
+    check_file("attention.txt");
+}
+
+#[test]
+fn rows() {
+    check_file("rows.txt");
+}
