@@ -6,7 +6,7 @@
 //! * `x / c` is `x * (1 / c)` if `x` comes out of a product or a sum, whose own roundings are larger.
 //! * `where(p, x * c, k)` is `where(p, x, k) * c` for `c > 0` and `k` 0 or infinite: exact.
 //! * `max(n) (x * c)` is `(max(n) x) * c` for `c > 0`, and so is `min`: exact, because rounding is monotone.
-//! * `x ^ 2` is `x * x` where `x` is a tile.
+//! * `x ^ 2` is `x * x` where `x` is a tile, or a tile times a constant.
 //! * A tile `s = x * c` is read as `x * c` by `exp(s - m)`, which takes the factor into its own scaling, and by
 //!   `where(p, s, k)`, to which the rule above then applies.
 //! * Loads whose coordinates are other tiles' elements come after the loads that follow them: they wait for memory twice.
@@ -128,7 +128,7 @@ impl Rewriter {
         }
         if let Scalar::Binary(BinaryOp::Pow, x, two) = expr
             && **two == Scalar::Const(2.0)
-            && matches!(**x, Scalar::Tile(_))
+            && matches!(scaling(x).map_or(&**x, |s| s.0), Scalar::Tile(_))
             && self.single_or_narrow(x)
         {
             *expr = Scalar::Binary(BinaryOp::Mul, x.clone(), x.clone());

@@ -24,73 +24,73 @@ fn products_that_add_to_a_state_run_under_the_next_chunk() {
     check(
         &attend(128, [128, 128], true, Bf16),
         expect![[r#"
-        schedule of attention for sm_90a: 1 producer of 24 registers, 2 consumers of 240 with 64 of m each, 230400 bytes of shared memory
-          about 188 registers of a consumer hold tiles and addresses
-          ring q: 1 stage of 32768 bytes at byte 1024
-            q: 128×128 bf16 from Q, rows of d, panels of 64 columns swizzled over 128 bytes
-          ring k: 3 stages of 32768 bytes at byte 33792
-            k: 128×128 bf16 from K, rows of d, panels of 64 columns swizzled over 128 bytes
-          ring v: 3 stages of 32768 bytes at byte 132096
-            v: 128×128 bf16 from V, rows of e, panels of 64 columns swizzled over 128 bytes
-          qk = q in ring q, the summed axis adjacent · k in ring k, the summed axis adjacent: 8 × wgmma m64n128k16 bf16, sums in f32
-          o = p in registers · v in ring v, the kept axis adjacent: 8 × wgmma m64n128k16 bf16, sums in f32
-          points in the order of b (2), h (8); per section of 16 of them: m (32, last first)
-          132 blocks stay and take 512 points: each goes to the block with the least to do so far
-          2 consumers start their products in turn
-          producer
-            acquire q
-            fill q
-            each chunk of n
-              acquire k
-              fill k
-              acquire v
-              fill v
-          consumer
-            await q
-            start states
-            first chunk of n
-              take turn
-              await k
-              multiply qk
-              pass turn
-              settle, 0 under way
-              release k
-              compute s
-              compute mx
-              compute r
-              compute zr
-              compute p
-              compute z
-              compute or
-              advance states
-            each other chunk of n
-              take turn
-              await k
-              multiply qk
-              await v
-              multiply o
-              pass turn
-              settle, 1 under way
-              release k
-              compute s
-              compute mx
-              compute r
-              compute zr
-              settle, 0 under way
-              release v
-              compute p
-              compute z
-              compute or
-              advance states
-            after of n
-              await v
-              multiply o
-              settle, 0 under way
-              release v
-            release q
-            compute o
-            compute store O
-    "#]],
+            schedule of attention for sm_90a: 1 producer of 24 registers, 2 consumers of 240 with 64 of m each, 230400 bytes of shared memory
+              about 188 registers of a consumer hold tiles and addresses
+              ring q: 1 stage of 32768 bytes at byte 1024
+                q: 128×128 bf16 from Q, rows of d, panels of 64 columns swizzled over 128 bytes
+              ring k: 3 stages of 32768 bytes at byte 33792
+                k: 128×128 bf16 from K, rows of d, panels of 64 columns swizzled over 128 bytes
+              ring v: 3 stages of 32768 bytes at byte 132096
+                v: 128×128 bf16 from V, rows of e, panels of 64 columns swizzled over 128 bytes
+              qk = q in ring q, the summed axis adjacent · k in ring k, the summed axis adjacent: 8 × wgmma m64n128k16 bf16, sums in f32
+              o = p in registers · v in ring v, the kept axis adjacent: 8 × wgmma m64n128k16 bf16, sums in f32
+              points in the order of b (2), h (8); per section of 16 of them: m (32, last first)
+              132 blocks stay and take 512 points: each goes to the block with the least to do so far
+              2 consumers start their products in turn
+              producer
+                acquire q
+                fill q
+                each chunk of n
+                  acquire k
+                  fill k
+                  acquire v
+                  fill v
+              consumer
+                await q
+                start states
+                first chunk of n
+                  take turn
+                  await k
+                  multiply qk
+                  pass turn
+                  settle, 0 under way
+                  release k
+                  compute s
+                  compute mx
+                  compute r
+                  compute zr
+                  compute p
+                  compute z
+                  compute or
+                  advance states
+                each other chunk of n
+                  take turn
+                  await k
+                  multiply qk
+                  await v
+                  multiply o
+                  pass turn
+                  settle, 1 under way
+                  release k
+                  compute s
+                  compute mx
+                  compute r
+                  compute zr
+                  settle, 0 under way
+                  release v
+                  compute p
+                  compute z
+                  compute or
+                  advance states
+                after of n
+                  await v
+                  multiply o
+                  settle, 0 under way
+                  release v
+                release q
+                compute o
+                compute store O, 16 bytes per lane after an exchange within quads
+        "#]],
     );
 }
 
@@ -99,35 +99,35 @@ fn a_matmul_is_one_chain() {
     check(
         &matmul([4096; 3], [128, 256, 64], Bf16).expect("well-formed"),
         expect![[r#"
-        schedule of matmul for sm_90a: 1 producer of 24 registers, 2 consumers of 240 with 64 of m each, 197632 bytes of shared memory
-          about 152 registers of a consumer hold tiles and addresses
-          ring a_b: 4 stages of 49152 bytes at byte 1024
-            a: 128×64 bf16 from A, rows of k, panels of 64 columns swizzled over 128 bytes
-            b: 64×256 bf16 from B, rows of n, panels of 64 columns swizzled over 128 bytes
-          sum = a in ring a_b, the summed axis adjacent · b in ring a_b, the kept axis adjacent: 4 × wgmma m64n256k16 bf16, sums in f32
-          points in the order of n (16); per section of 16 of them: m (32)
-          132 blocks stay and take 512 points: in turn
-          producer
-            each chunk of k
-              acquire a_b
-              fill a_b
-          consumer
-            start states
-            first chunk of k
-              await a_b
-              multiply sum
-              advance states
-            each other chunk of k
-              await a_b
-              multiply sum
-              settle, 1 under way
-              release a_b
-              advance states
-            after of k
-              settle, 0 under way
-              release a_b
-            compute store C
-    "#]],
+            schedule of matmul for sm_90a: 1 producer of 24 registers, 2 consumers of 240 with 64 of m each, 197632 bytes of shared memory
+              about 152 registers of a consumer hold tiles and addresses
+              ring a_b: 4 stages of 49152 bytes at byte 1024
+                a: 128×64 bf16 from A, rows of k, panels of 64 columns swizzled over 128 bytes
+                b: 64×256 bf16 from B, rows of n, panels of 64 columns swizzled over 128 bytes
+              sum = a in ring a_b, the summed axis adjacent · b in ring a_b, the kept axis adjacent: 4 × wgmma m64n256k16 bf16, sums in f32
+              points in the order of n (16); per section of 16 of them: m (32)
+              132 blocks stay and take 512 points: in turn
+              producer
+                each chunk of k
+                  acquire a_b
+                  fill a_b
+              consumer
+                start states
+                first chunk of k
+                  await a_b
+                  multiply sum
+                  advance states
+                each other chunk of k
+                  await a_b
+                  multiply sum
+                  settle, 1 under way
+                  release a_b
+                  advance states
+                after of k
+                  settle, 0 under way
+                  release a_b
+                compute store C, 16 bytes per lane after an exchange within quads
+        "#]],
     );
 }
 

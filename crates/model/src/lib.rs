@@ -15,5 +15,5 @@ mod resident;
 mod transfers;
 mod work;
 
-pub use gpu::{Misfit, OnGpu, on_gpu};
+pub use gpu::{ByLanes, Misfit, OnGpu, by_lanes, on_gpu};
 pub use transfers::{KernelTransfers, LevelTransfers, TensorTransfer, kernel_transfers, transfers};

@@ -16,7 +16,7 @@ use einloom_cascade::IndexId;
 use einloom_machine::Machine;
 use einloom_model::{OnGpu, kernel_transfers};
 use einloom_tile::{AxisKind, Kernel, grid_points};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A kernel that could be part of the plan.
 #[derive(Clone, Debug)]
@@ -78,7 +78,13 @@ impl Workshop<'_> {
         };
         let mut failed = None;
         if tried.is_empty() {
-            (tried, failed) = self.tried_in_styles(&cone, &roles, &name);
+            (tried, failed) = match self.machine.lanes {
+                Some(_) => {
+                    let styles = self.styles(&cone);
+                    self.tried_by_lanes(&cone, &roles, &name, styles)
+                }
+                None => self.tried_in_styles(&cone, &roles, &name),
+            };
         }
         let lost: Vec<String> = tried
             .iter()
@@ -134,10 +140,22 @@ impl Workshop<'_> {
 
     /// Emits with as many tiled axes as values allow.
     pub(crate) fn emit(&mut self, cone: &Cone, roles: &Roles, style: &Style, name: &str) -> Result<Tried, PlanError> {
+        self.emit_with(cone, roles, style, &self.options.tiles, name)
+    }
+
+    /// The same with some tiles given, by the names of their indices.
+    pub(crate) fn emit_with(
+        &mut self,
+        cone: &Cone,
+        roles: &Roles,
+        style: &Style,
+        tiles: &BTreeMap<String, usize>,
+        name: &str,
+    ) -> Result<Tried, PlanError> {
         let mut demoted = BTreeSet::new();
         let mut notes = vec![];
         loop {
-            let tiling = roles.tiling(self.p, style, &demoted, &self.options.tiles);
+            let tiling = roles.tiling(self.p, style, &demoted, tiles);
             let narrow = self.options.narrow_contractions && !self.options.exact;
             let lowered = lower(self.p, self.x, self.types, cone, &tiling, narrow);
             let printed = lowered.notes.clone();
@@ -167,7 +185,7 @@ impl Workshop<'_> {
         names.join(", ")
     }
 
-    fn describe(&self, tiling: &Tiling) -> String {
+    pub(crate) fn describe(&self, tiling: &Tiling) -> String {
         let cuts = tiling.cuts.iter().filter(|(_, c)| c.extent > 1);
         let parts: Vec<String> = cuts
             .map(|(&i, c)| match c.kind {
@@ -179,7 +197,7 @@ impl Workshop<'_> {
     }
 
     /// Predicted time: the model's, and what issuing each tile operation costs.
-    fn seconds(&mut self, kernel: &Kernel) -> f64 {
+    pub(crate) fn seconds(&mut self, kernel: &Kernel) -> f64 {
         let program = program_of(self.p, self.x, self.types, vec![kernel.clone()]);
         let k = &program.kernels[0];
         let t = kernel_transfers(&program, k, self.machine);

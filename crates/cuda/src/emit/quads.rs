@@ -6,30 +6,21 @@
 
 use super::element::Emitter;
 use super::type_name;
-use crate::schedule::{Side, adjacent};
-use einloom_cascade::DType;
+use crate::hopper::epilogue::{self, Epilogue, WIDE};
+use crate::schedule::Side;
 use einloom_tile::{Coord, TensorId, ValueId};
 
-/// Elements of 16 bits in 16 bytes.
-const WIDE: usize = 8;
-
 impl Emitter<'_> {
-    /// Emits the store if its conditions hold: 16-bit elements in fragments of whole groups, adjacent in memory across
-    /// and aligned to 16 bytes. Whether it did.
+    /// Emits the store if it goes [`Epilogue::Quads`]' way. Whether it did.
     pub fn store_quads(&mut self, tensor: TensorId, at: &[Coord], src: ValueId) -> bool {
-        let dtype = self.facts.program.tensor(tensor).dtype;
-        if !matches!(dtype, DType::Bf16 | DType::F16) {
+        if epilogue::choose(&self.facts, self.schedule, tensor, at, src) != Epilogue::Quads {
             return false;
         }
-        let Some(f) = self.frame_of(src).filter(|f| self.schedule.frame(*f).is_fragment()) else { return false };
+        let dtype = self.facts.program.tensor(tensor).dtype;
+        let Some(f) = self.frame_of(src) else { return false };
         let sides = [Side::Down, Side::Across].map(|side| self.along(src, f, side));
         let [Some(down), Some(across)] = sides else { return false };
         let span = self.span(f, across);
-        let affine = crate::schedule::affine(&self.facts, at, &self.facts.axes(src));
-        let wide = adjacent(&self.facts, tensor, at, across).is_multiple_of(WIDE);
-        if !affine || !wide || !span.count.is_multiple_of(WIDE) || self.is_packed(src, Some(f)) {
-            return false;
-        }
         let ty = type_name(dtype);
         let addresses = self.affine(src, tensor, at);
         self.w.open("");

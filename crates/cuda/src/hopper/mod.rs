@@ -8,6 +8,7 @@
 
 pub(crate) mod beyond;
 mod bulk;
+pub(crate) mod epilogue;
 pub(crate) mod fit;
 pub mod machine;
 pub mod mutate;
@@ -20,6 +21,7 @@ mod sequence;
 mod specialise;
 mod steps;
 
+pub use epilogue::Epilogue;
 pub use print::print;
 pub use reason::Reason;
 pub use roster::{Roster, roster};

@@ -1,5 +1,6 @@
 //! A specialised schedule as text.
 
+use super::epilogue::{self, Epilogue};
 use super::{OpAt, RingId, Role, Specialised, Step, roster};
 use crate::schedule::facts::{Facts, written};
 use crate::schedule::{Instruction, Operand, Product, Side, Turn};
@@ -156,7 +157,13 @@ impl Printer<'_, '_> {
 
     fn op(&self, at: OpAt) -> String {
         match self.s.op(self.facts.kernel, at) {
-            Some(Op::Store { tensor, .. }) => format!("store {}", self.facts.program.tensor(*tensor).name),
+            Some(Op::Store { tensor, at, src }) => {
+                let name = &self.facts.program.tensor(*tensor).name;
+                match epilogue::choose(self.facts, &self.s.layout, *tensor, at, *src) {
+                    Epilogue::Quads => format!("store {name}, 16 bytes per lane after an exchange within quads"),
+                    Epilogue::Lanes => format!("store {name}, as the lanes hold it"),
+                }
+            }
             Some(op) => written(op).map_or("?".to_string(), |v| self.facts.name(v)),
             None => "?".to_string(),
         }

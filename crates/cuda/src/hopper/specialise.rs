@@ -6,8 +6,8 @@ use super::sequence::{Sequencer, overlaps};
 use super::{Reason, Specialised, Turns, fit, rows};
 use crate::schedule::facts::{Facts, each_op, written};
 use crate::schedule::{
-    Arch, Home, Made, Pipeline, Product, Schedule, Target, frames, in_place, operands, order, packing, product,
-    registers,
+    Arch, Home, Made, Pipeline, Product, Schedule, Target, frames, in_place, operands, order, packing, partial,
+    product, registers,
 };
 use einloom_tile::{Kernel, Op, Program, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +31,7 @@ pub fn specialise(program: &Program, kernel: &Kernel, target: &Target) -> Result
     let (axis, consumers) = rows::share(&facts, &mut frames, &products)?;
     from_memory(&facts, &mut products);
     let in_place = in_place::choose(&facts, &frames);
+    let partial = partial::choose(&facts, &frames, &in_place);
     let packed = packing::choose(&facts, &frames, &products, &in_place);
     let copied = bulk::choose(&facts, &frames, &products, consumers)?;
     let known = Known { facts: &facts, products: &products, copied: &copied, in_place: &in_place };
@@ -61,7 +62,7 @@ pub fn specialise(program: &Program, kernel: &Kernel, target: &Target) -> Result
         in_place,
         packed,
         inlined: BTreeSet::new(),
-        partial: BTreeMap::new(),
+        partial,
         fused: BTreeMap::new(),
         held: BTreeSet::new(),
         order: order::choose(&facts, target),

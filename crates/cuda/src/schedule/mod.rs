@@ -32,7 +32,7 @@ pub(crate) mod late;
 pub(crate) mod operands;
 pub(crate) mod order;
 pub(crate) mod packing;
-mod partial;
+pub(crate) mod partial;
 mod pipeline;
 mod placement;
 mod print;

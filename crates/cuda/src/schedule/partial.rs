@@ -22,7 +22,7 @@ pub struct Partial {
 }
 
 /// By state.
-pub(super) fn choose(
+pub(crate) fn choose(
     facts: &Facts<'_>,
     frames: &Frames,
     in_place: &BTreeMap<ValueId, ValueId>,

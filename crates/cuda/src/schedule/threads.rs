@@ -35,7 +35,8 @@ pub(super) fn arrange(
     let fragments: Vec<FrameId> = (0..frames.frames.len()).map(FrameId).filter(|&f| multiplies(products, f)).collect();
     let mut warps = 0;
     for &f in &fragments {
-        let split = fragment(facts, frames, products, tiles, f, limit, (warps > 0).then_some(warps));
+        let given = (warps > 0).then_some(warps);
+        let split = fragment(facts, frames, products, tiles, (f, &fragments), limit, given);
         warps = split[0] * split[1];
         frames.frames[f.0].arrangement = Arrangement::Fragment { warps: split };
     }
@@ -58,27 +59,37 @@ fn extents(facts: &Facts<'_>, frame: &Frame) -> [usize; 2] {
     [most(Side::Down), most(Side::Across)]
 }
 
-/// Warps down and across of a frame of fragments.
+/// How bad a split is: tiles in memory; warps without rows; registers, or warps that are missing; bytes read.
+type Key = (bool, bool, usize, usize);
+
+/// Warps down and across of a frame of fragments, one of several.
 fn fragment(
     facts: &Facts<'_>,
     frames: &mut Frames,
     products: &BTreeMap<ValueId, Product>,
     tiles: &Tiles<'_>,
-    f: FrameId,
+    (f, fragments): (FrameId, &[FrameId]),
     limit: usize,
     given: Option<usize>,
 ) -> [usize; 2] {
     let [down, across] = extents(facts, &frames.frames[f.0]);
     let whole_rows = products.values().any(|p| p.frame == f && p.left_in_registers) || reduces_across(facts, frames, f);
-    let mut best: Option<((bool, usize, usize), [usize; 2])> = None;
+    let mut best: Option<(Key, [usize; 2])> = None;
+    let others: Vec<FrameId> = (0..frames.frames.len()).map(FrameId).filter(|o| !fragments.contains(o)).collect();
     for total in [4usize, 8, 2, 1, 16] {
         if given.is_some_and(|g| g != total) {
             continue;
         }
+        for &o in &others {
+            frames.frames[o.0].arrangement = blocked(facts, frames, o, 32 * total);
+        }
         for rows in (0..5).map(|e| 1 << e).filter(|r| total % r == 0) {
             let split = [rows, total / rows];
             let fits = 16 * (split[0] - 1) < down && 16 * (split[1] - 1) < across;
-            if whole_rows && split[1] > 1 || !fits && given.is_none() {
+            // Warps without rows of products hold their part of the other frames' tiles: better than to keep those in
+            // memory, if a thread then still has all the registers that it can have.
+            let idle = !fits && given.is_none();
+            if whole_rows && split[1] > 1 || idle && (others.is_empty() || total > 8) {
                 continue;
             }
             frames.frames[f.0].arrangement = Arrangement::Fragment { warps: split };
@@ -89,7 +100,7 @@ fn fragment(
             let bytes = (512 * a + 256 * b) * 64 / (a * b);
             let few = if total < 4 { 4 / total } else { 1 };
             let spills = registers > limit;
-            let key = (spills, if spills { registers } else { few }, bytes * (total.max(4)) / 4);
+            let key = (spills, idle && !spills, if spills { registers } else { few }, bytes * (total.max(4)) / 4);
             if best.as_ref().is_none_or(|b| key < b.0) {
                 best = Some((key, split));
             }
@@ -133,12 +144,10 @@ fn blocked_warps(facts: &Facts<'_>, frames: &Frames, inlined: &BTreeSet<ValueId>
 }
 
 /// Blocks of a kernel without fragments that a multiprocessor should hold: the compiler is told to keep to the registers
-/// that this leaves, 32 beside the largest tile's. Memory is kept busy by some blocks while others wait for each other.
+/// that this leaves beside the largest tile's. Memory is kept busy by some blocks while others wait for each other.
 pub(crate) fn resident(facts: &Facts<'_>, schedule: &Schedule) -> Option<usize> {
-    let largest = schedule.frames.iter().enumerate().map(|(k, frame)| {
-        if frame.is_fragment() {
-            return None;
-        }
+    let needs = schedule.frames.iter().enumerate().map(|(k, frame)| {
+        let Arrangement::Blocked { threads, .. } = frame.arrangement else { return None };
         let held = (0..facts.kernel.values.len() as u32)
             .map(ValueId)
             .filter(|v| !schedule.inlined.contains(v) && schedule.home(*v).made == Made::Registers(FrameId(k)));
@@ -146,17 +155,25 @@ pub(crate) fn resident(facts: &Facts<'_>, schedule: &Schedule) -> Option<usize> 
             let along = |side| facts.axes(v).into_iter().find(|a| frame.sides.get(a) == Some(&side));
             let size = |side| along(side).map(|a| facts.size(a));
             let all = frame.registers(size(Side::Down), size(Side::Across), facts.carrier(v));
-            all.div_ceil(if schedule.packed.contains(&v) { 2 } else { 1 })
+            match schedule.packed.contains(&v) {
+                // With no barrier between its uses the compiler unpacks the whole row at once.
+                true if threads[1] <= 32 => all.div_ceil(2) + all.max(BESIDE),
+                true => all.div_ceil(2) + BESIDE,
+                false => all + BESIDE,
+            }
         });
-        Some(registers.max().unwrap_or(0))
+        Some(registers.max().unwrap_or(BESIDE))
     });
-    let largest = largest.collect::<Option<Vec<_>>>()?.into_iter().max()?;
+    let needed = needs.collect::<Option<Vec<_>>>()?.into_iter().max()?;
     let enough = |blocks: usize| {
         let warps = (schedule.warps * blocks).div_ceil(4);
-        PARTITION / (32 * warps) / 8 * 8 >= 32 + largest
+        PARTITION / (32 * warps) / 8 * 8 >= needed
     };
     (1..=32).take_while(|&n| enough(n)).last()
 }
+
+/// Registers beside the largest tile's: addresses, reductions, elements on their way.
+const BESIDE: usize = 32;
 
 /// Registers of a quarter of a multiprocessor, shared by the warps of one scheduler. CUDA C++ Programming Guide, "Compute
 /// Capabilities".

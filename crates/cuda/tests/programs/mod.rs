@@ -446,7 +446,7 @@ fn moving_average() -> Result<Program, Vec<Defect>> {
         let [_, sum] = g.stream(t, Predicate::always(), states, |g, [h, sum]| {
             let (x, w) = (g.load("x", x, [t, c]), g.load("w", w, [t, n]));
             let h = g.map("h", h * 0.75 + x * 0.25);
-            g.store(y, [t, c], h * 1.0);
+            g.store(y, [t, c], h);
             [h, g.map("next", sum + w * h)]
         });
         g.store(z, [c, n], sum * 1.0);

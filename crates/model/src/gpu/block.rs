@@ -24,6 +24,9 @@ pub(super) struct Block<'a> {
     pub shared: BTreeSet<ValueId>,
     /// Tiles that are loaded as they are.
     pub loaded: BTreeSet<ValueId>,
+    /// Axes that no tile in registers has beside another: where nothing multiplies, all threads share a vector along
+    /// them.
+    pub alone: BTreeSet<AxisId>,
     /// Per axis its number of positions in a tile, rounded up to what instructions compute.
     padded: Vec<usize>,
 }
@@ -62,7 +65,8 @@ impl<'a> Block<'a> {
         let padded = (0..kernel.axes.len()).map(padded).collect();
         let threads = unit.group_threads * groups[0] * groups[1];
         let rows = Some(rows);
-        Self { program, kernel, clock, unit: Some(unit), rows, groups, threads, shared, loaded, padded }
+        let alone = BTreeSet::new();
+        Self { program, kernel, clock, unit: Some(unit), rows, groups, threads, shared, loaded, alone, padded }
     }
 
     /// A block without products.
@@ -78,6 +82,7 @@ impl<'a> Block<'a> {
             threads,
             shared: BTreeSet::new(),
             loaded: loaded(kernel),
+            alone: BTreeSet::new(),
             padded: kernel.axes.iter().map(size).collect(),
         }
     }
@@ -109,8 +114,11 @@ impl<'a> Block<'a> {
         }
         let value = self.kernel.value(v);
         let factor = |op: &Op| matches!(op, Op::Mma { a, b, .. } if *a == v || *b == v);
-        // Factors, and what is loaded beside them, are kept packed, everything else in whole registers.
-        let packed = any(&self.kernel.body, &factor) || self.unit.is_some() && self.loaded.contains(&v);
+        let loads = |op: &Op| matches!(op, Op::Load { dst, .. } if *dst == v);
+        // Factors, and what is loaded beside them or once, are kept packed as they come, everything else in whole
+        // registers: without products compilers unpack a stream's chunk at once.
+        let once = self.unit.is_some() || self.kernel.body.iter().any(loads);
+        let packed = any(&self.kernel.body, &factor) || once && self.loaded.contains(&v);
         let words = value.dtype.bytes() as f64 / 4.0;
         let words = if packed { words } else { words.max(1.0) };
         let sides = [value.rows, value.cols];
@@ -125,6 +133,9 @@ impl<'a> Block<'a> {
                     (self.size(axis) as f64 / threads as f64).ceil()
                 }
                 ([Some(axis), None] | [None, Some(axis)], Some(_)) => (self.size(axis) as f64 / of_row(0)).ceil(),
+                ([Some(axis), None] | [None, Some(axis)], None) if self.alone.contains(&axis) => {
+                    (self.size(axis) as f64 / self.threads as f64).ceil()
+                }
                 ([Some(axis), None], None) => {
                     let size = self.size(axis);
                     (size as f64 * of_row(size) / self.threads as f64).ceil()

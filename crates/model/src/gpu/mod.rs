@@ -7,6 +7,7 @@
 //! overlaps perfectly. The constants stand in `cycles`, each with what it was fitted to.
 
 mod block;
+mod by_lanes;
 mod cycles;
 mod device;
 mod fit;
@@ -15,6 +16,8 @@ mod registers;
 mod run;
 mod time;
 mod uses;
+
+pub use by_lanes::{ByLanes, by_lanes};
 
 use block::Block;
 use cycles::Clock;

@@ -5,17 +5,17 @@ use super::block::Block;
 use super::cycles::Team;
 use super::device;
 use super::registers::pressure;
-use super::uses::each;
+use super::uses::{each, fused};
 use einloom_machine::Machine;
 use einloom_tile::{AxisId, Op, ValueId, grid_points, grid_steps};
 use std::collections::BTreeMap;
 
 /// Shared memory for barriers, and for where the first tile must begin.
-const SHARED_RESERVE: u64 = 1024;
+pub(super) const SHARED_RESERVE: u64 = 1024;
 /// Stages beyond these hide nothing more.
 const MOST_STAGES: u64 = 4;
-/// Elements of a tile that a thread holds at most where nothing multiplies: code is unrolled over them.
-const LANE_ELEMENTS: f64 = 32.0;
+/// Registers that a thread has at most for one tile where nothing multiplies: code is unrolled over them.
+const LANE_REGISTERS: f64 = 32.0;
 /// Registers beside the tiles of a thread that multiplies nothing: addresses, counters.
 const LANE_RESERVE: usize = 24;
 
@@ -64,7 +64,13 @@ impl Block<'_> {
             bound_by: String::new(),
             unit,
         };
-        Ok(found.timed((core, bound.name(self.unit.map(|u| u.name.as_str()))), device))
+        let mut found = found.timed((core, bound.name(self.unit.map(|u| u.name.as_str()))), device);
+        if self.unit.is_none() && points > self.clock.machine.cores {
+            // Blocks that share cores end one by one, and what is left keeps neither cores nor memory busy: about as
+            // long as a block takes alone. The constants for products were fitted to times that include it.
+            found.seconds += self.core_seconds(&Team { blocks: 1.0, ..team }, 1, first).0;
+        }
+        Ok(found)
     }
 
     /// Registers of a thread, and how many it can have.
@@ -86,16 +92,27 @@ impl Block<'_> {
             });
             tiles += copies.values().sum::<f64>();
         }
-        let values = (0..self.kernel.values.len()).map(|v| self.registers(ValueId(v as u32)));
-        let largest = values.fold(0.0, f64::max);
-        if self.unit.is_none() && largest > LANE_ELEMENTS {
-            return Err(format!("{largest} elements of a tile are too many for each of {} threads", self.threads));
+        let largest = self.largest();
+        if self.unit.is_none() && largest > LANE_REGISTERS {
+            return Err(format!("{largest} registers of a tile are too many for each of {} threads", self.threads));
         }
         let registers = tiles.ceil() as usize + reserve;
         if registers > limit {
             return Err(format!("{registers} registers a thread are more than {limit}"));
         }
         Ok((registers, limit))
+    }
+
+    /// Registers of a thread for its largest tile. One that is made where it is read has those of what it is made from.
+    fn largest(&self) -> f64 {
+        let fused = fused(self.kernel);
+        let most = |tiles: &[ValueId]| tiles.iter().map(|&v| self.registers(v)).fold(0.0, f64::max);
+        let values = (0..self.kernel.values.len() as u32).map(ValueId);
+        let held = values.map(|v| match fused.get(&v) {
+            Some(sources) if !sources.is_empty() => most(sources),
+            _ => most(&[v]),
+        });
+        held.fold(0.0, f64::max)
     }
 
     /// Bytes of shared memory that stay, those of one stage of all rings, and whether some ring is filled again.

@@ -7,8 +7,8 @@ use crate::emit::type_name;
 use crate::hopper::beyond::is_neutral;
 use crate::hopper::{OpAt, RingId, Specialised, Step, TURN_BARRIER};
 use crate::schedule::facts::written;
-use crate::schedule::{Instruction, Side};
-use einloom_tile::{AxisId, Op, ValueId};
+use crate::schedule::{Carrier, Instruction, Side};
+use einloom_tile::{AxisId, Op, TileMonoid, ValueId};
 use std::collections::{BTreeSet, VecDeque};
 
 /// What emission remembers from step to step.
@@ -18,6 +18,8 @@ pub(super) struct Progress {
     pub pending: VecDeque<ValueId>,
     /// Shapes of products used.
     pub shapes: BTreeSet<Shape>,
+    /// Sums computed since the last wait.
+    pub sums: Vec<ValueId>,
 }
 
 impl Emitter<'_> {
@@ -27,7 +29,12 @@ impl Emitter<'_> {
             match step {
                 Step::Await { ring, ahead } => self.await_stage(s, *ring, *ahead),
                 Step::Release { ring } => self.release(s, *ring),
-                Step::Compute(at) => self.compute(s, *at),
+                Step::Compute(at) => {
+                    self.compute(s, *at);
+                    if let Some(Op::Reduce { dst, monoid: TileMonoid::Sum, .. }) = s.op(self.facts.kernel, *at) {
+                        progress.sums.push(*dst);
+                    }
+                }
                 Step::Read { ring, value } => self.read(s, *ring, *value),
                 Step::Multiply(at) => {
                     let place = self.multiply(s, *at, &mut progress.shapes);
@@ -83,6 +90,20 @@ impl Emitter<'_> {
     }
 
     fn settle(&mut self, left: usize, progress: &mut Progress) {
+        let sums = std::mem::take(&mut progress.sums);
+        if progress.pending.len() > left {
+            // The compiler would move arithmetic behind the wait, where no product runs any more.
+            for v in sums {
+                if self.facts.carrier(v) != Carrier::F32 {
+                    continue;
+                }
+                let frame = self.frame_of(v);
+                let loops = self.each_element(v, frame);
+                let line = format!("hold({}, shared_base);", self.element(v, frame));
+                self.w.line(line);
+                self.close(loops);
+            }
+        }
         self.w.line(format!("products_wait<{left}>();"));
         let mut done = vec![];
         while progress.pending.len() > left {
@@ -167,7 +188,7 @@ impl Emitter<'_> {
 
     /// The chunks of a stream: the first apart from the others, full ones apart from partial ones.
     fn chunks(&mut self, s: &Specialised, stream: usize, steps: [&Vec<Step>; 3], progress: &mut Progress) {
-        let Some(Op::Stream { axis, within, body, .. }) = self.facts.kernel.body.get(stream) else { return };
+        let Some(Op::Stream { axis, within, body, states }) = self.facts.kernel.body.get(stream) else { return };
         let [first, rest, after] = steps;
         let name = self.names.axis(*axis).to_string();
         let tile = self.facts.kernel.axis(*axis).tile;
@@ -198,6 +219,7 @@ impl Emitter<'_> {
         self.w.close("");
         self.whole.remove(axis);
         self.w.close("");
+        self.complete(states);
     }
 
     /// Declares what is alive from chunk to chunk without being a state: left operands of products that are started a
@@ -237,6 +259,7 @@ impl Emitter<'_> {
         let name = self.names.axis(axis).to_string();
         let outside = std::mem::take(&mut self.w);
         self.w = outside.nested();
+        progress.sums.clear();
         self.consumer(s, steps, progress);
         let inside = std::mem::replace(&mut self.w, outside);
         let text = inside.finish();

@@ -115,6 +115,17 @@ DEVICE void pin(float (&d)[M][N]) {
     for (int j = 0; j < N; ++j) asm volatile("" : "+f"(d[i][j])::"memory");
   }
 }
+// What x is computed from is computed before the waits that follow: a store that never happens stays where it is.
+DEVICE void hold(float x, u32 shared_base) {
+  asm volatile(
+      "{\n"
+      ".reg .pred never;\n"
+      "setp.gt.f32 never, %0, 0f7F800000;\n"
+      "@never st.shared.f32 [%1], %0;\n"
+      "}" ::"f"(x),
+      "r"(shared_base)
+      : "memory");
+}
 template <int N>
 DEVICE void pin(u32 (&a)[N][4]) {
 #pragma unroll

@@ -1,0 +1,157 @@
+//! Whether the tiles of a kernel fit a core when its lanes multiply, because no matrix unit takes some product.
+//!
+//! Every factor then has a place of its own in shared memory, computed ones too, in whole words: other threads read
+//! it. Everything else is held in registers by as many threads as leave each few elements of the largest tile.
+
+use super::block::Block;
+use super::cycles::Clock;
+use super::operand;
+use super::registers::pressure;
+use super::run::SHARED_RESERVE;
+use super::uses::{each, fused, reads};
+use crate::nest::sides;
+use einloom_machine::Machine;
+use einloom_tile::{AxisId, Kernel, Op, Program, ValueId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Elements of the largest tile that a thread should hold.
+const ELEMENTS: usize = 32;
+/// Registers beside tiles: addresses, factors on their way, counters.
+const RESERVE: usize = 40;
+/// A thread that needs more than this many times its registers waits for memory most of the time.
+const SPILLED: usize = 3;
+/// Bytes through which reductions pass from warp to warp, and vectors from one arrangement of threads to another.
+const EXCHANGE: u64 = 8 << 10;
+/// Rows and columns that a block's matrix instructions may reach beyond a tile's, in a kernel that has some.
+const REACH: usize = 32;
+
+/// What a kernel takes of a core whose lanes compute its products.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ByLanes {
+    /// Threads of a block.
+    pub threads: usize,
+    /// Registers of a thread at the worst point of the kernel, estimated.
+    pub registers: usize,
+    /// Registers that it can have.
+    pub register_limit: usize,
+    /// Bytes of shared memory of a block.
+    pub shared_bytes: u64,
+    /// Bytes that it can have.
+    pub shared_limit: u64,
+    /// By axis, in the kernel's order: bytes of the tiles that are smaller if its tile is, those in shared memory
+    /// first, then those in registers.
+    pub by_axis: Vec<[u64; 2]>,
+}
+
+impl ByLanes {
+    /// Why it does not fit, if it does not.
+    pub fn misfit(&self) -> Option<String> {
+        if self.shared_bytes > self.shared_limit {
+            let kib = |bytes: u64| bytes.div_ceil(1024);
+            return Some(format!(
+                "{} KiB of shared memory are more than {}",
+                kib(self.shared_bytes),
+                kib(self.shared_limit)
+            ));
+        }
+        let bearable = SPILLED * self.register_limit;
+        (self.registers > bearable).then(|| format!("{} registers a thread are more than {bearable}", self.registers))
+    }
+
+    /// How many times longer it takes because some of its registers are in memory; 1 if none is.
+    pub fn slowdown(&self) -> f64 {
+        (self.registers as f64 / self.register_limit.max(1) as f64).max(1.0)
+    }
+}
+
+/// What a kernel of a well-formed program takes of the machine's cores where lanes multiply; `None` on a machine whose
+/// cores are not a GPU's.
+pub fn by_lanes(program: &Program, kernel: &Kernel, machine: &Machine) -> Option<ByLanes> {
+    let lanes = machine.lanes.as_ref()?;
+    let clock = Clock::new(machine, lanes);
+    let in_unit = in_unit(kernel, machine);
+    let mut factors = BTreeSet::new();
+    let (mut reduces, mut others) = (false, BTreeSet::new());
+    each(&kernel.body, &mut |op| match op {
+        Op::Mma { a, b, acc, .. } => {
+            factors.extend([*a, *b]);
+            others.extend(*acc);
+        }
+        op => {
+            reduces |= matches!(op, Op::Reduce { .. });
+            others.extend(reads(op));
+        }
+    });
+    let bytes = |v: ValueId| shared_bytes(kernel, v, in_unit.get(&v).copied());
+    let mut block = Block::of_lanes(program, kernel, clock, 32);
+    // What is only multiplied goes from memory to shared memory and is never held.
+    block.shared = factors.iter().filter(|v| block.loaded.contains(v) && !others.contains(v)).copied().collect();
+    let fused = fused(kernel);
+    let all = (0..kernel.values.len() as u32).map(ValueId);
+    let held: Vec<ValueId> = all.filter(|v| !block.shared.contains(v) && !fused.contains_key(v)).collect();
+    block.alone = (0..kernel.axes.len() as u32).map(AxisId).collect();
+    for &v in &held {
+        let sides = sides(kernel, v);
+        if sides.len() == 2 {
+            block.alone.retain(|axis| !sides.contains(axis));
+        }
+    }
+    let elements = |v: &ValueId| block.elements(*v) as usize;
+    // Threads enough also to multiply.
+    let multiplied = factors.iter().map(|v| elements(v) / 4).max();
+    let largest = held.iter().map(elements).chain(multiplied).max().unwrap_or(1);
+    let most = if reduces && in_unit.is_empty() { lanes.block_threads } else { lanes.block_threads / 2 };
+    // Matrix instructions leave the number of threads to their tile's rows.
+    let most = if in_unit.is_empty() { most } else { most.min(128) };
+    block.threads = (largest.div_ceil(ELEMENTS).next_power_of_two()).clamp(32, most.max(32));
+    let registers = pressure(&block).ceil() as usize + RESERVE;
+    let register_limit = (clock.registers() / block.threads / 8 * 8).min(lanes.registers);
+    let shared: u64 = factors.iter().map(|&v| bytes(v)).sum();
+    let by_axis = (0..kernel.axes.len() as u32).map(|k| {
+        let own = |v: &ValueId| sides(kernel, *v).contains(&AxisId(k));
+        let here = factors.iter().filter(|v| own(v)).map(|&v| bytes(v)).sum();
+        [here, held.iter().filter(|v| own(v)).map(|&v| 4 * block.elements(v) as u64).sum()]
+    });
+    Some(ByLanes {
+        threads: block.threads,
+        registers,
+        register_limit,
+        shared_bytes: if factors.is_empty() { 0 } else { shared + EXCHANGE + SHARED_RESERVE },
+        shared_limit: clock.shared_capacity(),
+        by_axis: by_axis.collect(),
+    })
+}
+
+/// Factors of the products that a matrix unit takes, with the bytes of an element there.
+fn in_unit(kernel: &Kernel, machine: &Machine) -> BTreeMap<ValueId, usize> {
+    let mut out: BTreeMap<ValueId, usize> = BTreeMap::new();
+    each(&kernel.body, &mut |op| {
+        let Op::Mma { dst, a, b, .. } = op else { return };
+        let flat = [dst, a, b].iter().any(|v| sides(kernel, **v).len() < 2);
+        let narrow = |v: &ValueId| kernel.value(*v).dtype.bytes() <= 2;
+        if !flat && narrow(a) && narrow(b) && machine.matrix.iter().any(|u| operand(kernel, u, *a, *b).is_some()) {
+            out.extend([(*a, 2), (*b, 2)]);
+        }
+    });
+    out
+}
+
+/// Bytes of a factor in shared memory: rows are padded to an odd number of 16-byte chunks, whichever axis they run
+/// along, or further, to what instructions of a matrix unit reach.
+fn shared_bytes(kernel: &Kernel, v: ValueId, in_unit: Option<usize>) -> u64 {
+    let value = kernel.value(v);
+    if value.rows.is_none() && value.cols.is_none() {
+        return 0;
+    }
+    let element = in_unit.unwrap_or_else(|| value.dtype.bytes().max(4)) as u64;
+    let size = |axis: Option<AxisId>| {
+        let size = axis.map_or(1, |a| kernel.axis(a).tile.min(kernel.axis(a).extent).max(1));
+        if in_unit.is_some() { size.next_multiple_of(REACH) as u64 } else { size as u64 }
+    };
+    let [rows, cols] = [size(value.rows), size(value.cols)];
+    let along = |rows: u64, row: u64| (rows * ((row * element).div_ceil(16) | 1) * 16).next_multiple_of(128);
+    match (value.rows, value.cols) {
+        (Some(_), Some(_)) => along(rows, cols).max(along(cols, rows)),
+        _ => along(1, rows.max(cols)),
+    }
+}

@@ -1,0 +1,130 @@
+//! Kernels whose products no matrix unit takes, on a GPU: the common tilings, cut smaller until they fit a core.
+//!
+//! Where a tiling does not fit, the axes whose tiles take most of the core are cut in half, each in a tiling of its
+//! own, those that were nearest to fit first, until so many have been tried. The fastest of those that fit is the best.
+
+use crate::PlanError;
+use crate::build::{Tried, Workshop};
+use crate::cone::Cone;
+use crate::cuts::{Roles, Style};
+use crate::program::program_of;
+use einloom_cascade::IndexId;
+use einloom_model::by_lanes;
+use einloom_tile::{AxisKind, Kernel};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Tilings that are emitted for one kernel, at most, beside those that it begins with.
+const TRIES: usize = 48;
+/// Axes of a tiling that are cut in half, each for itself.
+const BRANCHES: usize = 3;
+
+/// A tiling to try.
+struct Wish {
+    style: Style,
+    /// Tiles that are not the style's.
+    tiles: BTreeMap<String, usize>,
+    /// How many times too large the tiling was that this one was made from.
+    excess: f64,
+}
+
+/// What the model says of a kernel.
+struct Measured {
+    seconds: f64,
+    /// Why it does not fit, and how many times too large it is.
+    misfit: Option<(String, f64)>,
+    /// The axes to cut in half, best first, with their new tiles.
+    halves: Vec<(String, usize)>,
+}
+
+impl Workshop<'_> {
+    /// The kernels that fit, best first; else the reason of the last one that failed.
+    pub(crate) fn tried_by_lanes(
+        &mut self,
+        cone: &Cone,
+        roles: &Roles,
+        name: &str,
+        styles: Vec<Style>,
+    ) -> (Vec<Tried>, Option<PlanError>) {
+        let given = self.options.tiles.clone();
+        let first = |style| Wish { style, tiles: given.clone(), excess: 0.0 };
+        let mut open: Vec<Wish> = styles.into_iter().map(first).collect();
+        let tries = open.len() + TRIES;
+        let mut seen: BTreeSet<Vec<(IndexId, bool, usize)>> = BTreeSet::new();
+        let (mut tried, mut failed): (Vec<Tried>, _) = (vec![], None);
+        for _ in 0..tries {
+            let nearest = (0..open.len()).min_by(|&a, &b| open[a].excess.total_cmp(&open[b].excess));
+            let Some(wish) = nearest.map(|k| open.remove(k)) else { break };
+            let mut one = match self.emit_with(cone, roles, &wish.style, &wish.tiles, name) {
+                Ok(one) => one,
+                Err(e) => {
+                    failed = Some(e);
+                    continue;
+                }
+            };
+            let cuts = one.tiling.cuts.iter().map(|(&i, c)| (i, c.kind == AxisKind::Stream, c.tile));
+            if !seen.insert(cuts.collect()) {
+                continue;
+            }
+            let Some(Measured { seconds, misfit, halves }) = self.measured(roles, &one) else { continue };
+            let Some((reason, excess)) = misfit else {
+                one.seconds = seconds;
+                tried.push(one);
+                continue;
+            };
+            failed = Some(PlanError::unsupported(name, format!("its tiles do not fit a core: {reason}")));
+            open.extend(halves.into_iter().map(|(axis, tile)| {
+                let mut tiles = wish.tiles.clone();
+                tiles.insert(axis, tile);
+                Wish { style: wish.style, tiles, excess }
+            }));
+        }
+        tried.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        (tried, failed)
+    }
+
+    /// `None` on a machine that is no GPU.
+    fn measured(&mut self, roles: &Roles, one: &Tried) -> Option<Measured> {
+        let program = program_of(self.p, self.x, self.types, vec![one.kernel.clone()]);
+        let kernel = program.kernels.first()?;
+        let fit = by_lanes(&program, kernel, self.machine)?;
+        let shared = fit.shared_bytes > fit.shared_limit;
+        let weights = fit.by_axis.iter().map(|w| w[usize::from(!shared)]);
+        let halves = self.halves(kernel, weights, roles, one);
+        let excess = match shared {
+            true => fit.shared_bytes as f64 / fit.shared_limit.max(1) as f64,
+            false => fit.slowdown(),
+        };
+        let misfit = fit.misfit().map(|reason| (reason, excess));
+        Some(Measured { seconds: self.seconds(kernel) * fit.slowdown(), misfit, halves })
+    }
+
+    /// The axes that weigh most, among those that can be cut, with half their tiles.
+    fn halves(
+        &self,
+        kernel: &Kernel,
+        weights: impl Iterator<Item = u64>,
+        roles: &Roles,
+        one: &Tried,
+    ) -> Vec<(String, usize)> {
+        // One index may have several axes: one for each of its loops.
+        let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
+        for (axis, weight) in kernel.axes.iter().zip(weights) {
+            let known = by_name.entry(&axis.name).or_default();
+            *known = (*known).max(weight);
+        }
+        let mut out: Vec<(u64, String, usize)> = vec![];
+        for (index, cut) in &one.tiling.cuts {
+            let name = &self.p[*index].name;
+            let weight = by_name.get(name.as_str()).copied().unwrap_or(0);
+            let tile = cut.tile.min(cut.extent);
+            let fixed =
+                roles.state.contains(index) || one.demoted.contains(index) || self.options.tiles.contains_key(name);
+            if weight > 0 && tile > 1 && !fixed {
+                out.push((weight, name.clone(), (tile / 2).next_power_of_two().min(tile - 1)));
+            }
+        }
+        out.sort_by_key(|o| std::cmp::Reverse(o.0));
+        out.truncate(BRANCHES);
+        out.into_iter().map(|(_, name, tile)| (name, tile)).collect()
+    }
+}
