@@ -19,7 +19,7 @@ use einloom_tile::{AxisKind, Kernel, Program};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The model tells no smaller differences apart: within them the fewest streams and the roundest tiles are taken.
-const EQUAL: f64 = 1.02;
+const EQUAL: f64 = 1.025;
 /// Sweeps over both coordinates of a descent, at most.
 const ROUNDS: usize = 3;
 /// Rows of a tile with products, at most: with two such tiles on one axis more would leave no registers.
