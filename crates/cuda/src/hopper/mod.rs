@@ -1,8 +1,8 @@
 //! Kernels for sm_90a as roles that run at the same time: one producer that copies tiles into shared memory, and consumer
 //! warpgroups that multiply them with `wgmma` and compute on the results in registers.
 //!
-//! [`Specialised`] is the schedule as data. Passes make it from a tile kernel ([`specialise`]), [`print`] shows it, the
-//! abstract machine in [`machine`] executes it on the CPU with copies and products that complete late, and [`crate::emit`]
+//! [`Specialised`] is the schedule as data. Passes make it from a tile kernel ([`specialise()`]), [`print()`] shows it, the
+//! abstract machine in [`machine`] executes it on the CPU with copies and products that complete late, and [`crate::emit()`]
 //! spells it as CUDA C++. A kernel that does not meet the conditions of a pass is refused with the [`Reason`], and takes
 //! the `mma.sync` path instead.
 
