@@ -26,6 +26,4 @@ pub use print::print;
 pub use reason::Reason;
 pub use roster::{Roster, roster};
 pub use specialise::specialise;
-pub use steps::{
-    Major, OpAt, Registers, Ring, RingId, RingTile, Role, Specialised, Step, SwizzleBytes, TURN_BARRIER, Turns,
-};
+pub use steps::{OpAt, Registers, Ring, RingId, RingTile, Role, Specialised, Step, SwizzleBytes, TURN_BARRIER, Turns};

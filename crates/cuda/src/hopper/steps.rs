@@ -17,15 +17,6 @@ pub struct OpAt {
     pub op: usize,
 }
 
-/// The axis whose elements are adjacent in a tile in shared memory, as a product sees it. PTX ISA, "Strides" of wgmma.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Major {
-    /// The summed axis.
-    K,
-    /// The axis that the result keeps.
-    Mn,
-}
-
 /// Bytes of a row of a panel; bits 4..6 of an address are combined with bits 7..9 as far as this reaches. The bulk copy
 /// and `wgmma` know the same three patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -6,7 +6,7 @@ use super::rings::{barrier, tensor_map};
 use crate::emit::element::Emitter;
 use crate::emit::kernel::{Emitted, begin, head};
 use crate::emit::tensor_map::TensorMapSpec;
-use crate::hopper::{RingId, Roster, Specialised, TURN_BARRIER, roster};
+use crate::hopper::{RingId, Roster, Specialised, TURN_BARRIER, print, roster};
 use einloom_tile::{Kernel, Program};
 use std::collections::BTreeSet;
 
@@ -25,6 +25,10 @@ const WARPS: usize = 4;
 pub(in crate::emit) fn emit(program: &Program, kernel: &Kernel, number: usize, s: &Specialised) -> Specialist {
     let mut e = begin(program, kernel, number, &s.layout);
     let (tensors, mut parameters) = head(&mut e);
+    e.w.line("//");
+    for line in print(program, kernel, s).lines() {
+        e.w.line(format!("//   {line}"));
+    }
     let tiles: Vec<_> = s.rings.iter().flat_map(|r| &r.tiles).collect();
     let maps = tiles.iter().map(|t| tensor_map(&e.facts, t)).collect();
     let roster = roster(kernel, &s.layout.order, s.layout.target.multiprocessors());
