@@ -31,19 +31,19 @@ fn sizes(d: usize) -> AttentionSizes {
 
 #[test]
 fn a_matmul_takes_what_its_accumulators_and_stages_take() {
-    // 128x256 sums over 256 threads: 128 registers, and the reserve of 24. A stage: (128 + 256) x 64 x 2 B = 48 KiB.
+    // 128x256 sums over 256 threads: 128 registers, and the reserve of 20. A stage: (128 + 256) x 64 x 2 B = 48 KiB.
     let found = product([128, 256, 64]).expect("it fits");
-    assert_eq!((found.groups, found.registers, found.register_limit), ([2, 1], 152, 240));
+    assert_eq!((found.groups, found.registers, found.register_limit), ([2, 1], 148, 240));
     assert_eq!((found.stages, found.shared_bytes), (4, (4 * 48 + 1) << 10));
     // Three groups leave 160 registers: (65536 - 128 x 24) / 384, in eights.
     let found = product([192, 256, 64]).expect("it fits");
-    assert_eq!((found.groups, found.registers, found.register_limit), ([3, 1], 152, 160));
+    assert_eq!((found.groups, found.registers, found.register_limit), ([3, 1], 148, 160));
 }
 
 #[test]
 fn the_printed_form_tells_it_all() {
     let found = product([128, 256, 64]).expect("it fits");
-    let text = "wgmma by 2 groups: 152 of 240 registers a thread, 193 of 227 KiB of shared memory in 4 stages; \
+    let text = "wgmma by 2 groups: 148 of 240 registers a thread, 193 of 227 KiB of shared memory in 4 stages; \
                 bound by wgmma";
     assert_eq!(found.to_string(), text);
 }
@@ -91,7 +91,7 @@ fn what_does_not_fit_says_why() {
         // Sums of 128x256, scores of 128x128 and their copy in 16 bits over 256 threads, three values of a row's, reserve.
         (
             heads(256, 128, 128).map_err(|e| e.split(';').next().unwrap_or_default().to_string()),
-            "not wgmma: 254 registers a thread are more than 240",
+            "not wgmma: 250 registers a thread are more than 240",
         ),
     ];
     for (found, expected) in cases {

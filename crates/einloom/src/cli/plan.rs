@@ -64,9 +64,9 @@ pub(crate) fn command(ui: &mut Ui, args: &PlanArgs) -> Result<(), Failure> {
     let derived = source::checked(ui, &args.source)?.derive();
     let given = prepare::given(&args.sizing, BTreeMap::new())?;
     // A plan for a GPU is that of the GPU's backend.
-    let has_units = !prepare::machine(&args.target, Backend::Cpu)?.matrix.is_empty();
+    let has_units = !prepare::machine(&args.target, Backend::Cpu, None)?.matrix.is_empty();
     let backend = if has_units { Backend::Cuda } else { Backend::Cpu };
-    let planned = prepare::planned(&derived, &given, &args.sizing, &args.target, backend)?;
+    let planned = prepare::planned(&derived, &given, &args.sizing, &args.target, backend, None)?;
     if prepare::dumped(ui, &derived, &planned)? {
         return Ok(());
     }

@@ -5,6 +5,7 @@ use super::failure::Failure;
 use super::ui::Ui;
 use einloom::{Derived, Error, Finding, PlanOptions, Planned};
 use einloom_cascade::Given;
+use einloom_cuda::Arch;
 use einloom_machine::Machine;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -39,28 +40,34 @@ pub(crate) fn given(sizing: &Sizing, shapes: BTreeMap<String, Vec<usize>>) -> Re
     }
 }
 
-/// Plans for the machine that the arguments name, or for the backend's own.
+/// Plans for the machine that the arguments name, or for the backend's own; for GPUs, with the matrix units that code for
+/// `arch` can use.
 pub(crate) fn planned(
     derived: &Derived,
     given: &Given,
     sizing: &Sizing,
     target: &Target,
     backend: Backend,
+    arch: Option<Arch>,
 ) -> Result<Planned, Failure> {
-    let machine = machine(target, backend)?;
+    let machine = machine(target, backend, arch)?;
     // Tensor cores multiply narrow types: the one liberty of the language, unless forbidden.
     let narrow_contractions = backend == Backend::Cuda && !sizing.exact;
     let options = PlanOptions { exact: sizing.exact, narrow_contractions, ..PlanOptions::default() };
     Ok(derived.plan(given, &machine, &options)?)
 }
 
-/// The machine that the arguments name, or the backend's own.
-pub(crate) fn machine(target: &Target, backend: Backend) -> Result<Machine, Failure> {
+/// The machine that the arguments name, or the backend's own, without the matrix units that `arch` has no instructions
+/// for.
+pub(crate) fn machine(target: &Target, backend: Backend, arch: Option<Arch>) -> Result<Machine, Failure> {
     let own = match backend {
         Backend::Cpu => "host",
         Backend::Cuda => "h200",
     };
-    let machine = einloom::machines::find(target.machine.as_deref().unwrap_or(own))?;
+    let mut machine = einloom::machines::find(target.machine.as_deref().unwrap_or(own))?;
+    if arch == Some(Arch::Sm80) {
+        machine.matrix.retain(|unit| !unit.asynchronous);
+    }
     Ok(match target.threads {
         Some(threads) => einloom::machines::with_cores(machine, threads as usize),
         None => machine,

@@ -94,6 +94,8 @@ pub(super) struct Busy {
     pub arithmetic: f64,
     /// Waiting that a group cannot hide from itself.
     pub waits: f64,
+    /// Of that, for barriers of the whole block.
+    pub barriers: f64,
     /// The longest that a stage of a ring is not free: from the request to the release.
     pub ring: f64,
 }
@@ -102,6 +104,8 @@ pub(super) struct Busy {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Team {
     pub unit_asynchronous: bool,
+    /// All groups copy and wait together: only another block works meanwhile.
+    pub together: bool,
     /// Groups of the block.
     pub groups: f64,
     /// The part of a core's rates that one group can use.
@@ -149,7 +153,8 @@ impl Team {
         let most = products.max(busy.special).max(busy.arithmetic);
         let others = products + scalar + busy.waits / self.blocks - most;
         let sets = (self.groups * self.share * self.blocks * self.covers).max(1.0);
-        let mut best = (longest.0 + shows(sets) * others, longest.1);
+        let idle = if self.together && self.blocks < 2.0 { busy.barriers } else { 0.0 };
+        let mut best = (longest.0 + shows(sets) * others + idle, longest.1);
         for waited in [chain, busy.ring / (self.stages.max(1.0) * self.blocks)] {
             if waited > best.0 {
                 best = (waited, Bound::Latency);

@@ -148,7 +148,13 @@ impl Block<'_> {
             let bytes: f64 = own.iter().map(|&v| self.shared_bytes(v) as f64).sum();
             let turn = self.clock.latency + bytes / self.clock.outside + held.leading;
             busy.ring = busy.ring.max(turn);
-            busy.waits += if self.unit.is_some_and(|u| u.feeder_threads > 0) { STAGE } else { OWN_STAGE };
+            match self.unit.is_some_and(|u| u.feeder_threads > 0) {
+                true => busy.waits += STAGE,
+                false => {
+                    busy.waits += OWN_STAGE;
+                    busy.barriers += OWN_STAGE;
+                }
+            }
         }
     }
 

@@ -26,7 +26,7 @@ impl Block<'_> {
         let shared_limit = self.clock.shared_capacity();
         let (fixed, stage, streamed) = self.shared_use();
         let room = shared_limit.saturating_sub(SHARED_RESERVE + fixed);
-        let stages = room.checked_div(stage).map_or(0, |n| n.min(MOST_STAGES));
+        let stages = room.checked_div(stage).map_or(0, |n| n.min(self.most_stages(fixed, stage)));
         if fixed + SHARED_RESERVE > shared_limit || stage > 0 && stages < if streamed { 2 } else { 1 } {
             let stages = if streamed { 2 } else { 1 };
             let need = (fixed + SHARED_RESERVE + stages * stage).div_ceil(1024);
@@ -41,6 +41,7 @@ impl Block<'_> {
         };
         let team = Team {
             unit_asynchronous: self.unit.is_some_and(|u| u.asynchronous),
+            together: self.unit.is_some_and(|u| u.feeder_threads == 0),
             groups: if self.unit.is_some() { (self.groups[0] * self.groups[1]) as f64 } else { 1.0 },
             share: share.min(1.0),
             covers: share.max(1.0),
@@ -71,6 +72,16 @@ impl Block<'_> {
             found.seconds += self.core_seconds(&Team { blocks: 1.0, ..team }, 1, first).0;
         }
         Ok(found)
+    }
+
+    /// Stages that are worth their memory: where no feeder runs ahead, no more than two if they would take the place of a
+    /// second block, which hides more.
+    fn most_stages(&self, fixed: u64, stage: u64) -> u64 {
+        if self.unit.is_none_or(|u| u.feeder_threads > 0) {
+            return MOST_STAGES;
+        }
+        let half = (self.clock.shared_capacity() / 2).saturating_sub(SHARED_RESERVE + fixed);
+        half.checked_div(stage).map_or(MOST_STAGES, |n| n.clamp(2, MOST_STAGES))
     }
 
     /// Registers of a thread, and how many it can have.
