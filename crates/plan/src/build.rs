@@ -159,7 +159,9 @@ impl Workshop<'_> {
             let narrow = self.options.narrow_contractions && !self.options.exact;
             let lowered = lower(self.p, self.x, self.types, cone, &tiling, narrow);
             let printed = lowered.notes.clone();
-            match emit(self.p, self.x, self.types, cone, lowered, &tiling, name) {
+            // Where threads can agree to leave a multiplication out.
+            let lag = self.machine.lanes.is_some();
+            match emit(self.p, self.x, self.types, cone, lowered, &tiling, name, lag) {
                 Ok((kernel, repeats)) => {
                     notes.extend(printed);
                     return Ok(Tried { seconds: 0.0, kernel, tiling, demoted, repeats, notes, gpu: None });

@@ -30,6 +30,10 @@ pub(super) struct Emitter<'a> {
     pub unpacked: BTreeSet<ValueId>,
     /// Reductions through shared memory emitted so far.
     pub reductions: usize,
+    /// Tiles that only some warps make: see `rarely`.
+    pub rare: BTreeMap<ValueId, ValueId>,
+    /// Those that were declared with their condition.
+    pub rare_declared: BTreeSet<ValueId>,
     /// Loads that may leave their tensor.
     pub checked_loads: Vec<TensorId>,
 }
@@ -225,7 +229,8 @@ impl Emitter<'_> {
 
     /// Declares the tile's registers in a frame, unless it lives in a state's.
     pub fn declare(&mut self, v: ValueId, frame: Option<FrameId>) {
-        if (self.schedule.in_place.contains_key(&v) || self.hoisted.contains(&v)) && frame == self.frame_of(v) {
+        let elsewhere = self.hoisted.contains(&v) || self.rare_declared.contains(&v);
+        if (self.schedule.in_place.contains_key(&v) || elsewhere) && frame == self.frame_of(v) {
             return;
         }
         let packed = self.is_packed(v, frame);

@@ -24,8 +24,12 @@ pub(super) fn begin<'a>(
     number: usize,
     schedule: &'a Schedule,
 ) -> Emitter<'a> {
+    let facts = Facts::new(program, kernel);
+    let rare = super::rarely::find(&facts, schedule);
     Emitter {
-        facts: Facts::new(program, kernel),
+        facts,
+        rare,
+        rare_declared: BTreeSet::new(),
         schedule,
         names: Names::new(program, kernel, number),
         w: Writer::default(),
@@ -108,7 +112,9 @@ fn accesses(ops: &[Op], read: &mut BTreeSet<TensorId>, written: &mut BTreeSet<Te
 impl Emitter<'_> {
     /// Operations in order.
     pub fn ops(&mut self, ops: &[Op]) {
+        let mut open = None;
         for op in ops {
+            self.rarely(Some(op), &mut open);
             self.comment(op);
             self.forget_unpacked(op);
             match op {
@@ -127,6 +133,7 @@ impl Emitter<'_> {
                 Op::Map { dst, .. } if self.schedule.inlined.contains(dst) => self.w.line("// (where it is read)"),
                 Op::Map { dst, expr } => {
                     self.map(*dst, expr);
+                    self.ask_warp(*dst);
                     self.share(*dst);
                 }
                 Op::Mma { dst, acc, .. } => {
@@ -141,6 +148,7 @@ impl Emitter<'_> {
                 Op::SkipUnless { any } => self.skip_unless(*any),
             }
         }
+        self.rarely(None, &mut open);
     }
 
     /// Whether the tile is made in the loop that packs another.
@@ -151,6 +159,11 @@ impl Emitter<'_> {
     /// Before an operation unpacks pairs that another has unpacked before: see `forget` in the prelude.
     fn forget_unpacked(&mut self, op: &Op) {
         if written(op).is_some_and(|v| self.schedule.inlined.contains(&v)) {
+            return;
+        }
+        if let Op::Reduce { src, axis, monoid, .. } = op
+            && self.of_pairs(*src, *axis, monoid).is_some()
+        {
             return;
         }
         for v in inline::operands(&self.facts, &self.schedule.inlined, op) {

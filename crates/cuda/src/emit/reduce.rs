@@ -31,17 +31,22 @@ impl Emitter<'_> {
         } else {
             self.w.open("");
         }
-        self.w.line(format!("{number} x = {};", literal(monoid.identity(), wide)));
-        let count = self.span(f, axis).count;
-        self.w.unrolled(k, count);
-        let element = format!("{number}({})", self.element(src, frame));
-        let element = match self.exists(f, axis, k) {
-            Some(test) => format!("({test} ? {element} : {})", literal(monoid.identity(), wide)),
-            None => element,
-        };
-        let line = format!("x = {};", self.combine(monoid, "x", &element, wide));
-        self.w.line(line);
-        self.w.close("");
+        match self.of_pairs(src, axis, monoid) {
+            Some(pick) => self.reduce_pairs(src, f, axis, pick),
+            None => {
+                self.w.line(format!("{number} x = {};", literal(monoid.identity(), wide)));
+                let count = self.span(f, axis).count;
+                self.w.unrolled(k, count);
+                let element = format!("{number}({})", self.element(src, frame));
+                let element = match self.exists(f, axis, k) {
+                    Some(test) => format!("({test} ? {element} : {})", literal(monoid.identity(), wide)),
+                    None => element,
+                };
+                let line = format!("x = {};", self.combine(monoid, "x", &element, wide));
+                self.w.line(line);
+                self.w.close("");
+            }
+        }
         if self.schedule.partial.values().any(|p| p.reductions.contains(&dst)) {
             self.finish_reduction(dst, acc, monoid, "x", wide);
             return self.w.close("");
@@ -51,6 +56,36 @@ impl Emitter<'_> {
         self.finish_reduction(dst, acc, monoid, "x", wide);
         self.w.close("");
         self.after_reduction(f, side);
+    }
+
+    /// How two pairs of 16-bit numbers are reduced as they are: the larger and the smaller of two such numbers are such
+    /// numbers. Only where all of a thread's positions exist.
+    pub fn of_pairs(&self, src: ValueId, axis: AxisId, monoid: &TileMonoid) -> Option<&'static str> {
+        let pick = match monoid {
+            TileMonoid::Max => "max",
+            TileMonoid::Min => "min",
+            _ => return None,
+        };
+        let f = self.frame_of(src)?;
+        let across = self.schedule.frame(f).sides.get(&axis) == Some(&Side::Across);
+        let stored = !self.schedule.inlined.contains(&src) && matches!(self.facts.dtype(src), DType::Bf16 | DType::F16);
+        let whole = self.is_packed(src, Some(f)) && self.exists(f, axis, variable(Side::Across)).is_none();
+        (across && stored && whole).then_some(pick)
+    }
+
+    /// `x`, the largest or smallest of this thread's elements across.
+    fn reduce_pairs(&mut self, src: ValueId, f: FrameId, axis: AxisId, pick: &str) {
+        let pairs = self.span(f, axis).count / 2;
+        let dtype = super::type_name(self.facts.dtype(src));
+        let name = self.variable_of(src, Some(f));
+        let at = |k: &str| format!("{name}{}", self.brackets(src, Some(f), "i", k));
+        let (first, next) = (at("0"), at("y"));
+        self.w.line(format!("u32 both = {first};"));
+        self.w.line("#pragma unroll");
+        self.w.open(format!("for (int y = 1; y < {pairs}; ++y)"));
+        self.w.line(format!("both = {dtype}::{pick}_pair(both, {next});"));
+        self.w.close("");
+        self.w.line(format!("float x = {pick}_({dtype}::half(both, 0), {dtype}::half(both, 1));"));
     }
 
     /// Adds the element `(i, j)` of a tile to this thread's part of what it is reduced to.

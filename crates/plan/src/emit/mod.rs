@@ -3,6 +3,7 @@
 //! computed once per place.
 
 mod iterate;
+mod lag;
 mod load;
 mod orient;
 mod store;
@@ -46,7 +47,8 @@ impl From<PlanError> for Fail {
 type Sides = (Option<AxisId>, Option<AxisId>);
 
 /// The kernel that computes a cone, and whether it computes some reduction more often than once per element. Its
-/// tensors are numbered by node; the caller renumbers them.
+/// tensors are numbered by node; the caller renumbers them. With `lag`, anchors may lag behind (see [`lag`]).
+#[allow(clippy::too_many_arguments)] // What one kernel depends on.
 pub(crate) fn emit(
     p: &Problem,
     x: &mut Exprs,
@@ -55,6 +57,7 @@ pub(crate) fn emit(
     lowered: LoweredCone,
     tiling: &Tiling,
     name: &str,
+    lag: bool,
 ) -> Result<(Kernel, bool), Fail> {
     let kernel = Kernel { name: name.to_string(), ..Kernel::default() };
     let unguarded = load::unguarded(x, &lowered);
@@ -73,6 +76,8 @@ pub(crate) fn emit(
         stream_axes: BTreeMap::new(),
         finals: BTreeMap::new(),
         updates: BTreeMap::new(),
+        behind: BTreeMap::new(),
+        lag,
     };
     e.open_kernel();
     e.iterate()?;
@@ -101,6 +106,10 @@ struct Emitter<'a> {
     finals: BTreeMap<NodeId, ValueId>,
     /// At how many places each reduction is computed.
     updates: BTreeMap<NodeId, usize>,
+    /// Old values of anchors where states are moved after their stream.
+    behind: BTreeMap<NodeId, ValueId>,
+    /// Whether anchors may lag behind.
+    lag: bool,
 }
 
 /// A list of operations under construction.
@@ -118,6 +127,16 @@ struct Scope {
 struct Running {
     old: ValueId,
     new: Option<ValueId>,
+    /// If its readers use an older value: that one.
+    lag: Option<Lagging>,
+}
+
+/// The value that stands for a running one: before the chunk, and after it once that is known.
+#[derive(Clone, Copy)]
+struct Lagging {
+    old: ValueId,
+    new: Option<ValueId>,
+    of: lag::Lag,
 }
 
 impl Emitter<'_> {

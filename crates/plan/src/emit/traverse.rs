@@ -1,6 +1,6 @@
 //! Traversals: one loop over the reduced indices that computes all reductions that can share it.
 
-use super::{Emitter, Fail, Running, Scope};
+use super::{Emitter, Fail, Lagging, Running, Scope};
 use crate::expr::{Expr, ExprId, Linear};
 use crate::lower::Lowered;
 use einloom_algebra::NodeId;
@@ -14,6 +14,8 @@ struct Level {
     within: Predicate,
     /// One per member.
     states: Vec<ValueId>,
+    /// One per anchor that lags.
+    lagging: Vec<ValueId>,
 }
 
 impl Emitter<'_> {
@@ -21,9 +23,10 @@ impl Emitter<'_> {
     pub(super) fn fold_value(&mut self, n: NodeId) -> Result<ValueId, Fail> {
         let running = self.scopes.iter().rposition(|s| s.running.contains_key(&n));
         match running {
-            Some(k) => match self.scopes[k].running[&n].new {
-                Some(v) => Ok(v),
-                None => self.at_depth(k, |s| s.advance(n)),
+            Some(k) => match &self.scopes[k].running[&n] {
+                Running { lag: Some(Lagging { new: Some(v), .. }), .. } => Ok(*v),
+                Running { lag: Some(_), .. } => self.at_depth(k, |s| s.follow(n)),
+                _ => self.at_depth(k, |s| s.latest(n)),
             },
             None => self.traverse(n),
         }
@@ -32,7 +35,8 @@ impl Emitter<'_> {
     /// A state before the chunk.
     pub(super) fn old_value(&mut self, n: NodeId) -> Result<ValueId, Fail> {
         match self.scopes.iter().rev().find_map(|s| s.running.get(&n)) {
-            Some(r) => Ok(r.old),
+            Some(r) => Ok(r.lag.map_or(r.old, |l| l.old)),
+            None if self.behind.contains_key(&n) => Ok(self.behind[&n]),
             None => {
                 let read = self.x.plain(n, &self.p[n].axes);
                 self.tile(read)
@@ -40,9 +44,13 @@ impl Emitter<'_> {
         }
     }
 
-    fn advance(&mut self, n: NodeId) -> Result<ValueId, Fail> {
+    /// The reduction of all chunks up to this one.
+    pub(super) fn latest(&mut self, n: NodeId) -> Result<ValueId, Fail> {
         let depth = self.scopes.len() - 1;
-        let old = self.scopes[depth].running[&n].old;
+        let Running { old, new, .. } = self.scopes[depth].running[&n];
+        if let Some(known) = new {
+            return Ok(known);
+        }
         let new = self.update(n, Some(old))?;
         if let Some(r) = self.scopes[depth].running.get_mut(&n) {
             r.new = Some(new);
@@ -62,17 +70,21 @@ impl Emitter<'_> {
         let depth = self.scopes.len() - 1;
         let members = self.members(n, depth)?;
         let common = self.common_filter(&members);
+        let lags = self.lags(&members);
         let mut levels: Vec<Level> = vec![];
         for &i in &streamed {
             let axis = self.stream_axis(i);
             let states = members.iter().map(|&m| self.new_state(m)).collect::<Result<Vec<_>, _>>()?;
+            let lagging = self.lag_states(&lags)?;
             self.scopes.push(Scope { bindings: [(i, axis)].into(), ..Scope::default() });
             let within = self.bounds(&common, i)?;
-            levels.push(Level { axis, within, states });
+            levels.push(Level { axis, within, states, lagging });
         }
         if let (Some(scope), Some(level)) = (self.scopes.last_mut(), levels.last()) {
             for (&m, &old) in members.iter().zip(&level.states) {
-                scope.running.insert(m, Running { old, new: None });
+                let lag = lags.iter().position(|l| l.anchor == m);
+                let lag = lag.map(|k| Lagging { old: level.lagging[k], new: None, of: lags[k] });
+                scope.running.insert(m, Running { old, new: None, lag });
             }
         }
         for &f in common.iter().filter(|&&f| !matches!(self.x.get(f), Expr::Within(_))).collect::<Vec<_>>() {
@@ -81,9 +93,13 @@ impl Emitter<'_> {
                 self.push(Op::SkipUnless { any });
             }
         }
-        let mut next = vec![];
+        let (mut next, mut next_lagging) = (vec![], vec![]);
+        for l in &lags {
+            next_lagging.push(self.fold_value(l.anchor)?);
+        }
+        let innermost = self.scopes.len() - 1;
         for &m in &members {
-            next.push(self.fold_value(m)?);
+            next.push(self.at_depth(innermost, |s| s.latest(m))?);
         }
         for k in (0..levels.len()).rev() {
             let body = self.scopes.pop().map(|s| s.ops).unwrap_or_default();
@@ -95,19 +111,32 @@ impl Emitter<'_> {
                 };
                 states.push(State { value: levels[k].states[at], init, next: next[at] });
             }
+            let outer = k.checked_sub(1).map(|o| levels[o].lagging.as_slice());
+            states.extend(self.lagging_states(&levels[k].lagging, outer, &next_lagging));
             next = levels[k].states.clone();
+            next_lagging = levels[k].lagging.clone();
             self.push(Op::Stream { axis: levels[k].axis, within: levels[k].within.clone(), states, body });
         }
-        for (&m, &v) in members.iter().zip(&next) {
-            let read = self.x.plain(m, &self.p[m].axes);
-            let decl = self.kernel.value(v);
-            let sides = (decl.rows, decl.cols);
-            self.scopes[depth].memo.insert((read, sides), v);
+        let mut values: Vec<(NodeId, ValueId)> = members.iter().copied().zip(next).collect();
+        for (l, &at) in lags.iter().zip(&next_lagging) {
+            self.remember(l.anchor, values.iter().find(|v| v.0 == l.anchor).map_or(at, |v| v.1), depth);
+            self.catch_up(l, at, &mut values)?;
         }
-        Ok(members.iter().position(|&m| m == n).map_or(next[0], |k| next[k]))
+        for &(m, v) in &values {
+            self.remember(m, v, depth);
+        }
+        Ok(values.iter().find(|v| v.0 == n).unwrap_or(&values[0]).1)
     }
 
-    fn new_state(&mut self, n: NodeId) -> Result<ValueId, Fail> {
+    /// The complete value of a reduction is known here.
+    fn remember(&mut self, m: NodeId, v: ValueId, depth: usize) {
+        let read = self.x.plain(m, &self.p[m].axes);
+        let decl = self.kernel.value(v);
+        let sides = (decl.rows, decl.cols);
+        self.scopes[depth].memo.insert((read, sides), v);
+    }
+
+    pub(super) fn new_state(&mut self, n: NodeId) -> Result<ValueId, Fail> {
         let f = &self.l.folds[&n];
         let (state, dtype) = (self.tiled(&f.state), f.dtype);
         let axes = self.p[n].axes.clone();
