@@ -11,4 +11,4 @@ pub mod runtime;
 pub mod schedule;
 
 pub use emit::{EmitError, LaunchInfo, Source, TensorMapSpec, TmaSwizzle, emit};
-pub use schedule::{Arch, Fallback, Refusal, Schedule, Target};
+pub use schedule::{Arch, Clusters, Fallback, Refusal, Schedule, Target};

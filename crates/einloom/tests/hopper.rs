@@ -6,10 +6,10 @@
 use einloom::random::random_values;
 use einloom::{Derived, PlanOptions, Planned, Program};
 use einloom_cascade::{Cascade, DType, Given, Role};
-use einloom_cuda::Target;
 use einloom_cuda::emit::prepared;
 use einloom_cuda::hopper::machine::{Arrays, Completion, Policy, Preference, execute, interpret};
 use einloom_cuda::hopper::specialise;
+use einloom_cuda::{Clusters, Target};
 use einloom_tile::{AxisId, Kernel, Op, Program as Tiles, TensorId, TensorRole};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -72,22 +72,28 @@ fn work(kernel: &Kernel, ops: &[Op], around: &BTreeSet<AxisId>) -> usize {
     ops.iter().map(one).sum()
 }
 
-/// Runs all kernels, if any is specialised; how many are.
-fn check(name: &str, program: &Tiles, planned: &Planned) -> usize {
-    let schedules: Vec<_> = program.kernels.iter().map(|k| specialise(program, k, &Target::SM_90A)).collect();
-    if schedules.iter().all(Result::is_err) {
-        return 0;
+/// Runs all kernels, if any is specialised: how many are, and how many of them also in pairs of blocks.
+fn check(name: &str, program: &Tiles, planned: &Planned) -> [usize; 2] {
+    let pairs = Target { clusters: Clusters::Of(2), ..Target::SM_90A };
+    let schedules =
+        |target: &Target| program.kernels.iter().map(|k| specialise(program, k, target)).collect::<Vec<_>>();
+    let (alone, paired) = (schedules(&Target::SM_90A), schedules(&pairs));
+    let mut specialised = [0; 2];
+    if alone.iter().all(Result::is_err) {
+        return specialised;
     }
     let mut memory = Arrays::new(program, &inputs(planned));
-    let mut specialised = 0;
-    for (kernel, schedule) in program.kernels.iter().zip(schedules) {
+    for ((kernel, alone), paired) in program.kernels.iter().zip(alone).zip(paired) {
         let before = memory.clone();
         interpret(program, kernel, &mut memory).unwrap_or_else(|e| panic!("{name}, {}: {e:?}", kernel.name));
-        let Ok(schedule) = schedule else { continue };
-        specialised += 1;
-        for policy in POLICIES {
+        let Ok(alone) = alone else { continue };
+        let paired = paired.ok().filter(|s| s.cluster.is_some());
+        specialised[0] += 1;
+        specialised[1] += usize::from(paired.is_some());
+        let runs = POLICIES.iter().map(|p| (&alone, *p)).chain(paired.iter().flat_map(|s| POLICIES.map(|p| (s, p))));
+        for (schedule, policy) in runs {
             let mut after = before.clone();
-            if let Err(hazard) = execute(program, kernel, &schedule, &mut after, 2, policy) {
+            if let Err(hazard) = execute(program, kernel, schedule, &mut after, 2, policy) {
                 panic!("{name}, {}, {policy:?}: {hazard}", kernel.name);
             }
             for t in (0..program.tensors.len() as u32).map(TensorId) {
@@ -113,7 +119,7 @@ fn specialised_kernels_compute_what_the_program_means() {
     // As the command line plans for GPUs.
     let options = PlanOptions { narrow_contractions: true, ..PlanOptions::default() };
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cascades");
-    let mut specialised = 0;
+    let mut specialised = [0; 2];
     for folder in [root.clone(), root.join("published")] {
         for entry in std::fs::read_dir(folder).expect("programs") {
             let path = entry.expect("entry").path();
@@ -137,10 +143,12 @@ fn specialised_kernels_compute_what_the_program_means() {
                 let program = prepared(planned.program());
                 let work = |k: &Kernel| work(k, &k.body, &k.grid.iter().copied().collect());
                 if program.kernels.iter().map(work).sum::<usize>() <= MOST_WORK {
-                    specialised += check(&name, &program, &planned);
+                    let [alone, paired] = check(&name, &program, &planned);
+                    specialised = [specialised[0] + alone, specialised[1] + paired];
                 }
             }
         }
     }
-    assert!(specialised >= 50, "only {specialised} kernels are specialised");
+    let [alone, paired] = specialised;
+    assert!(alone >= 50 && paired >= 10, "only {alone} kernels are specialised, {paired} of them in pairs");
 }

@@ -6,7 +6,7 @@
 use einloom::gpu::{Toolchain, source};
 use einloom::{PlanOptions, Planned, Program, machines};
 use einloom_cascade::Given;
-use einloom_cuda::Target;
+use einloom_cuda::{Clusters, Target};
 use expect_test::expect;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -81,9 +81,9 @@ fn promised_instructions_are_there_and_nothing_is_spilled() {
         attention d 64                               sm_90a      yes      yes      yes        -        -        -        -        -
         attention d 64                               sm_80         -        -        -      yes      yes      yes        -        -
         attention d 128                              sm_90a      yes      yes      yes        -        -        -        -        -
-        attention d 128                              sm_80         -        -        -      yes      yes      yes      yes      yes
+        attention d 128                              sm_80         -        -        -      yes      yes      yes        -        -
         attention d 256                              sm_90a      yes      yes      yes        -        -        -        -        -
-        attention d 256                              sm_80         -        -        -      yes      yes      yes        -        -
+        attention d 256                              sm_80         -        -        -      yes      yes      yes      yes      yes
         attention_causal d 64                        sm_90a      yes      yes      yes        -        -        -        -        -
         attention_causal d 64                        sm_80         -        -        -      yes      yes      yes      yes      yes
         attention_causal d 128                       sm_90a      yes      yes      yes        -        -        -        -        -
@@ -95,6 +95,45 @@ fn promised_instructions_are_there_and_nothing_is_spilled() {
         attention_l2 d 128                           sm_90a      yes      yes      yes        -        -        -        -        -
         attention_l2 d 128                           sm_80         -        -        -      yes      yes      yes        -        -
     "#]].assert_eq(&table);
+}
+
+/// A pair of blocks copies for both where its schedule says so, and nowhere else.
+#[test]
+fn pairs_of_blocks_multicast() {
+    let toolchain = match Toolchain::open() {
+        Ok(t) => t,
+        Err(e) => return eprintln!("not checked: {e}"),
+    };
+    let target = Target { clusters: Clusters::Of(2), ..Target::SM_90A };
+    let mut pairs = 0;
+    for (path, sizes) in KERNELS {
+        let source = source(&planned(path, sizes, None), &target).expect("emits");
+        let promised = source.kernels.iter().any(|k| k.cluster == 2);
+        let sass = match toolchain.sass(&source) {
+            Ok(text) => text,
+            Err(e) if e.to_string().contains("disassembler") => return eprintln!("not checked: {e}"),
+            Err(e) => panic!("{path} {sizes}: {e}"),
+        };
+        for instruction in [".MULTICAST", "UCGABAR_ARV", "UCGABAR_WAIT"] {
+            assert_eq!(sass.contains(instruction), promised, "{path} {sizes}: {instruction}");
+        }
+        assert!(!sass.contains("LDL") && !sass.contains("STL"), "{path} {sizes}: spilled");
+        pairs += usize::from(promised);
+    }
+    assert!(pairs >= 4, "only {pairs} kernels form pairs");
+}
+
+/// Rows may lie along the columns of a fragment: what a warp leaves out is asked of columns then.
+#[test]
+fn what_warps_leave_out_compiles_for_rows_that_lie_across() {
+    let toolchain = match Toolchain::open() {
+        Ok(t) => t,
+        Err(e) => return eprintln!("not checked: {e}"),
+    };
+    let planned = planned("cascades/attention_qk_rmsnorm.ein", "B=2,D=256,E=16,H=1,M=64,N=256", None);
+    let source = source(&planned, &Target::SM_90A).expect("emits");
+    assert!(source.text.contains("_far_own |= p_max_far[j]"), "rows lie down");
+    toolchain.ptx(&source).unwrap_or_else(|e| panic!("{e}"));
 }
 
 /// Numbers differ from one compiler to the next; whether there are any does not.

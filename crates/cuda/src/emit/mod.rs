@@ -11,6 +11,7 @@ mod mma;
 mod names;
 mod order;
 mod quads;
+mod rarely;
 mod reduce;
 mod scalar;
 mod shared;
@@ -20,7 +21,7 @@ mod tensor_map;
 mod writer;
 
 use crate::hopper::{Reason, Roster, Specialised};
-use crate::schedule::{self, Arch, Fallback, Refusal, Schedule, Target};
+use crate::schedule::{self, Arch, Clusters, Fallback, Refusal, Schedule, Target};
 use einloom_cascade::DType;
 use einloom_tile::{Defect, Kernel, Op, Program, TensorId, grid_points, verify};
 use std::collections::BTreeSet;
@@ -133,13 +134,18 @@ fn write(program: &Program, target: &Target, specialise: Specialise<'_>) -> Resu
     }
     let mut out =
         Source { arch: target.arch, text: String::new(), kernels: vec![], schedule: String::new(), fallbacks: vec![] };
-    let (mut bodies, mut shapes, mut specialised) = (String::new(), BTreeSet::new(), false);
+    let (mut bodies, mut shapes, mut specialised, mut clusters) = (String::new(), BTreeSet::new(), false, false);
     for (number, kernel) in program.kernels.iter().enumerate() {
         bodies.push('\n');
         match specialise(kernel) {
             Ok(Some(s)) => {
                 let done = self::hopper::emit(program, kernel, number, &s);
                 specialised = true;
+                clusters |= s.cluster.is_some();
+                if let (Some(why), Clusters::Of(2..)) = (&s.apart, target.clusters) {
+                    let (op, reason) = (why.subject.clone(), format!("no clusters: {}", why.condition));
+                    out.fallbacks.push((kernel.name.clone(), Fallback { op, reason }));
+                }
                 shapes.extend(done.shapes);
                 bodies.push_str(&done.emitted.text);
                 out.schedule.push_str(&crate::hopper::print(program, kernel, &s));
@@ -147,6 +153,7 @@ fn write(program: &Program, target: &Target, specialise: Specialise<'_>) -> Resu
                     block: s.threads(),
                     shared_bytes: s.shared_bytes,
                     tensor_maps: done.maps,
+                    cluster: s.blocks(),
                     persistent: Some(1),
                     roster: done.roster,
                     ..LaunchInfo::new(kernel, &done.emitted)
@@ -174,6 +181,9 @@ fn write(program: &Program, target: &Target, specialise: Specialise<'_>) -> Resu
     if specialised {
         out.text.push('\n');
         out.text.push_str(self::hopper::PTX);
+        if clusters {
+            out.text.push_str(self::hopper::CLUSTER);
+        }
         for shape in shapes {
             out.text.push_str(&shape.function());
         }

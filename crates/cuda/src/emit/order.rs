@@ -40,6 +40,8 @@ impl Emitter<'_> {
             } else {
                 format!("({number} % {steps}u)")
             };
+            // Blocks of a cluster take neighbouring windows.
+            let step = if t.together == 1 { step } else { format!("({step} * {}u + cluster_rank)", t.together) };
             self.w.line(format!("const int {name}_base = static_cast<int>{step} * {};", axis.tile));
             self.w.line(format!("{number} /= {steps}u;"));
             if self.facts.wide(t.axis) && !self.always_full(t.axis) {

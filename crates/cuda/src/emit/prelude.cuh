@@ -95,6 +95,8 @@ struct BF16 {
   // Two of them, the first in the low half.
   DEVICE u32 pair(float low, float high) { return cvt_bf16_pair(low, high); }
   DEVICE float half(u32 pair, int second) { return __uint_as_float(second ? pair & 0xffff0000u : pair << 16); }
+  DEVICE u32 max_pair(u32 a, u32 b) { return max_bf16_pair(a, b); }
+  DEVICE u32 min_pair(u32 a, u32 b) { return min_bf16_pair(a, b); }
 };
 
 struct F16 {
@@ -109,6 +111,8 @@ struct F16 {
   DEVICE float round(T x) { return decode(encode(x)); }
   DEVICE u32 pair(float low, float high) { return cvt_f16_pair(low, high); }
   DEVICE float half(u32 pair, int second) { return decode(static_cast<u16>(second ? pair >> 16 : pair)); }
+  DEVICE u32 max_pair(u32 a, u32 b) { return max_f16_pair(a, b); }
+  DEVICE u32 min_pair(u32 a, u32 b) { return min_f16_pair(a, b); }
 };
 
 // OCP 8-bit floating point, revision 1.0: finite values beyond 448 become 448, infinities and NaN the NaN.

@@ -59,6 +59,31 @@ DEVICE float min_(float a, float b) {
   return r;
 }
 
+// The same of two pairs.
+DEVICE u32 max_bf16_pair(u32 a, u32 b) {
+  u32 r;
+  asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
+DEVICE u32 min_bf16_pair(u32 a, u32 b) {
+  u32 r;
+  asm("min.NaN.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
+DEVICE u32 max_f16_pair(u32 a, u32 b) {
+  u32 r;
+  asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
+DEVICE u32 min_f16_pair(u32 a, u32 b) {
+  u32 r;
+  asm("min.NaN.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
+
+// Whether it holds for some thread of the warp, all of which ask.
+DEVICE bool warp_any(bool x) { return __any_sync(0xffffffffu, x); }
+
 // A number below N (a power of two), such that addresses made from it are computed again in every chunk of a stream:
 // the compiler would keep each of them in a register through the whole loop, and has none to spare.
 template <int N>

@@ -187,6 +187,7 @@ fn tile(
         columns,
         swizzle,
         offset: 0,
+        shared: None,
     })
 }
 

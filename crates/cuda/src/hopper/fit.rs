@@ -40,6 +40,7 @@ pub(super) fn rings(
                     offset: 0,
                     stage_bytes: 0,
                     readers: consumers,
+                    bytes: 0,
                 };
                 groups.push((key, ring));
                 groups.len() - 1
@@ -48,6 +49,7 @@ pub(super) fn rings(
         let ring = &mut groups[k].1;
         let mut tile = c.tile.clone();
         tile.offset = ring.stage_bytes;
+        ring.bytes += tile.bytes();
         ring.stage_bytes = (ring.stage_bytes + tile.bytes()).next_multiple_of(1024);
         ring.tiles.push(tile);
     }

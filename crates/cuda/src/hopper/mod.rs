@@ -8,22 +8,32 @@
 
 pub(crate) mod beyond;
 mod bulk;
+mod descriptor;
 pub(crate) mod epilogue;
 pub(crate) mod fit;
 pub mod machine;
 pub mod mutate;
 mod overlap;
+mod pieces;
 mod print;
 mod reason;
 mod roster;
 mod rows;
 mod sequence;
+mod share;
 mod specialise;
 mod steps;
+mod walk;
 
+pub use descriptor::{Descriptor, descriptors};
 pub use epilogue::Epilogue;
+pub use pieces::{Piece, pieces};
 pub use print::print;
 pub use reason::Reason;
 pub use roster::{Roster, roster};
 pub use specialise::specialise;
-pub use steps::{OpAt, Registers, Ring, RingId, RingTile, Role, Specialised, Step, SwizzleBytes, TURN_BARRIER, Turns};
+pub use steps::{
+    Cluster, Cut, OpAt, Registers, Ring, RingId, RingTile, Role, Share, Specialised, Step, SwizzleBytes, TURN_BARRIER,
+    Turns,
+};
+pub use walk::{Walk, walk};

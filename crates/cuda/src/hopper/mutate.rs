@@ -1,9 +1,9 @@
 //! Schedules with one mistake: what a check of schedules has to find.
 //!
 //! Every mutation is small enough to be made by hand: a step of the synchronisation is missing, waits for the wrong phase,
-//! waits for too little, or stands one place too late, or a ring has a wrong count.
+//! waits for too little, or stands one place too late, a ring has a wrong count, or a block of a cluster is forgotten.
 
-use super::{Role, Specialised, Step};
+use super::{Cluster, RingTile, Role, Specialised, Step};
 
 /// The part of a stream's chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +35,16 @@ enum Change {
     Swap(At),
     /// The ring's stages lie in the memory of one stage less.
     Crowd(usize),
-    /// One more or one less arrival completes a phase of the empty barriers.
+    /// Another number of arrivals completes a phase of the empty barriers.
     Readers(usize, usize),
+    /// Other bytes complete a phase of the full barriers.
+    Bytes(usize, usize),
+    /// A shared tile is brought to other blocks.
+    Mask(usize, usize, u16),
+    /// Blocks do not meet at the start.
+    NoStart,
+    /// Blocks do not meet at the end.
+    NoEnd,
 }
 
 /// One mistake in a schedule.
@@ -76,8 +84,36 @@ pub fn mutations(s: &Specialised) -> Vec<Mutation> {
         for readers in [ring.readers - 1, ring.readers + 1] {
             add(Change::Readers(k, readers), format!("{readers} readers instead of {}", ring.readers));
         }
+        let less = ring.bytes.saturating_sub(16);
+        add(Change::Bytes(k, less), format!("{less} bytes announced instead of {}", ring.bytes));
+    }
+    if let Some(c) = s.cluster {
+        of_cluster(s, c, &mut out);
     }
     out
+}
+
+/// What can be forgotten of the other blocks of a cluster.
+fn of_cluster(s: &Specialised, c: Cluster, out: &mut Vec<Mutation>) {
+    for (k, ring) in s.rings.iter().enumerate().filter(|(_, r)| r.is_shared()) {
+        let mut add = |change, what: String| {
+            out.push(Mutation { description: format!("ring {}: {what}", ring.name), change });
+        };
+        let own = |t: &RingTile| t.bytes() / if t.shared.is_some() { c.size } else { 1 };
+        let bytes = ring.tiles.iter().map(own).sum();
+        add(Change::Bytes(k, bytes), "only the bytes that the block itself copies are announced".to_string());
+        add(Change::Readers(k, ring.readers / c.size), "only the block's own consumers empty a stage".to_string());
+        for (tile, share) in ring.tiles.iter().enumerate().filter_map(|(t, tile)| Some((t, tile.shared?))) {
+            for block in 0..c.size {
+                let what = format!("tile {tile} is not brought to block {block}");
+                add(Change::Mask(k, tile, share.mask & !(1 << block)), what);
+            }
+            add(Change::Mask(k, tile, share.mask | 1 << c.size), format!("tile {tile} is brought to one block more"));
+        }
+    }
+    for (change, when) in [(Change::NoStart, "start"), (Change::NoEnd, "end")] {
+        out.push(Mutation { description: format!("blocks do not meet at the {when}"), change });
+    }
 }
 
 fn of_step(s: &Specialised, at: At, step: &Step, next: Option<&Step>, out: &mut Vec<Mutation>) {
@@ -165,6 +201,19 @@ impl Mutation {
                     ring.readers = readers;
                 }
             }
+            Change::Bytes(ring, bytes) => {
+                if let Some(ring) = out.rings.get_mut(ring) {
+                    ring.bytes = bytes;
+                }
+            }
+            Change::Mask(ring, tile, mask) => {
+                let tile = out.rings.get_mut(ring).and_then(|r| r.tiles.get_mut(tile));
+                if let Some(share) = tile.and_then(|t| t.shared.as_mut()) {
+                    share.mask = mask;
+                }
+            }
+            Change::NoStart => out.cluster.iter_mut().for_each(|c| c.meets_first = false),
+            Change::NoEnd => out.cluster.iter_mut().for_each(|c| c.meets_last = false),
         }
         out
     }

@@ -1,9 +1,9 @@
 //! A specialised schedule as text.
 
 use super::epilogue::{self, Epilogue};
-use super::{OpAt, RingId, Role, Specialised, Step, roster};
+use super::{Cut, OpAt, RingId, RingTile, Role, Share, Specialised, Step, roster};
 use crate::schedule::facts::{Facts, written};
-use crate::schedule::{Instruction, Operand, Product, Side, Turn};
+use crate::schedule::{Clusters, Instruction, Operand, Product, Side, Turn};
 use einloom_tile::{Kernel, Op, Program, ValueId};
 use std::fmt::Write;
 
@@ -41,11 +41,15 @@ pub fn print(program: &Program, kernel: &Kernel, s: &Specialised) -> String {
                 t.panel(),
                 t.swizzle.bytes()
             );
+            if let Some(share) = t.shared {
+                let _ = writeln!(out, "      {}", part(s, t, share));
+            }
         }
     }
     for (dst, p) in &s.layout.products {
         let _ = writeln!(out, "  {}", product(&facts, s, *dst, p));
     }
+    cluster(kernel, s, &mut out);
     order(kernel, s, &mut out);
     if let Some(turns) = s.turns {
         let _ = writeln!(out, "  {} consumers start their products in turn", turns.warpgroups);
@@ -84,13 +88,51 @@ fn product(facts: &Facts<'_>, s: &Specialised, dst: ValueId, p: &Product) -> Str
     )
 }
 
+/// Who copies what of a shared tile, and to whom.
+fn part(s: &Specialised, t: &RingTile, share: Share) -> String {
+    let blocks = s.blocks();
+    let what = match share.cut {
+        Cut::Panels => format!("{} of its panels", t.columns / t.panel() / blocks),
+        Cut::Rows => format!("{} of its rows", t.rows / blocks),
+    };
+    let to: Vec<String> = (0..16).filter(|b| share.mask >> b & 1 == 1).map(|b| b.to_string()).collect();
+    format!("each block of the cluster copies {what} to blocks {}", to.join(", "))
+}
+
+/// Which blocks share something, or why none do where somebody asked for it.
+fn cluster(kernel: &Kernel, s: &Specialised, out: &mut String) {
+    if let Some(c) = s.cluster {
+        let axis = &kernel.axis(c.axis).name;
+        let rings: Vec<&str> = s.rings.iter().filter(|r| r.is_shared()).map(|r| r.name.as_str()).collect();
+        let meet = match (c.meets_first, c.meets_last) {
+            (true, true) => "meet before the first copy and before they leave",
+            (true, false) => "meet before the first copy",
+            (false, true) => "meet before they leave",
+            (false, false) => "never meet",
+        };
+        let _ = writeln!(
+            out,
+            "  clusters of {} blocks, neighbours along {axis}: fill ring {} together and {meet}",
+            c.size,
+            rings.join(" and ring ")
+        );
+        for r in s.rings.iter().filter(|r| r.is_shared()) {
+            let _ =
+                writeln!(out, "    ring {}: {} bytes fill a stage, {} consumers empty it", r.name, r.bytes, r.readers);
+        }
+    } else if let (Some(reason), Clusters::Of(2..)) = (&s.apart, s.layout.target.clusters) {
+        let _ = writeln!(out, "  no clusters: {reason}");
+    }
+}
+
 /// Which grid points come when, and who takes them.
 fn order(kernel: &Kernel, s: &Specialised, out: &mut String) {
     let order = &s.layout.order;
     let list = |turns: &[Turn]| {
         let one = |t: &Turn| {
             let name = &kernel.axis(t.axis).name;
-            format!("{name} ({}{})", t.steps, if t.backwards { ", last first" } else { "" })
+            let each = if t.together > 1 { format!(" × {}", t.together) } else { String::new() };
+            format!("{name} ({}{each}{})", t.steps, if t.backwards { ", last first" } else { "" })
         };
         turns.iter().map(one).collect::<Vec<_>>().join(", ")
     };
@@ -100,12 +142,14 @@ fn order(kernel: &Kernel, s: &Specialised, out: &mut String) {
         format!("; per section of {} of them: {}", order.section, list(&order.inner))
     };
     let _ = writeln!(out, "  points in the order of {}{section}", list(&order.outer));
-    let blocks = s.layout.target.multiprocessors().min(order.points());
+    let what = if s.cluster.is_some() { "cluster" } else { "block" };
+    let blocks = (s.layout.target.multiprocessors() / order.cluster()).min(order.points());
     let how = match roster(kernel, order, s.layout.target.multiprocessors()) {
-        Some(_) => "each goes to the block with the least to do so far",
-        None => "in turn",
+        Some(_) => format!("each goes to the {what} with the least to do so far"),
+        None => "in turn".to_string(),
     };
-    let _ = writeln!(out, "  {blocks} blocks stay and take {} points: {how}", order.points());
+    let each = if s.cluster.is_some() { " for each of its blocks" } else { "" };
+    let _ = writeln!(out, "  {blocks} {what}s stay and take {} points{each}: {how}", order.points());
 }
 
 struct Printer<'a, 'b> {

@@ -5,8 +5,9 @@
 //! far, in the schedule's order, which begins with the long ones: what a shared counter would do at run time, without
 //! the counter.
 
+use super::walk::windows;
 use crate::schedule::Order;
-use einloom_tile::{Kernel, Op, Window, chunks, initial_windows};
+use einloom_tile::{Kernel, Op, chunks};
 
 /// What a point costs beside its chunks (first copies, the last products, stores), in half chunks.
 const FIXED: usize = 3;
@@ -34,36 +35,33 @@ impl Roster {
     }
 }
 
-/// The roster of a kernel for so many blocks; `None` if its points are equally long, or all start at once.
+/// The roster of a kernel for so many blocks, or for as many whole clusters as there are among them, whose blocks take the
+/// same places; `None` if its points are equally long, or all start at once.
 pub fn roster(kernel: &Kernel, order: &Order, blocks: usize) -> Option<Roster> {
-    let points = order.points();
-    if points <= blocks || points > MOST_POINTS || blocks == 0 {
+    let (points, cluster) = (order.points(), order.cluster());
+    let clusters = blocks / cluster;
+    if points <= clusters || points > MOST_POINTS || clusters == 0 {
         return None;
     }
     let lengths: Vec<usize> = (0..points).map(|p| length(kernel, order, p)).collect();
     if lengths.iter().all(|l| *l == lengths[0]) {
         return None;
     }
-    let mut lists: Vec<Vec<u32>> = vec![vec![]; blocks];
-    let mut load = std::collections::BinaryHeap::from_iter((0..blocks).map(|b| std::cmp::Reverse((0usize, b))));
+    let mut lists: Vec<Vec<u32>> = vec![vec![]; clusters];
+    let mut load = std::collections::BinaryHeap::from_iter((0..clusters).map(|b| std::cmp::Reverse((0usize, b))));
     for (p, length) in lengths.iter().enumerate() {
         let std::cmp::Reverse((busy, b)) = load.pop()?;
         lists[b].push(p as u32);
         load.push(std::cmp::Reverse((busy + length, b)));
     }
-    let rounds = lists.iter().map(Vec::len).max().unwrap_or(0) + 1;
-    let entry = |k: usize| lists[k % blocks].get(k / blocks).copied().unwrap_or(Roster::NONE);
+    let (rounds, blocks) = (lists.iter().map(Vec::len).max().unwrap_or(0) + 1, clusters * cluster);
+    let entry = |k: usize| lists[k % blocks / cluster].get(k / blocks).copied().unwrap_or(Roster::NONE);
     Some(Roster { blocks, points: (0..rounds * blocks).map(entry).collect() })
 }
 
 /// How long a point takes, in half chunks.
 fn length(kernel: &Kernel, order: &Order, point: usize) -> usize {
-    let mut windows: Vec<Window> = initial_windows(kernel);
-    for (axis, step) in order.windows(point) {
-        let decl = kernel.axis(axis);
-        let base = step * decl.tile;
-        windows[axis.at()] = Window { base, len: decl.tile.min(decl.extent - base) };
-    }
+    let windows = windows(kernel, order, point, 0);
     let count = |op: &Op| match op {
         Op::Stream { axis, within, .. } => chunks(kernel, *axis, within, &windows).count(),
         _ => 0,

@@ -1,4 +1,4 @@
-//! Pass 5: the steps of both roles.
+//! Pass 6: the steps of both roles.
 
 use super::overlap::{Known, Overlap, after_deferred, divide};
 use super::{OpAt, Ring, RingId, Step};

@@ -3,7 +3,7 @@
 use super::bulk::{self, Copied};
 use super::overlap::Known;
 use super::sequence::{Sequencer, overlaps};
-use super::{Reason, Specialised, Turns, fit, rows};
+use super::{Reason, Specialised, Turns, descriptors, fit, rows, share};
 use crate::schedule::facts::{Facts, each_op, written};
 use crate::schedule::{
     Arch, Home, Made, Pipeline, Product, Schedule, Target, frames, in_place, operands, order, packing, partial,
@@ -47,6 +47,13 @@ pub fn specialise(program: &Program, kernel: &Kernel, target: &Target) -> Result
             format!("about {needed} registers per thread of a consumer, of {}", split.consumer),
         ));
     }
+    let order = order::choose(&facts, target);
+    let given = share::Given { known: &known, frames: &frames, order: &order, consumers };
+    let (cluster, apart) = match share::choose(&given, &mut rings, target) {
+        Ok(cluster) => (Some(cluster), None),
+        Err(reason) => (None, Some(reason)),
+    };
+    let order = cluster.map_or(order.clone(), |c| order.in_clusters(c.axis, c.size));
     let sequencer = Sequencer { known: &known, rings: &rings, overlaps: &overlaps, turns };
     let (producer, consumer) = (sequencer.producer(), sequencer.consumer());
     let homes = homes(&facts, &frames, &copied);
@@ -65,7 +72,7 @@ pub fn specialise(program: &Program, kernel: &Kernel, target: &Target) -> Result
         partial,
         fused: BTreeMap::new(),
         held: BTreeSet::new(),
-        order: order::choose(&facts, target),
+        order,
         pipelines: vec![Pipeline { stages: 1, loads: vec![] }; streams],
         scratch_bytes: 0,
         shared_bytes,
@@ -73,12 +80,15 @@ pub fn specialise(program: &Program, kernel: &Kernel, target: &Target) -> Result
         fallbacks,
     };
     Ok(Specialised {
+        descriptors: descriptors(&layout.products, &rings, consumers),
         layout,
         consumers,
         rows: axis,
         registers: split,
         rings,
         turns: turns.then_some(Turns { warpgroups: consumers }),
+        cluster,
+        apart,
         producer,
         consumer,
         shared_bytes,

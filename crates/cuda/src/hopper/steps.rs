@@ -1,5 +1,6 @@
 //! The schedule of a specialised kernel: rings of tiles in shared memory, and one list of steps per role.
 
+use super::{Descriptor, Reason};
 use crate::schedule::Schedule;
 use einloom_cascade::DType;
 use einloom_tile::{AxisId, Coord, Kernel, Op, TensorId, ValueId};
@@ -52,6 +53,43 @@ pub struct RingTile {
     pub swizzle: SwizzleBytes,
     /// Where it begins in a stage, in bytes; a multiple of 1024.
     pub offset: usize,
+    /// How the blocks of a cluster copy it together; `None` if each copies its own.
+    pub shared: Option<Share>,
+}
+
+/// A tile that all blocks of a cluster read: each copies a part of it to all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// What a part is.
+    pub cut: Cut,
+    /// Bit `b`: a part is brought to block `b` of the cluster.
+    pub mask: u16,
+}
+
+/// Where a tile is cut into as many equal parts as a cluster has blocks; block `b` copies part `b`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Between panels.
+    Panels,
+    /// Between rows, those of all panels alike.
+    Rows,
+}
+
+/// Blocks that run at the same time and read some of the same tiles: neighbours along one axis of the grid, block `b` of
+/// the cluster at the `b`th window of every `size`.
+///
+/// A stage of a ring with a shared tile is filled by all blocks of the cluster and read by the consumers of all: these
+/// arrive on the empty barriers of every block, and each block's full barrier counts the bytes of all parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// The axis.
+    pub axis: AxisId,
+    /// Blocks.
+    pub size: usize,
+    /// Whether no block starts before all have initialised their barriers.
+    pub meets_first: bool,
+    /// Whether no block leaves before all are done: others arrive on its barriers until then.
+    pub meets_last: bool,
 }
 
 /// Tiles that arrive together, in `stages` places that are filled and emptied in turn.
@@ -71,8 +109,10 @@ pub struct Ring {
     pub offset: usize,
     /// Bytes from stage to stage.
     pub stage_bytes: usize,
-    /// Arrivals that complete a phase of an empty barrier.
+    /// Arrivals that complete a phase of an empty barrier: of the consumers that read the stage, in whatever block.
     pub readers: usize,
+    /// Bytes that complete a phase of a full barrier: of all tiles, whichever block copies them.
+    pub bytes: usize,
 }
 
 /// Who executes a list of steps.
@@ -110,7 +150,8 @@ pub enum Step {
         /// 0: see above.
         ahead: usize,
     },
-    /// Consumer: arrives on the empty barrier of the oldest stage it has awaited and not released.
+    /// Consumer: arrives on the empty barrier of the oldest stage it has awaited and not released; of a ring with shared
+    /// tiles, on that of every block of the cluster.
     Release {
         /// The ring.
         ring: RingId,
@@ -193,8 +234,14 @@ pub struct Specialised {
     pub registers: Registers,
     /// Tiles in shared memory.
     pub rings: Vec<Ring>,
+    /// How products read tiles in shared memory.
+    pub descriptors: Vec<Descriptor>,
     /// Whether consumers take turns.
     pub turns: Option<Turns>,
+    /// Which blocks read some tiles together.
+    pub cluster: Option<Cluster>,
+    /// Why none do, if there is no cluster.
+    pub apart: Option<Reason>,
     /// What the producer does per grid point.
     pub producer: Vec<Step>,
     /// What a consumer does per grid point.
@@ -251,7 +298,19 @@ impl RingTile {
     }
 }
 
+impl Ring {
+    /// Whether blocks of a cluster fill and read it together.
+    pub fn is_shared(&self) -> bool {
+        self.tiles.iter().any(|t| t.shared.is_some())
+    }
+}
+
 impl Specialised {
+    /// Blocks of a cluster; 1 without clusters.
+    pub fn blocks(&self) -> usize {
+        self.cluster.map_or(1, |c| c.size)
+    }
+
     /// The ring.
     pub fn ring(&self, id: RingId) -> &Ring {
         &self.rings[id.0]

@@ -38,9 +38,10 @@ fn chain(facts: &Facts<'_>, frames: &Frames, body: &[Op], state: &State) -> Opti
             return None;
         }
         links.push(at);
-        at = replaced(facts, frames, &body[place], at)
-            .into_iter()
-            .find(|&v| dies_here(facts, body, place, v) && made_here(body, place, v, state))?;
+        let mut candidates = replaced(facts, frames, &body[place], at);
+        // Other operands may die here too; they lead back to the state only by chance.
+        candidates.sort_by_key(|&v| v != state.value);
+        at = candidates.into_iter().find(|&v| dies_here(facts, body, place, v) && made_here(body, place, v, state))?;
     }
     Some(links)
 }

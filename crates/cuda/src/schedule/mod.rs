@@ -57,7 +57,7 @@ pub use print::print;
 pub use product::{Instruction, Operand, Product, left_element};
 pub use resources::Refusal;
 pub use shared::{SharedTile, Swizzle};
-pub use target::{Arch, Target};
+pub use target::{Arch, Clusters, Target};
 pub(crate) use threads::resident;
 pub(crate) use tolerance::narrow;
 

@@ -19,10 +19,12 @@ use std::collections::BTreeSet;
 pub struct Turn {
     /// The axis.
     pub axis: AxisId,
-    /// Windows it has.
+    /// Windows it has; where a cluster takes several at a time, how often it does.
     pub steps: usize,
     /// Whether the last window comes first.
     pub backwards: bool,
+    /// Neighbouring windows that the blocks of a cluster take at the same time, one each, in the order of their numbers.
+    pub together: usize,
 }
 
 /// The order of a grid's points: for each section of `section` positions of `outer`, for each point of `inner`, for each
@@ -38,9 +40,26 @@ pub struct Order {
 }
 
 impl Order {
-    /// The points of the grid.
+    /// The points of the grid; of clusters, how many points their first blocks take.
     pub fn points(&self) -> usize {
         count(&self.outer) * count(&self.inner)
+    }
+
+    /// Blocks that take points together.
+    pub fn cluster(&self) -> usize {
+        self.outer.iter().chain(&self.inner).map(|t| t.together).product()
+    }
+
+    /// The same order for clusters of `size` blocks that take neighbouring windows of an axis, whose windows have to be a
+    /// multiple of it.
+    pub(crate) fn in_clusters(mut self, axis: AxisId, size: usize) -> Self {
+        if self.outer.iter().any(|t| t.axis == axis) {
+            self.section = (self.section / size).max(1);
+        }
+        for t in self.outer.iter_mut().chain(&mut self.inner).filter(|t| t.axis == axis) {
+            (t.steps, t.together) = (t.steps / size, size);
+        }
+        self
     }
 
     /// Whether the points simply are the digits of their number, `outer`'s before `inner`'s.
@@ -50,12 +69,17 @@ impl Order {
 
     /// The window's number of every axis at place `task < points()` of the order.
     pub fn windows(&self, task: usize) -> Vec<(AxisId, usize)> {
+        self.windows_of(task, 0)
+    }
+
+    /// As [`Self::windows`], for block `block < cluster()` of a cluster.
+    pub fn windows_of(&self, task: usize, block: usize) -> Vec<(AxisId, usize)> {
         let (outer, inner) = (count(&self.outer), count(&self.inner));
         let section = task / (self.section * inner);
         let within = task - section * self.section * inner;
         let size = self.section.min(outer - section * self.section);
-        let mut out = digits(&self.outer, section * self.section + within % size);
-        out.extend(digits(&self.inner, within / size));
+        let mut out = digits(&self.outer, section * self.section + within % size, block);
+        out.extend(digits(&self.inner, within / size, block));
         out
     }
 
@@ -71,11 +95,12 @@ fn count(turns: &[Turn]) -> usize {
     turns.iter().map(|t| t.steps).product()
 }
 
-fn digits(turns: &[Turn], mut number: usize) -> Vec<(AxisId, usize)> {
+fn digits(turns: &[Turn], mut number: usize, block: usize) -> Vec<(AxisId, usize)> {
     let mut out = vec![];
     for t in turns.iter().rev() {
         let step = number % t.steps;
-        out.push((t.axis, if t.backwards { t.steps - 1 - step } else { step }));
+        let first = if t.backwards { t.steps - 1 - step } else { step } * t.together;
+        out.push((t.axis, first + block % t.together));
         number /= t.steps;
     }
     out.reverse();
@@ -100,6 +125,7 @@ pub(crate) fn choose(facts: &Facts<'_>, target: &Target) -> Order {
         axis,
         steps: grid_steps(kernel.axis(axis)).max(1),
         backwards: longer.get(axis.at()).is_some_and(|&l| l > 0),
+        together: 1,
     };
     let turns: Vec<Turn> = kernel.grid.iter().map(turn).collect();
     let split = |inside: &dyn Fn(AxisId) -> bool| -> (Vec<Turn>, Vec<Turn>) {
@@ -230,7 +256,7 @@ mod tests {
 
     #[test]
     fn every_point_is_visited_once() {
-        let turn = |axis, steps, backwards| Turn { axis: AxisId(axis), steps, backwards };
+        let turn = |axis, steps, backwards| Turn { axis: AxisId(axis), steps, backwards, together: 1 };
         for section in 1..8 {
             let o = Order {
                 outer: vec![turn(0, 3, false), turn(1, 5, true)],
@@ -239,6 +265,12 @@ mod tests {
             };
             let all: BTreeSet<_> = (0..o.points()).map(|t| o.windows(t)).collect();
             assert_eq!((all.len(), o.points()), (120, 120));
+            for axis in [2, 3] {
+                let pairs = o.clone().in_clusters(AxisId(axis), 2);
+                let all: BTreeSet<_> =
+                    (0..pairs.points()).flat_map(|t| [pairs.windows(t), pairs.windows_of(t, 1)]).collect();
+                assert_eq!((all.len(), pairs.points(), pairs.cluster()), (120, 60, 2));
+            }
         }
         for blocks in 1..6 {
             let tasks: BTreeSet<usize> =

@@ -20,14 +20,28 @@ pub struct Target {
     pub shared_bytes: usize,
     /// Most registers of one thread.
     pub registers: usize,
+    /// Which clusters of blocks to form, where the architecture has clusters.
+    pub clusters: Clusters,
+}
+
+/// Which clusters of blocks share what they read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Clusters {
+    /// Those that are faster by the cost rule of [`crate::hopper::Cluster`].
+    #[default]
+    ByCost,
+    /// Of this many blocks wherever that can be done; 1 for none.
+    Of(usize),
 }
 
 impl Target {
     /// A100 and, with its instructions alone, every card since. 163 KiB per block (CUDA C++ Programming Guide,
     /// "Compute Capability 8.x").
-    pub const SM_80: Self = Self { arch: Arch::Sm80, shared_bytes: 163 * 1024, registers: 255 };
+    pub const SM_80: Self =
+        Self { arch: Arch::Sm80, shared_bytes: 163 * 1024, registers: 255, clusters: Clusters::ByCost };
     /// H100, H200: 227 KiB per block (CUDA C++ Programming Guide, "Compute Capability 9.0").
-    pub const SM_90A: Self = Self { arch: Arch::Sm90a, shared_bytes: 227 * 1024, registers: 255 };
+    pub const SM_90A: Self =
+        Self { arch: Arch::Sm90a, shared_bytes: 227 * 1024, registers: 255, clusters: Clusters::ByCost };
 }
 
 impl Target {

@@ -110,6 +110,10 @@ static T __shfl_xor_sync(u32, T x, int mask) {
   memcpy(&y, lane_slot((self % 32) ^ mask).words, sizeof y);
   return y;
 }
+DEVICE bool warp_any(bool x) {
+  for (int mask = 1; mask < 32; mask *= 2) x |= __shfl_xor_sync(0xffffffffu, x, mask);
+  return x;
+}
 static u64 atomicCAS(u64* p, u64 compare, u64 value) {
   u64 old = *p;
   if (old == compare) *p = value;
@@ -153,6 +157,22 @@ DEVICE float ex2(float x) { return exp2f(x); }
 DEVICE float reciprocal(float x) { return 1.0f / x; }
 DEVICE float max_(float a, float b) { return a != a || a > b ? a : b; }
 DEVICE float min_(float a, float b) { return a != a || a < b ? a : b; }
+DEVICE float half_of(u32 pair, int second, bool bf16) {
+  u16 x = second ? pair >> 16 : pair;
+  return bf16 ? bits<float>((u32)x << 16) : from_f16(x);
+}
+DEVICE u32 max_bf16_pair(u32 a, u32 b) {
+  return cvt_bf16_pair(max_(half_of(a, 0, true), half_of(b, 0, true)), max_(half_of(a, 1, true), half_of(b, 1, true)));
+}
+DEVICE u32 min_bf16_pair(u32 a, u32 b) {
+  return cvt_bf16_pair(min_(half_of(a, 0, true), half_of(b, 0, true)), min_(half_of(a, 1, true), half_of(b, 1, true)));
+}
+DEVICE u32 max_f16_pair(u32 a, u32 b) {
+  return cvt_f16_pair(max_(half_of(a, 0, false), half_of(b, 0, false)), max_(half_of(a, 1, false), half_of(b, 1, false)));
+}
+DEVICE u32 min_f16_pair(u32 a, u32 b) {
+  return cvt_f16_pair(min_(half_of(a, 0, false), half_of(b, 0, false)), min_(half_of(a, 1, false), half_of(b, 1, false)));
+}
 template <int N>
 DEVICE int pinned(int x) { return x & (N - 1); }
 DEVICE u32 shared_address(const void* p) { return (u32)((const u8*)p - shared); }

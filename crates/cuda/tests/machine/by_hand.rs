@@ -3,7 +3,9 @@
 
 use einloom_cascade::DType;
 use einloom_cuda::Target;
-use einloom_cuda::hopper::{OpAt, Registers, Ring, RingId, RingTile, Specialised, Step, SwizzleBytes, Turns};
+use einloom_cuda::hopper::{
+    OpAt, Registers, Ring, RingId, RingTile, Specialised, Step, SwizzleBytes, Turns, descriptors,
+};
 use einloom_cuda::schedule::schedule;
 use einloom_tile::by_hand::{self, AttentionSizes};
 use einloom_tile::{AxisId, Coord, Kernel, Op, Program, TensorId, ValueId};
@@ -78,12 +80,14 @@ fn ring(kernel: &Kernel, rings: &mut Vec<Ring>, tiles: &[&str], rows: usize, sta
             columns: size(inner).next_multiple_of(swizzle.bytes() / 2),
             swizzle,
             offset: at,
+            shared: None,
         };
         at = (at + tile.bytes()).next_multiple_of(1024);
         out.push(tile);
     }
     let offset = rings.last().map_or(1024, |r| r.offset + r.stages * r.stage_bytes);
-    rings.push(Ring { name: tiles.join("_"), tiles: out, stages, offset, stage_bytes: at, readers });
+    let bytes = out.iter().map(RingTile::bytes).sum();
+    rings.push(Ring { name: tiles.join("_"), tiles: out, stages, offset, stage_bytes: at, readers, bytes });
     RingId(rings.len() - 1)
 }
 
@@ -112,12 +116,15 @@ fn whole(
     let turns = consumer.iter().any(|s| matches!(s, Step::Chunks { first, .. } if first.contains(&Step::TakeTurn)));
     let shared_bytes = rings.last().map_or(0, |r| r.offset + r.stages * r.stage_bytes);
     Specialised {
+        descriptors: descriptors(&layout.products, &rings, consumers),
         layout,
         consumers,
         rows,
         registers: Registers { producer: 24, consumer: 240 },
         rings,
         turns: turns.then_some(Turns { warpgroups: consumers }),
+        cluster: None,
+        apart: None,
         producer,
         consumer,
         shared_bytes,

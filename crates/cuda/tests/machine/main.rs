@@ -1,10 +1,13 @@
 //! Specialised schedules on the abstract machine: in every order that the hardware may choose they compute what the tile
 //! program means, and every mistake in them is found.
 
+mod addresses;
 mod by_hand;
+mod clusters;
 mod order;
 #[path = "../programs/mod.rs"]
 mod programs;
+mod walks;
 
 use einloom_cascade::DType;
 use einloom_cuda::Target;
@@ -55,13 +58,17 @@ impl Subject {
 
 /// Every kernel of a case that is specialised, as it is emitted; the others are interpreted on the way.
 fn subjects(case: &Case) -> Vec<Subject> {
+    subjects_for(case, &Target::SM_90A)
+}
+
+fn subjects_for(case: &Case, target: &Target) -> Vec<Subject> {
     let case = &Case { name: case.name.clone(), program: prepared(&case.program), scale: case.scale };
     let mut memory = Arrays::new(&case.program, &programs::numbers(case, &programs::inputs(case)));
     let mut out = vec![];
     for (k, kernel) in case.program.kernels.iter().enumerate() {
         let before = memory.clone();
         interpret(&case.program, kernel, &mut memory).unwrap_or_else(|e| panic!("{}: {e:?}", case.name));
-        if let Ok(schedule) = specialise(&case.program, kernel, &Target::SM_90A) {
+        if let Ok(schedule) = specialise(&case.program, kernel, target) {
             let (name, program) = (case.name.clone(), case.program.clone());
             out.push(Subject { name, program, kernel: k, schedule, before, meant: memory.clone() });
         }
@@ -135,7 +142,8 @@ fn every_order_gives_what_the_program_means() {
 
 /// What goes wrong with a schedule under the first policy under which something does.
 fn caught(subject: &Subject, s: &Specialised) -> Option<String> {
-    Policy::all(s.consumers, 4).into_iter().find_map(|policy| match subject.run(s, 1, policy) {
+    let policies = Policy::of_clusters(s.blocks(), s.consumers, 4);
+    policies.into_iter().find_map(|policy| match subject.run(s, s.blocks(), policy) {
         Ok(Some(_)) => None,
         Ok(None) => Some("other numbers".to_string()),
         Err(hazard) => Some(hazard.to_string()),
@@ -148,8 +156,14 @@ fn a_mistake_is_caught_unless_the_schedule_stays_in_order() {
         subject.schedule = with_stages(&subject.schedule, 2);
         subject
     });
+    let counts = mistakes_are_caught(worked().into_iter().chain(generated));
+    assert!(counts[0] > 300 && counts[1] > 10, "{counts:?} mistakes and harmless changes");
+}
+
+/// Makes every mutation of every subject's schedule: how many are mistakes, and how many are harmless.
+fn mistakes_are_caught(subjects: impl IntoIterator<Item = Subject>) -> [usize; 2] {
     let mut counts = [0; 2];
-    for subject in worked().into_iter().chain(generated) {
+    for subject in subjects {
         assert!(order::in_order(subject.kernel(), &subject.schedule), "{}", subject.name);
         for mutation in mutations(&subject.schedule) {
             let s = mutation.apply(&subject.schedule);
@@ -163,7 +177,7 @@ fn a_mistake_is_caught_unless_the_schedule_stays_in_order() {
             }
         }
     }
-    assert!(counts[0] > 300 && counts[1] > 10, "{counts:?} mistakes and harmless changes");
+    counts
 }
 
 /// What people read. `UPDATE_EXPECT=1` renews the file.

@@ -1,7 +1,9 @@
 //! When a schedule is *in order*: a second definition of what the abstract machine looks for, without interleavings and
 //! without numbers. A mutation is harmless if and only if the schedule it leaves is in order.
 //!
-//! 1. Memory: stages lie apart and inside of shared memory; as many readers complete a phase as there are consumers.
+//! 1. Memory: stages lie apart and inside of shared memory; as many readers complete a phase as there are consumers, of
+//!    all blocks of a cluster where a tile is shared; all bytes are announced; parts are brought to all blocks, which
+//!    meet at the start and at the end.
 //! 2. The producer acquires each filling before it starts it. Both roles wait for the phase that their counts say.
 //! 3. A consumer reads a ring between awaiting and releasing, and releases a stage after the products that read it have
 //!    been waited for. After every grid point it holds nothing.
@@ -62,7 +64,14 @@ fn memory(s: &Specialised) -> bool {
     stages.sort_unstable();
     let apart = stages.windows(2).all(|p| p[0].0 + p[0].1 <= p[1].0);
     let end = stages.last().map_or(0, |(from, bytes)| from + bytes);
-    apart && end <= s.shared_bytes && s.rings.iter().all(|r| r.readers == s.consumers)
+    let blocks = s.cluster.map_or(1, |c| c.size);
+    let counts = s.rings.iter().all(|r| {
+        let shared = r.tiles.iter().any(|t| t.shared.is_some());
+        r.readers == s.consumers * if shared { blocks } else { 1 }
+            && r.bytes == r.tiles.iter().map(|t| t.bytes()).sum::<usize>()
+            && r.tiles.iter().filter_map(|t| t.shared).all(|share| share.mask == (1 << blocks) - 1)
+    });
+    apart && end <= s.shared_bytes && counts && s.cluster.is_none_or(|c| c.meets_first && c.meets_last)
 }
 
 struct Producer {

@@ -2,6 +2,7 @@
 
 use super::values::{Assignment, InputSource, OutputTarget, ParamValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use einloom::gpu::Gpu;
 use std::path::PathBuf;
 
 /// Naive tensor maths in, proven pass counts, the derived streaming algorithm and a fast kernel out.
@@ -191,6 +192,56 @@ pub(crate) struct GpuOptions {
     /// Schedule for an older architecture than the GPU's
     #[arg(long, value_name = "ARCH")]
     pub arch: Option<Architecture>,
+    #[command(flatten)]
+    pub clusters: ClusterOptions,
+}
+
+impl GpuOptions {
+    /// What to schedule for on this GPU.
+    ///
+    /// # Errors
+    /// If the GPU does not have the architecture's instructions.
+    pub fn target(&self, gpu: &Gpu) -> Result<einloom_cuda::Target, einloom::Error> {
+        let target = gpu.target(self.arch.map(Architecture::arch))?;
+        Ok(einloom_cuda::Target { clusters: self.clusters.clusters(), ..target })
+    }
+}
+
+/// Which blocks of a kernel share what they read.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct ClusterOptions {
+    /// Blocks that copy shared tiles for each other (sm_90a): 2 or 4 wherever neighbours read the same, 1 for none;
+    /// where it should be faster if not given
+    #[arg(long, value_name = "BLOCKS")]
+    pub cluster: Option<Blocks>,
+}
+
+impl ClusterOptions {
+    /// As the backend knows them.
+    pub fn clusters(self) -> einloom_cuda::Clusters {
+        self.cluster.map_or_else(einloom_cuda::Clusters::default, |blocks| einloom_cuda::Clusters::Of(blocks.number()))
+    }
+}
+
+/// Sizes of clusters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Blocks {
+    #[value(name = "1")]
+    One,
+    #[value(name = "2")]
+    Two,
+    #[value(name = "4")]
+    Four,
+}
+
+impl Blocks {
+    fn number(self) -> usize {
+        match self {
+            Self::One => 1,
+            Self::Two => 2,
+            Self::Four => 4,
+        }
+    }
 }
 
 /// With `--backend cuda` the L2 cache is overwritten (256 MiB) before every timed run, and the times are those of events
@@ -276,9 +327,11 @@ pub(crate) struct EmitArgs {
     /// The language to emit
     #[arg(long = "target", value_name = "LANGUAGE")]
     pub language: Language,
-    /// The architecture that GPU code is for
-    #[arg(long, value_name = "ARCH", default_value = "sm_90a")]
-    pub arch: Architecture,
+    /// The architecture that GPU code is for; the machine's if not given
+    #[arg(long, value_name = "ARCH")]
+    pub arch: Option<Architecture>,
+    #[command(flatten)]
+    pub clusters: ClusterOptions,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Deserialize)]

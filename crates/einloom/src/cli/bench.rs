@@ -1,6 +1,6 @@
 //! `einloom bench`: how fast it runs, next to how fast it should.
 
-use super::args::{Architecture, Backend, BenchArgs, Source};
+use super::args::{Backend, BenchArgs, Source};
 use super::data::Sources;
 use super::failure::Failure;
 use super::progress::Progress;
@@ -42,7 +42,8 @@ pub(crate) fn command(ui: &mut Ui, args: &BenchArgs) -> Result<(), Failure> {
     let derived = source::checked(ui, &Source { file })?.derive();
     let sources = Sources::open(ui, derived.cascade(), &args.inputs)?;
     let given = prepare::given(&args.sizing, sources.shapes())?;
-    let planned = prepare::planned(&derived, &given, &args.sizing, &args.target, args.backend)?;
+    let arch = gpu.as_ref().map(|gpu| args.gpu.target(gpu)).transpose()?.map(|t| t.arch);
+    let planned = prepare::planned(&derived, &given, &args.sizing, &args.target, args.backend, arch)?;
     if prepare::dumped(ui, &derived, &planned)? {
         return Ok(());
     }
@@ -50,7 +51,7 @@ pub(crate) fn command(ui: &mut Ui, args: &BenchArgs) -> Result<(), Failure> {
     let inputs = sources.load(ui, &planned)?;
     let data = match &gpu {
         Some(gpu) => {
-            let program = planned.compile_for_target(gpu, &gpu.target(args.gpu.arch.map(Architecture::arch))?)?;
+            let program = planned.compile_for_target(gpu, &args.gpu.target(gpu)?)?;
             on_the_gpu(args, &planned, &program, &inputs, &mut gpu.evicting_memory()?)?
         }
         None => on_the_processor(ui, args, &planned, &inputs)?,

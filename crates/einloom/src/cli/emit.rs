@@ -1,11 +1,12 @@
 //! `einloom emit`: a kernel's source.
 
-use super::args::{Architecture, Backend, EmitArgs, Language};
+use super::args::{Backend, EmitArgs, Language};
 use super::failure::Failure;
 use super::ui::Ui;
 use super::{prepare, source};
 use einloom::Planned;
 use einloom::gpu::Toolchain;
+use einloom_cuda::Arch;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -22,7 +23,11 @@ pub(crate) fn command(ui: &mut Ui, args: &EmitArgs) -> Result<(), Failure> {
         Language::Pseudo => Backend::Cpu,
         Language::Cuda | Language::Ptx | Language::Sass => Backend::Cuda,
     };
-    let planned = prepare::planned(&derived, &given, &args.sizing, &args.target, backend)?;
+    let arch = match backend {
+        Backend::Cpu => None,
+        Backend::Cuda => Some(architecture(args)?),
+    };
+    let planned = prepare::planned(&derived, &given, &args.sizing, &args.target, backend, arch)?;
     if prepare::dumped(ui, &derived, &planned)? {
         return Ok(());
     }
@@ -35,12 +40,23 @@ pub(crate) fn command(ui: &mut Ui, args: &EmitArgs) -> Result<(), Failure> {
     ui.result(|| source.clone(), &EmitJson { target, source: source.clone() })
 }
 
+/// The architecture asked for, or the machine's: Hopper's if it has matrix units that run beside its threads.
+fn architecture(args: &EmitArgs) -> Result<Arch, Failure> {
+    if let Some(arch) = args.arch {
+        return Ok(arch.arch());
+    }
+    let machine = prepare::machine(&args.target, Backend::Cuda, None)?;
+    let older = !machine.matrix.is_empty() && machine.matrix.iter().all(|unit| !unit.asynchronous);
+    Ok(if older { Arch::Sm80 } else { Arch::Sm90a })
+}
+
 /// CUDA C++ for the architecture asked for; slower ways that had to be taken become notes.
 fn cuda(ui: &Ui, args: &EmitArgs, planned: &Planned) -> Result<einloom_cuda::Source, Failure> {
-    let target = match args.arch {
-        Architecture::Sm80 => einloom_cuda::Target::SM_80,
-        Architecture::Sm90a => einloom_cuda::Target::SM_90A,
+    let target = match architecture(args)? {
+        Arch::Sm80 => einloom_cuda::Target::SM_80,
+        Arch::Sm90a => einloom_cuda::Target::SM_90A,
     };
+    let target = einloom_cuda::Target { clusters: args.clusters.clusters(), ..target };
     let source = einloom::gpu::source(planned, &target)?;
     source.fallbacks.iter().for_each(|(kernel, f)| ui.note(&format!("{kernel}: {f}")));
     Ok(source)

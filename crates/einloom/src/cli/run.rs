@@ -1,6 +1,6 @@
 //! `einloom run`: tensors in, tensors out.
 
-use super::args::{Architecture, Backend, RunArgs};
+use super::args::{Backend, RunArgs};
 use super::data::Sources;
 use super::failure::Failure;
 use super::passes::Ordered;
@@ -61,7 +61,8 @@ pub(crate) fn command(ui: &mut Ui, args: &RunArgs) -> Result<(), Failure> {
     }
     let sources = Sources::open(ui, derived.cascade(), &args.inputs)?;
     let given = prepare::given(&args.sizing, sources.shapes())?;
-    let planned = prepare::planned(&derived, &given, &args.sizing, &args.target, args.backend)?;
+    let arch = gpu.as_ref().map(|gpu| args.gpu.target(gpu)).transpose()?.map(|t| t.arch);
+    let planned = prepare::planned(&derived, &given, &args.sizing, &args.target, args.backend, arch)?;
     if prepare::dumped(ui, &derived, &planned)? {
         return Ok(());
     }
@@ -119,7 +120,7 @@ fn run_on(
     planned: &Planned,
     inputs: &BTreeMap<String, Tensor>,
 ) -> Result<Outcome, Failure> {
-    let program = planned.compile_for_target(gpu, &gpu.target(args.gpu.arch.map(Architecture::arch))?)?;
+    let program = planned.compile_for_target(gpu, &args.gpu.target(gpu)?)?;
     program.fallbacks().iter().for_each(|f| ui.note(f));
     Ok(program.run(inputs)?)
 }

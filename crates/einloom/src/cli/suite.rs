@@ -1,7 +1,7 @@
 //! `einloom bench --suite`: many measurements in one process, so that the driver, the compiler and the GPU's clock start
 //! once.
 
-use super::args::{Architecture, BenchArgs, Sizing, Target};
+use super::args::{Architecture, BenchArgs, GpuOptions, Sizing, Target};
 use super::bench::{self, BenchJson};
 use super::failure::Failure;
 use super::ui::Ui;
@@ -57,10 +57,12 @@ pub(crate) fn command(ui: &Ui, args: &BenchArgs, gpu: Option<&Gpu>, path: &Path)
     })?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let planned = in_parallel(&cases, |case| {
-        plan(case, folder, args).map_err(|f| f.findings().first().map_or_else(String::new, |f| f.message.clone()))
+        plan(case, folder, args, gpu).map_err(|f| f.findings().first().map_or_else(String::new, |f| f.message.clone()))
     });
     let programs = in_parallel(&planned, |planned| match (planned, gpu) {
-        (Ok((planned, arch)), Some(gpu)) => Some(compile(planned, gpu, arch.or(args.gpu.arch))),
+        (Ok((planned, arch)), Some(gpu)) => {
+            Some(compile(planned, gpu, GpuOptions { arch: arch.or(args.gpu.arch), ..args.gpu.clone() }))
+        }
         _ => None,
     });
     if args.compile_only {
@@ -93,7 +95,7 @@ pub(crate) fn command(ui: &Ui, args: &BenchArgs, gpu: Option<&Gpu>, path: &Path)
 
 type PlannedCase = (Planned, Option<Architecture>);
 
-fn plan(case: &Case, folder: &Path, args: &BenchArgs) -> Result<PlannedCase, Failure> {
+fn plan(case: &Case, folder: &Path, args: &BenchArgs, gpu: Option<&Gpu>) -> Result<PlannedCase, Failure> {
     let source = source::text(&folder.join(&case.file))?;
     let derived = Program::from_text(&source.text).check()?.derive();
     let sizing = Sizing {
@@ -103,13 +105,15 @@ fn plan(case: &Case, folder: &Path, args: &BenchArgs) -> Result<PlannedCase, Fai
     };
     let given = prepare::given(&sizing, BTreeMap::new())?;
     let target: &Target = &args.target;
-    let planned = prepare::planned(&derived, &given, &sizing, target, args.backend)?;
+    let options = GpuOptions { arch: case.arch.or(args.gpu.arch), ..args.gpu.clone() };
+    let arch = gpu.map(|gpu| options.target(gpu)).transpose()?.map(|t| t.arch);
+    let planned = prepare::planned(&derived, &given, &sizing, target, args.backend, arch)?;
     prepare::memory(&planned, false)?;
     Ok((planned, case.arch))
 }
 
-fn compile<'a>(planned: &'a Planned, gpu: &Gpu, arch: Option<Architecture>) -> Result<GpuProgram<'a>, Error> {
-    planned.compile_for_target(gpu, &gpu.target(arch.map(Architecture::arch))?)
+fn compile<'a>(planned: &'a Planned, gpu: &Gpu, options: GpuOptions) -> Result<GpuProgram<'a>, Error> {
+    planned.compile_for_target(gpu, &options.target(gpu)?)
 }
 
 fn on_the_gpu(

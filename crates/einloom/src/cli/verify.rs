@@ -1,6 +1,6 @@
 //! `einloom verify`: programs at many sizes and in several number types against their meaning.
 
-use super::args::{Architecture, Backend, VerifyArgs};
+use super::args::{Backend, VerifyArgs};
 use super::failure::Failure;
 use super::passes::Ordered;
 use super::progress::Progress;
@@ -64,9 +64,10 @@ pub(crate) fn command(ui: &mut Ui, args: &VerifyArgs) -> Result<(), Failure> {
         return Err(super::dump_elsewhere(stage));
     }
     let gpu = (args.backend == Backend::Cuda).then(Gpu::open).transpose()?;
-    let machine = prepare::machine(&args.target, args.backend)?;
+    let arch = gpu.as_ref().map(|gpu| args.gpu.target(gpu)).transpose()?.map(|t| t.arch);
+    let machine = prepare::machine(&args.target, args.backend, arch)?;
     let runner = match &gpu {
-        Some(gpu) => Runner::Cuda(gpu, gpu.target(args.gpu.arch.map(Architecture::arch))?),
+        Some(gpu) => Runner::Cuda(gpu, args.gpu.target(gpu)?),
         None => Runner::Cpu,
     };
     let files = files(&args.paths)?;

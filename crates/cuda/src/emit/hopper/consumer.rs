@@ -25,7 +25,13 @@ pub(super) struct Progress {
 impl Emitter<'_> {
     /// What every consumer warpgroup does.
     pub(super) fn consumer(&mut self, s: &Specialised, steps: &[Step], progress: &mut Progress) {
+        let mut open = None;
         for step in steps {
+            let op = match step {
+                Step::Compute(at) => s.op(self.facts.kernel, *at).cloned(),
+                _ => None,
+            };
+            self.rarely(op.as_ref(), &mut open);
             match step {
                 Step::Await { ring, ahead } => self.await_stage(s, *ring, *ahead),
                 Step::Release { ring } => self.release(s, *ring),
@@ -65,6 +71,7 @@ impl Emitter<'_> {
                 Step::Acquire { .. } | Step::Fill { .. } => {}
             }
         }
+        self.rarely(None, &mut open);
     }
 
     fn await_stage(&mut self, s: &Specialised, id: RingId, ahead: usize) {
@@ -82,7 +89,10 @@ impl Emitter<'_> {
         let ring = name(s, id);
         let at = barrier(s, id, false, &format!("{ring}_oldest"));
         // Each warp has waited for its own part of the products only.
-        self.w.line(format!("if (lane == 0) barrier_arrive({at});"));
+        self.w.line(match s.ring(id).is_shared() {
+            false => format!("if (lane == 0) barrier_arrive({at});"),
+            true => format!("if (lane < {}) barrier_arrive_at_block({at}, lane);", s.blocks()),
+        });
         if s.ring(id).stages > 1 {
             self.w
                 .line(format!("{ring}_oldest = {ring}_oldest + 1 == {0} ? 0 : {ring}_oldest + 1;", s.ring(id).stages));
@@ -129,6 +139,7 @@ impl Emitter<'_> {
             }
             Op::Map { dst, expr } => {
                 self.map(*dst, expr);
+                self.ask_warp(*dst);
                 self.clear_operand(*dst);
             }
             Op::Reduce { dst, src, axis, monoid, acc } => self.reduce(*dst, *src, *axis, monoid, *acc),

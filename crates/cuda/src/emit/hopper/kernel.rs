@@ -30,7 +30,7 @@ pub(in crate::emit) fn emit(program: &Program, kernel: &Kernel, number: usize, s
         e.w.line(format!("//   {line}"));
     }
     let tiles: Vec<_> = s.rings.iter().flat_map(|r| &r.tiles).collect();
-    let maps = tiles.iter().map(|t| tensor_map(&e.facts, t)).collect();
+    let maps = tiles.iter().map(|t| tensor_map(&e.facts, s, t)).collect();
     let roster = roster(kernel, &s.layout.order, s.layout.target.multiprocessors());
     if roster.is_some() {
         parameters.push("const u32* __restrict__ roster".to_string());
@@ -48,8 +48,11 @@ pub(in crate::emit) fn emit(program: &Program, kernel: &Kernel, number: usize, s
     e.w.line("const int lane = thread % 32;");
     e.w.line("// The same in all threads of a warp, which the compiler cannot see by itself.");
     e.w.line("const int warpgroup = __shfl_sync(0xffffffff, thread / 128, 0);");
+    if s.cluster.is_some() {
+        e.w.line("const u32 cluster_rank = block_of_cluster();");
+    }
     barriers(&mut e, s);
-    let tasks = Tasks { count: s.layout.order.points(), listed: roster.is_some() };
+    let tasks = Tasks { count: s.layout.order.points(), listed: roster.is_some(), cluster: s.blocks() };
     e.w.open(format!("if (warpgroup == {})", s.consumers));
     e.w.line(format!("registers_fewer<{}>();", s.registers.producer));
     e.w.open(format!("if (thread == {})", 128 * s.consumers));
@@ -75,6 +78,10 @@ pub(in crate::emit) fn emit(program: &Program, kernel: &Kernel, number: usize, s
     e.consumer(s, &s.consumer, &mut progress);
     e.w.close("");
     e.w.close("");
+    if s.cluster.is_some_and(|c| c.meets_last) {
+        e.w.line("// Until then others may arrive on this block's barriers.");
+        e.w.line("blocks_meet();");
+    }
     e.w.close("");
     let emitted =
         Emitted { function: e.names.kernel.clone(), text: e.w.finish(), tensors, checked_loads: e.checked_loads };
@@ -86,6 +93,8 @@ struct Tasks {
     count: usize,
     /// Whether a roster says who takes which.
     listed: bool,
+    /// Blocks that take tasks together.
+    cluster: usize,
 }
 
 impl Tasks {
@@ -97,7 +106,8 @@ impl Tasks {
             e.w.open("for (u32 place = blockIdx.x, task = roster[place], next; task != 0xffffffff; task = next)");
             e.w.line("next = roster[place += gridDim.x];");
         } else {
-            e.w.open(format!("for (u32 task = blockIdx.x; task < {count}u; task += gridDim.x)"));
+            let each = if self.cluster == 1 { String::new() } else { format!(" / {}u", self.cluster) };
+            e.w.open(format!("for (u32 task = blockIdx.x{each}; task < {count}u; task += gridDim.x{each})"));
         }
         e.windows("task");
     }
@@ -124,5 +134,8 @@ fn barriers(e: &mut Emitter<'_>, s: &Specialised) {
     }
     e.w.line("barriers_visible();");
     e.w.close("");
-    e.w.line("__syncthreads();");
+    e.w.line(match s.cluster {
+        Some(c) if c.meets_first => "blocks_meet();",
+        _ => "__syncthreads();",
+    });
 }

@@ -10,3 +10,6 @@ pub(super) use kernel::emit;
 
 /// The functions that are sm_90a's own PTX instructions.
 pub(super) const PTX: &str = include_str!("ptx.cuh");
+
+/// The functions that only blocks of a cluster use.
+pub(super) const CLUSTER: &str = include_str!("cluster.cuh");

@@ -2,7 +2,7 @@
 
 use super::rings::name;
 use crate::emit::element::{Emitter, add};
-use crate::hopper::{OpAt, RingTile, Specialised};
+use crate::hopper::{OpAt, Specialised, SwizzleBytes};
 use crate::schedule::{FrameId, Instruction, Operand, Product, Side};
 use einloom_tile::{Op, ValueId};
 use std::collections::BTreeSet;
@@ -76,32 +76,18 @@ impl Emitter<'_> {
     /// Declares the descriptors of every tile that products read: those of its first stage.
     pub(super) fn descriptors(&mut self, s: &Specialised) {
         let mut done = BTreeSet::new();
-        for p in s.layout.products.values() {
-            let left = (!p.left_in_registers).then_some((p.left, true));
-            for (v, is_left) in left.into_iter().chain([(p.right, false)]) {
-                let Some((id, tile)) = s.tile(v) else { continue };
-                let descriptor = descriptor_name(self.names.value(v), is_left);
-                if !done.insert(descriptor.clone()) {
-                    continue;
-                }
-                let by_sum = tile.inner == p.sum;
-                let mut at = format!("shared_base + {}", s.ring(id).offset + tile.offset);
-                if is_left && s.consumers > 1 {
-                    // 64 rows each: rows of a panel, or one panel.
-                    let own = if by_sum { 64 * tile.swizzle.bytes() } else { tile.panel_bytes() };
-                    at = add(&at, own as i64, "warpgroup");
-                }
-                let eight = 8 * tile.swizzle.bytes();
-                // Ignored where the summed axis is adjacent; the tile may be read both ways.
-                let leading = tile.panel_bytes();
-                let swizzle = 128 / tile.swizzle.bytes();
-                let code = match swizzle {
-                    1 => 1,
-                    2 => 2,
-                    _ => 3,
-                };
-                self.w.line(format!("const u64 {descriptor} = matrix({at}, {leading}, {eight}, {code});"));
+        for d in &s.descriptors {
+            let descriptor = descriptor_name(self.names.value(d.value), d.left);
+            if !done.insert(descriptor.clone()) {
+                continue;
             }
+            let at = add(&format!("shared_base + {}", d.at), d.each as i64, "warpgroup");
+            let code = match d.swizzle {
+                SwizzleBytes::B128 => 1,
+                SwizzleBytes::B64 => 2,
+                SwizzleBytes::B32 => 3,
+            };
+            self.w.line(format!("const u64 {descriptor} = matrix({at}, {}, {}, {code});", d.leading, d.stride));
         }
     }
 
@@ -152,13 +138,12 @@ impl Emitter<'_> {
         self.w.line("products_fence();");
         self.w.unrolled("k", depths);
         let onto = if acc.is_some() { "1" } else { "k > 0" };
-        let right_step = self.depth_step(s, p.right, &p);
+        let [right_step, right_flag] = self.depth_step(s, dst, false);
         let line = if p.left_in_registers {
-            let flag = self.transposed(s, p.right, &p);
-            format!("{}<{flag}>({place}, left[k], right + {right_step}, {onto});", shape.name())
+            format!("{}<{right_flag}>({place}, left[k], right + {right_step}, {onto});", shape.name())
         } else {
-            let flags = format!("{}, {}", self.transposed(s, p.left, &p), self.transposed(s, p.right, &p));
-            let left_step = self.depth_step(s, p.left, &p);
+            let [left_step, left_flag] = self.depth_step(s, dst, true);
+            let flags = format!("{left_flag}, {right_flag}");
             format!("{}<{flags}>({place}, left + {left_step}, right + {right_step}, {onto});", shape.name())
         };
         self.w.line(line);
@@ -179,24 +164,19 @@ impl Emitter<'_> {
         }
     }
 
-    /// How far step `k` of the summed axis is from the first, in units of 16 bytes.
-    fn depth_step(&self, s: &Specialised, v: ValueId, p: &Product) -> String {
-        let Some((_, tile)) = s.tile(v) else { return "0".to_string() };
-        if tile.inner != p.sum {
-            return format!("k * {}", tile.swizzle.bytes());
-        }
-        let per = tile.panel() / 16;
-        let panel = tile.panel_bytes() >> 4;
-        match (per, tile.columns / tile.panel()) {
-            (1, _) => format!("k * {panel}"),
-            (_, 1) => "k * 2".to_string(),
-            _ => format!("(k % {per} * 2 + k / {per} * {panel})"),
-        }
-    }
-
-    fn transposed(&self, s: &Specialised, v: ValueId, p: &Product) -> usize {
-        let by_sum = |tile: &RingTile| tile.inner == p.sum;
-        s.tile(v).map_or(0, |(_, tile)| usize::from(!by_sum(tile)))
+    /// How far step `k` of the summed axis is from the first, in units of 16 bytes, and whether the factor is transposed.
+    fn depth_step(&self, s: &Specialised, product: ValueId, left: bool) -> [String; 2] {
+        let Some(d) = s.descriptors.iter().find(|d| (d.product, d.left) == (product, left)) else {
+            return ["0".to_string(), "0".to_string()];
+        };
+        let (step, next) = (d.step >> 4, d.next >> 4);
+        let panels = s.tile(d.value).map_or(1, |(_, tile)| tile.columns / tile.panel());
+        let step = match (d.steps, panels) {
+            (1, _) => format!("k * {next}"),
+            (_, 1) => format!("k * {step}"),
+            (steps, _) => format!("(k % {steps} * {step} + k / {steps} * {next})"),
+        };
+        [step, usize::from(d.transposed).to_string()]
     }
 
     /// `left[k]`: accumulators of one product as the left operand of the next.

@@ -1,8 +1,8 @@
 //! The producer's steps.
 
-use super::rings::{self, barrier, dimensions, name};
+use super::rings::{barrier, dimensions, name};
 use crate::emit::element::{Emitter, add};
-use crate::hopper::{RingId, Specialised, Step};
+use crate::hopper::{RingId, Specialised, Step, pieces};
 use einloom_tile::Op;
 
 impl Emitter<'_> {
@@ -36,29 +36,53 @@ impl Emitter<'_> {
         }
     }
 
-    /// Announces the bytes and starts the copies, panel by panel.
+    /// Announces the bytes and starts the copies, panel by panel: of a shared tile, those of this block's part.
     fn fill(&mut self, s: &Specialised, id: RingId) {
         let ring = s.ring(id);
         let name = name(s, id);
         let full = barrier(s, id, true, &format!("{name}_next"));
-        self.w.line(format!("barrier_expect({full}, {});", rings::bytes(ring)));
+        self.w.line(format!("barrier_expect({full}, {});", ring.bytes));
         for tile in &ring.tiles {
             let map = self.map_name(tile.value);
             let first = ring.offset + tile.offset;
             let stage = if ring.stages == 1 { String::new() } else { format!(" + {name}_next * {}", ring.stage_bytes) };
-            let inner = tile.dims[1];
-            let coordinates: Vec<String> = dimensions(&self.facts, tile)
-                .into_iter()
-                .map(|d| self.coordinate(&tile.at[d], &|axis| self.base(axis), &|_| "0".to_string()))
+            let [outer, inner] = tile.dims;
+            let dims = dimensions(&self.facts, tile);
+            debug_assert_eq!(dims.first(), Some(&inner));
+            let coordinates: Vec<String> = dims
+                .iter()
+                .map(|&d| self.coordinate(&tile.at[d], &|axis| self.base(axis), &|_| "0".to_string()))
                 .map(|c| if c.contains("floor_div") { format!("static_cast<int>({c})") } else { c })
                 .collect();
-            let innermost = coordinates.first().cloned().unwrap_or_default();
-            debug_assert_eq!(dimensions(&self.facts, tile).first(), Some(&inner));
-            for panel in 0..tile.columns / tile.panel() {
-                let to = add(&format!("shared_base + {}{stage}", first + panel * tile.panel_bytes()), 1, "0");
-                let at = add(&innermost, 1, &(panel * tile.panel()).to_string());
-                let others: String = coordinates[1..].iter().map(|c| format!(", {c}")).collect();
-                self.w.line(format!("bulk_copy({to}, {map}, {full}, {at}{others});"));
+            // What a block's pieces are apart from those of the first one grows with its number.
+            let [own, next] = [0, 1].map(|block| pieces(tile, s.blocks(), block));
+            for (piece, next) in own.iter().zip(&next) {
+                let by_rank = |step: usize| match step {
+                    0 => String::new(),
+                    n => format!(" + cluster_rank * {n}"),
+                };
+                let at = |k: usize, first: usize, step: usize| {
+                    let at = add(&coordinates[k], 1, &first.to_string());
+                    if step == 0 { at } else { format!("{at} + static_cast<int>(cluster_rank) * {step}") }
+                };
+                let part = by_rank(next.place - piece.place);
+                let to = add(&format!("shared_base + {}{part}{stage}", first + piece.place), 1, "0");
+                let places: Vec<String> = dims
+                    .iter()
+                    .enumerate()
+                    .map(|(k, &d)| match d {
+                        d if d == inner => at(k, piece.column, next.column - piece.column),
+                        d if d == outer => at(k, 0, next.row - piece.row),
+                        _ => coordinates[k].clone(),
+                    })
+                    .collect();
+                let places = places.join(", ");
+                self.w.line(match tile.shared {
+                    None => format!("bulk_copy({to}, {map}, {full}, {places});"),
+                    Some(share) => {
+                        format!("bulk_copy_to_blocks({to}, {map}, {full}, {:#x}, {places});", share.mask)
+                    }
+                });
             }
         }
         self.ring_advance(s, id);

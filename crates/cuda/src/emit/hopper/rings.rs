@@ -3,7 +3,7 @@
 use crate::emit::element::Emitter;
 use crate::emit::tensor_map::{TensorMapSpec, TmaSwizzle};
 use crate::hopper::fit::BARRIER;
-use crate::hopper::{Ring, RingId, RingTile, Specialised, SwizzleBytes};
+use crate::hopper::{RingId, RingTile, Specialised, SwizzleBytes, pieces};
 use crate::schedule::Facts;
 
 /// The identifier of a ring: its name, made legal.
@@ -27,11 +27,6 @@ pub(super) fn barrier(s: &Specialised, id: RingId, full: bool, stage: &str) -> S
     } else {
         format!("shared_base + {base} + {stage} * {BARRIER}")
     }
-}
-
-/// Bytes of one filling, as the copy engine counts them.
-pub(super) fn bytes(ring: &Ring) -> usize {
-    ring.tiles.iter().map(RingTile::bytes).sum()
 }
 
 impl Emitter<'_> {
@@ -61,14 +56,15 @@ impl Emitter<'_> {
 }
 
 /// What the copy engine has to know of the tile's tensor: dimensions of one element are left out.
-pub(super) fn tensor_map(facts: &Facts<'_>, tile: &RingTile) -> TensorMapSpec {
+pub(super) fn tensor_map(facts: &Facts<'_>, s: &Specialised, tile: &RingTile) -> TensorMapSpec {
     let decl = facts.program.tensor(tile.tensor);
     let strides = facts.strides(tile.tensor);
     let dims = dimensions(facts, tile);
     let element = decl.dtype.bytes() as u64;
+    let rows = pieces(tile, s.blocks(), 0).first().map_or(tile.rows, |piece| piece.rows);
     let size = |d: usize| match d {
         d if d == tile.dims[1] => tile.panel() as u32,
-        d if d == tile.dims[0] => tile.rows as u32,
+        d if d == tile.dims[0] => rows as u32,
         _ => 1,
     };
     TensorMapSpec {

@@ -5,7 +5,8 @@
 pub(super) struct Barrier {
     arrivals: usize,
     pending: usize,
-    bytes: usize,
+    /// Announced and not there; negative if another block's copies are there before this one has announced them.
+    bytes: i64,
     completed: usize,
 }
 
@@ -32,14 +33,14 @@ impl Barrier {
     /// An arrival that announces bytes.
     pub fn arrive(&mut self, bytes: usize) -> Result<(), TooMany> {
         self.pending = self.pending.checked_sub(1).ok_or(TooMany)?;
-        self.bytes += bytes;
+        self.bytes += bytes as i64;
         self.turn();
         Ok(())
     }
 
-    /// Bytes that were announced are there.
+    /// Bytes that were, or will be, announced are there.
     pub fn land(&mut self, bytes: usize) {
-        self.bytes = self.bytes.saturating_sub(bytes);
+        self.bytes -= bytes as i64;
         self.turn();
     }
 
@@ -71,6 +72,16 @@ mod tests {
         full.land(32);
         assert!(full.passes(0) && !full.passes(1) && full.idle());
         assert_eq!(full.completed(), 1);
+    }
+
+    #[test]
+    fn bytes_may_be_there_before_they_are_announced() {
+        let mut full = Barrier::new(1);
+        full.land(16);
+        assert!(!full.passes(0) && !full.idle());
+        assert_eq!(full.arrive(48), Ok(()));
+        full.land(32);
+        assert!(full.passes(0) && full.idle());
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! What a consumer's steps do.
 
 use super::block::Block;
+use super::cluster::{Flight, What};
 use super::evaluate::{Effect, Fault, Scope, rounded};
 use super::product::{Factor, Group, Operands, Source, text};
 use super::registers::{Registers, Tile, View};
 use super::trace::{Event, name};
-use super::{Hazard, HazardKind, narrow};
+use super::{Arrays, Hazard, HazardKind, narrow};
 use crate::hopper::{OpAt, RingId, Step};
 use crate::schedule::facts::each_use;
 use einloom_tile::{AxisId, Init, Op, State, ValueId, Window};
@@ -35,13 +36,13 @@ impl<'a> Consumer<'a> {
 
 impl<'a> Block<'a> {
     /// Executes a consumer's step, which can go on.
-    pub fn consume(&mut self, w: usize, event: &Event<'a>) -> Result<(), Hazard> {
+    pub fn consume(&mut self, w: usize, event: &Event<'a>, memory: &mut Arrays) -> Result<(), Hazard> {
         let windows = narrow(self.s, &event.windows, w);
         match event.step {
             Step::Await { ring, .. } => self.ring(*ring)?.awaited[w] += 1,
             Step::Release { ring } => self.release(w, *ring)?,
             Step::Read { ring, value } => self.read(w, *ring, *value)?,
-            Step::Compute(at) => self.compute(w, *at, &windows, event.chunk)?,
+            Step::Compute(at) => self.compute(w, *at, &windows, event.chunk, memory)?,
             Step::Multiply(at) => self.multiply(w, *at, event.chunk)?,
             Step::Settle { .. } => {}
             Step::TakeTurn => {
@@ -57,7 +58,7 @@ impl<'a> Block<'a> {
         }
         let consumer = &self.consumers[w];
         let last = consumer.events.get(consumer.next + 1).is_none_or(|e| e.point != event.point);
-        if last { self.point_done(w) } else { Ok(()) }
+        if last { self.point_done(w, event) } else { Ok(()) }
     }
 
     /// The oldest product in flight completes.
@@ -83,7 +84,7 @@ impl<'a> Block<'a> {
     }
 
     /// Everything that a grid point needs is done, and nothing of it is left.
-    fn point_done(&mut self, w: usize) -> Result<(), Hazard> {
+    fn point_done(&mut self, w: usize, event: &Event<'_>) -> Result<(), Hazard> {
         let leftover = |text| Err(Hazard::new(HazardKind::Leftover, text));
         if let Some(g) = self.consumers[w].groups.front() {
             return leftover(format!("product {} is in flight at the end", name(self.kernel, g.dst)));
@@ -95,6 +96,8 @@ impl<'a> Block<'a> {
             return leftover("the turn is not passed on at the end".to_string());
         }
         self.consumers[w].registers.clear();
+        let point = self.kernel.grid.iter().map(|a| event.windows[a.at()].base).collect();
+        self.done.push((point, w));
         Ok(())
     }
 
@@ -106,7 +109,12 @@ impl<'a> Block<'a> {
                 format!("{} is released while product {dst} in flight reads it", self.rings[ring.0].filling(filling));
             return Err(Hazard::new(HazardKind::Overwrite, text));
         }
-        self.rings[ring.0].release(w)
+        let (stage, filling) = self.rings[ring.0].release(w)?;
+        // Arrivals on other blocks' barriers take their time.
+        let others = (0..self.s.blocks()).filter(|b| *b != self.rank && self.s.rings[ring.0].is_shared());
+        let what = What::Arrival { ring: ring.0, stage, filling };
+        self.sent.extend(others.map(|to| Flight { to, what: what.clone() }));
+        self.rings[ring.0].arrive(stage, filling)
     }
 
     fn read(&mut self, w: usize, ring: RingId, value: ValueId) -> Result<(), Hazard> {
@@ -114,8 +122,8 @@ impl<'a> Block<'a> {
         let tile =
             found.ok_or_else(|| Hazard::malformed(format!("{} is in no such ring", name(self.kernel, value))))?;
         self.free(w, value)?;
-        let (_, filling) = self.rings[ring.0].held(w)?;
-        let slot = self.rings[ring.0].readable(tile, filling)?;
+        let (stage, filling) = self.rings[ring.0].held(w)?;
+        let slot = self.rings[ring.0].readable(tile, stage, filling)?;
         let tile = &self.s.rings[ring.0].tiles[tile];
         let own = narrow(self.s, &slot.windows, w);
         let decl = self.kernel.value(value);
@@ -128,7 +136,7 @@ impl<'a> Block<'a> {
         let mut elements = vec![];
         for r in 0..sides[0].len {
             for c in 0..sides[1].len {
-                let place = from(tile.outer, [r, c]) * tile.columns + from(tile.inner, [r, c]);
+                let place = tile.place(from(tile.outer, [r, c]), from(tile.inner, [r, c])) / tile.element.bytes();
                 let x = slot.elements.get(place).copied();
                 elements.push(x.ok_or_else(|| Hazard::malformed("a tile is read beyond what its stage holds"))?);
             }
@@ -154,7 +162,14 @@ impl<'a> Block<'a> {
         }
     }
 
-    fn compute(&mut self, w: usize, at: OpAt, windows: &[Window], chunk: Option<usize>) -> Result<(), Hazard> {
+    fn compute(
+        &mut self,
+        w: usize,
+        at: OpAt,
+        windows: &[Window],
+        chunk: Option<usize>,
+        memory: &mut Arrays,
+    ) -> Result<(), Hazard> {
         let op = self.op(at)?;
         if let Op::Mma { .. } | Op::Stream { .. } | Op::SkipUnless { .. } = op {
             return Err(Hazard::malformed("neither a product nor a stream nor a skip can be computed in registers"));
@@ -182,7 +197,7 @@ impl<'a> Block<'a> {
                 return Err(Hazard::new(HazardKind::Stale, text));
             }
         }
-        let view = View { registers: &self.consumers[w].registers, memory: self.memory };
+        let view = View { registers: &self.consumers[w].registers, memory };
         match scope.evaluate(&view, op).map_err(|f| self.fault(f))? {
             Effect::Tile(dst, elements) => {
                 self.free(w, dst)?;
@@ -190,7 +205,7 @@ impl<'a> Block<'a> {
                 self.consumers[w].registers.put(dst, sides, elements);
             }
             Effect::Stored(tensor, elements) => {
-                elements.into_iter().for_each(|(place, x)| self.memory.put(tensor, place, x));
+                elements.into_iter().for_each(|(place, x)| memory.put(tensor, place, x));
             }
             Effect::Tested(_) => {}
         }
@@ -276,8 +291,8 @@ impl<'a> Block<'a> {
     fn factor(&self, w: usize, value: ValueId, in_registers: bool) -> Result<Factor, Hazard> {
         if !in_registers && let Some((ring, tile)) = self.s.tile(value) {
             let place = self.s.rings[ring.0].tiles.iter().position(|t| t == tile).unwrap_or(0);
-            let (_, filling) = self.rings[ring.0].held(w)?;
-            return Ok(Factor { value, source: Source::Stage { ring: ring.0, tile: place, filling } });
+            let (stage, filling) = self.rings[ring.0].held(w)?;
+            return Ok(Factor { value, source: Source::Stage { ring: ring.0, tile: place, stage, filling } });
         }
         Ok(Factor { value, source: Source::Registers })
     }

@@ -23,6 +23,10 @@ pub enum HazardKind {
     Arrivals,
     /// Something is released, or passed on, that is not held.
     NotHeld,
+    /// Something reaches a block of a cluster that has not initialised its barriers yet, or has left.
+    Absent,
+    /// A grid point is not computed, or more than once.
+    Points,
     /// At the end something is still held, in flight or not read.
     Leftover,
     /// Regions of shared memory overlap or do not fit.

@@ -9,11 +9,17 @@
 //! bit. What products read beyond a window is what the hardware would read: zeros beyond the tensor, whatever the tensor
 //! holds inside of it, and zeros in registers.
 //!
-//! Not modelled: addresses inside a stage (swizzles), proxies and fences, and time.
+//! Blocks of a cluster run at the same time, in any order. A part of a shared tile reaches each of them for itself and
+//! when it likes, and so do consumers' arrivals on other blocks' barriers.
+//!
+//! Tiles lie in a stage where the copy engine puts them and are read where descriptors say, both swizzled by address.
+//!
+//! Not modelled: which lane holds which element, proxies and fences, and time.
 
 mod arrays;
 mod barrier;
 mod block;
+mod cluster;
 mod consumer;
 mod contract;
 pub mod evaluate;
@@ -31,9 +37,10 @@ pub use hazard::{Hazard, HazardKind, Place};
 pub use interpret::interpret;
 pub use policy::{Completion, Policy, Preference};
 
-use super::Specialised;
-use block::Block;
-use einloom_tile::{Kernel, Program, Window, grid_points};
+use super::{Specialised, Walk, walk};
+use cluster::Cluster;
+use einloom_tile::{Kernel, Program, Window, grid_steps};
+use std::collections::BTreeMap;
 
 /// Rows of one consumer. PTX ISA, wgmma: M is 64.
 const ROWS: usize = 64;
@@ -55,9 +62,23 @@ pub struct Statistics {
     pub most_products: usize,
 }
 
-/// Executes a kernel as scheduled on this many persistent blocks: block `b` takes grid points `b`, `b + blocks`, … .
-/// Blocks do not depend on each other and run one after the other; within a block barriers, rings and counts go on from
-/// one grid point to the next.
+impl Statistics {
+    fn add(&mut self, other: &Self) {
+        self.points += other.points;
+        self.steps += other.steps;
+        self.fillings += other.fillings;
+        self.products += other.products;
+        self.most_stages = self.most_stages.max(other.most_stages);
+        self.most_products = self.most_products.max(other.most_products);
+    }
+}
+
+/// A point of the grid: where its windows begin, one per axis of the grid.
+type Point = Vec<usize>;
+
+/// Executes a kernel as scheduled on this many persistent blocks, in whole clusters: each takes the points that
+/// [`walk`] gives it. Clusters do not depend on each other and run one after the other; within one, barriers, rings and
+/// counts go on from one grid point to the next.
 ///
 /// # Errors
 /// The first hazard that this policy meets.
@@ -69,24 +90,59 @@ pub fn execute(
     blocks: usize,
     policy: Policy,
 ) -> Result<Statistics, Hazard> {
+    execute_walk(program, kernel, s, memory, &walk(kernel, s, blocks), policy)
+}
+
+/// As [`execute`], on another walk.
+///
+/// # Errors
+/// The first hazard that this policy meets; also if some point is not computed exactly once.
+pub fn execute_walk(
+    program: &Program,
+    kernel: &Kernel,
+    s: &Specialised,
+    memory: &mut Arrays,
+    walk: &Walk,
+    policy: Policy,
+) -> Result<Statistics, Hazard> {
     layout::check(s)?;
     let rows = kernel.axis(s.rows);
     if rows.tile.min(rows.extent) > ROWS * s.consumers {
         return Err(Hazard::malformed(format!("{} consumers do not hold a tile of {}", s.consumers, rows.name)));
     }
-    let mut total = Statistics::default();
-    let points = grid_points(kernel);
-    for number in 0..blocks.max(1) {
-        let block = Block::new(program, kernel, s, memory, number, (number..points).step_by(blocks.max(1)))?;
-        let one = block.run(policy)?;
-        total.points += one.points;
-        total.steps += one.steps;
-        total.fillings += one.fillings;
-        total.products += one.products;
-        total.most_stages = total.most_stages.max(one.most_stages);
-        total.most_products = total.most_products.max(one.most_products);
+    if s.layout.order.cluster() != s.blocks() {
+        return Err(Hazard::malformed("the order is not one for clusters of this many blocks"));
     }
+    let mut total = Statistics::default();
+    let mut done: BTreeMap<(Point, usize), usize> = BTreeMap::new();
+    for (number, places) in walk.clusters.iter().enumerate() {
+        let cluster = Cluster::new(program, kernel, s, memory, (number, places, walk.counts_run_on))?;
+        let (one, points) = cluster.run(policy)?;
+        total.add(&one);
+        points.into_iter().for_each(|p| *done.entry(p).or_default() += 1);
+    }
+    each_once(kernel, s, &done)?;
     Ok(total)
+}
+
+/// Whether every consumer has done every point of the grid once.
+fn each_once(kernel: &Kernel, s: &Specialised, done: &BTreeMap<(Point, usize), usize>) -> Result<(), Hazard> {
+    let mut points: Vec<Point> = vec![vec![]];
+    for axis in kernel.grid.iter().map(|a| kernel.axis(*a)) {
+        let bases = (0..grid_steps(axis)).map(|step| step * axis.tile);
+        points = points.iter().flat_map(|p| bases.clone().map(move |b| [p.as_slice(), &[b]].concat())).collect();
+    }
+    for key in points.into_iter().flat_map(|p| (0..s.consumers).map(move |w| (p.clone(), w))) {
+        let times = done.get(&key).copied().unwrap_or(0);
+        if times != 1 {
+            let (point, w) = key;
+            let names = kernel.grid.iter().zip(point).map(|(a, base)| format!("{}={base}", kernel.axis(*a).name));
+            let at = names.collect::<Vec<_>>().join(" ");
+            let text = format!("point {at} is computed {times} times by consumer {w}");
+            return Err(Hazard::new(HazardKind::Points, text));
+        }
+    }
+    Ok(())
 }
 
 /// A consumer's windows: its 64 positions of the shared axis, all of every other.

@@ -9,6 +9,8 @@ pub enum Preference {
     Producer,
     /// This consumer whenever it can.
     Consumer(usize),
+    /// Any role of this block of a cluster whenever one can.
+    Block(usize),
 }
 
 /// When copies land and products complete.
@@ -36,8 +38,14 @@ pub struct Policy {
 impl Policy {
     /// Every extreme, and `random` others.
     pub fn all(consumers: usize, random: u64) -> Vec<Self> {
+        Self::of_clusters(1, consumers, random)
+    }
+
+    /// As [`Self::all`], for clusters of so many blocks.
+    pub fn of_clusters(blocks: usize, consumers: usize, random: u64) -> Vec<Self> {
         let mut roles = vec![Preference::Producer, Preference::Random];
         roles.extend((0..consumers).map(Preference::Consumer));
+        roles.extend((0..blocks).filter(|_| blocks > 1).map(Preference::Block));
         let mut out = vec![];
         for completions in [Completion::Late, Completion::Early, Completion::Random] {
             out.extend(roles.iter().map(|&roles| Self { roles, completions, seed: 0 }));

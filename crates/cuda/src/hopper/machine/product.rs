@@ -19,7 +19,7 @@ pub(super) enum Source {
     /// In registers.
     Registers,
     /// In a stage.
-    Stage { ring: usize, tile: usize, filling: usize },
+    Stage { ring: usize, tile: usize, stage: usize, filling: usize },
 }
 
 /// A factor of a product.
@@ -125,8 +125,8 @@ impl Group {
                 let (kept, sum) = if decl.cols == Some(self.sum) { (rows, cols) } else { (cols, rows) };
                 Ok(Shape { kept, sum })
             }
-            Source::Stage { ring, tile, filling } => {
-                let slot = operands.rings[ring].readable(tile, filling)?;
+            Source::Stage { ring, tile, stage, filling } => {
+                let slot = operands.rings[ring].readable(tile, stage, filling)?;
                 let own = narrow(operands.s, &slot.windows, operands.consumer);
                 let kept_window = kept.map_or(Window { base: 0, len: 1 }, |a| own[a.at()]);
                 let shape = Shape { kept: kept_window, sum: own[self.sum.at()] };
@@ -150,7 +150,6 @@ impl Group {
     /// The factor's elements. Registers beyond the windows at which they were made count as 0; a stage has what was
     /// copied.
     fn matrix(&self, operands: &Operands<'_, '_>, factor: Factor) -> Result<Matrix, Hazard> {
-        let kept = kept(operands.kernel, factor.value, self.sum);
         let Shape { kept: rows, sum } = self.shape(operands, factor)?;
         match factor.source {
             Source::Registers => {
@@ -163,15 +162,30 @@ impl Group {
                     (true, false) => tile.elements[k * columns + r],
                 }))
             }
-            Source::Stage { ring, tile, filling } => {
-                let slot = operands.rings[ring].readable(tile, filling)?;
-                let tile = &operands.s.rings[ring].tiles[tile];
-                let skip = kept.map_or(0, |a| rows.base - slot.windows[a.at()].base);
-                let across = tile.inner == self.sum;
-                Ok(Matrix::new(rows.len, self.terms, |r, k| {
-                    let (row, column) = if across { (skip + r, k) } else { (k, skip + r) };
-                    slot.elements[row * tile.columns + column]
-                }))
+            Source::Stage { ring, tile, stage, filling } => {
+                let slot = operands.rings[ring].readable(tile, stage, filling)?;
+                let ring = &operands.s.rings[ring];
+                let tile = &ring.tiles[tile];
+                let side = (self.dst, factor == self.factors[0]);
+                let descriptor = operands.s.descriptors.iter().find(|d| (d.product, d.left) == side);
+                let descriptor = descriptor.ok_or_else(|| {
+                    let name = name(operands.kernel, factor.value);
+                    Hazard::malformed(format!("nothing says how products read {name} in shared memory"))
+                })?;
+                let base = ring.offset + stage * ring.stage_bytes + tile.offset;
+                let mut elements = Vec::with_capacity(rows.len * self.terms);
+                for (r, k) in (0..rows.len).flat_map(|r| (0..self.terms).map(move |k| (r, k))) {
+                    let address = descriptor.address(operands.consumer, stage, r, k);
+                    let place = address.checked_sub(base).map(|bytes| bytes / tile.element.bytes());
+                    let element = place.and_then(|place| slot.elements.get(place)).ok_or_else(|| {
+                        let name = name(operands.kernel, factor.value);
+                        let text = format!("byte {address} of shared memory is read for {name}, and is not its");
+                        Hazard::new(HazardKind::Memory, text)
+                    })?;
+                    elements.push(*element);
+                }
+                let terms = self.terms;
+                Ok(Matrix::new(rows.len, terms, |r, k| elements[r * terms + k]))
             }
         }
     }

@@ -1,9 +1,11 @@
 //! The steps of a role for one block, with loops unrolled. No step depends on data, so that this is known beforehand.
 
 use super::Hazard;
+use crate::hopper::walk;
 use crate::hopper::{OpAt, RingId, Specialised, Step};
+use crate::schedule::Order;
 use crate::schedule::facts::written;
-use einloom_tile::{AxisId, Kernel, Op, Program, ValueId, Window, chunks, initial_windows, set_grid_point};
+use einloom_tile::{AxisId, Kernel, Op, Program, ValueId, Window, chunks};
 use std::rc::Rc;
 
 /// A step at its windows.
@@ -12,7 +14,7 @@ pub(super) struct Event<'a> {
     pub step: &'a Step,
     /// The block's windows: the producer's.
     pub windows: Rc<[Window]>,
-    /// The grid point.
+    /// The how-manyth grid point of the block.
     pub point: usize,
     /// Inside a stream, its axis.
     pub stream: Option<AxisId>,
@@ -20,16 +22,20 @@ pub(super) struct Event<'a> {
     pub chunk: Option<usize>,
 }
 
-/// The steps for these grid points.
+/// The steps for the grid points of block `block` of a cluster that takes these places of the order.
 pub(super) fn unroll<'a>(
     kernel: &Kernel,
     steps: &'a [Step],
-    points: impl Iterator<Item = usize>,
+    order: &Order,
+    places: &[usize],
+    block: usize,
 ) -> Result<Vec<Event<'a>>, Hazard> {
     let mut out = vec![];
-    for point in points {
-        let mut windows = initial_windows(kernel);
-        set_grid_point(kernel, point, &mut windows);
+    for (point, &place) in places.iter().enumerate() {
+        if place >= order.points() {
+            return Err(Hazard::malformed(format!("there is no place {place} in the order")));
+        }
+        let windows = walk::windows(kernel, order, place, block);
         let outside: Rc<[Window]> = windows.as_slice().into();
         for step in steps {
             let Step::Chunks { stream, first, rest, after } = step else {
