@@ -1,6 +1,6 @@
 //! A derivation as text that a person can follow: passes, steps with their reasons, the streaming form, refusals.
 
-use crate::{Derivation, form, show};
+use crate::{Derivation, Passes, Step, form, show};
 use std::fmt::Write;
 
 /// The whole explanation.
@@ -8,41 +8,12 @@ pub fn explain(d: &Derivation) -> String {
     let mut out = String::new();
     let g = &d.derived;
     _ = writeln!(out, "{}", g.cascade.name);
-    let mut once: Vec<&str> = vec![];
-    for rank in &d.passes.ranks {
-        for t in &rank.tensors {
-            if t.written > 1 {
-                let (written, derived) = (passes(t.written), t.derived);
-                let live = if derived > 1 { format!("; a fibre of {} stays live", t.footprint) } else { String::new() };
-                _ = writeln!(
-                    out,
-                    "  {} is read in {written} over {} as written, {derived} as derived{live}",
-                    t.tensor, rank.rank
-                );
-            }
-        }
-    }
-    let all = d.passes.ranks.iter().flat_map(|r| &r.tensors);
-    for t in all {
-        let again = d.passes.ranks.iter().flat_map(|r| &r.tensors).any(|o| o.tensor == t.tensor && o.written > 1);
-        if !again && !once.contains(&t.tensor.as_str()) {
-            once.push(&t.tensor);
-        }
-    }
-    if !once.is_empty() {
-        _ = writeln!(out, "  {} in 1 pass", once.join(", "));
-    }
+    out += &passes_text(&d.passes);
     out += "\nsteps\n";
     if d.steps.is_empty() {
         out += "  none: the program streams as it is written\n";
     }
-    for (k, s) in d.steps.iter().enumerate() {
-        let over = if s.ranks.is_empty() { String::new() } else { format!(" over {}", s.ranks.join(", ")) };
-        _ = writeln!(out, "  {} {:<10} {}{over}", k + 1, s.rule.name(), s.node);
-        _ = writeln!(out, "      because {}", s.why);
-        _ = writeln!(out, "      before  {}", s.before);
-        _ = writeln!(out, "      after   {}", s.after);
-    }
+    out += &steps_text(&d.steps, 0);
     for f in form::streaming_forms(g) {
         let over: Vec<&str> = f.over.iter().map(|&i| g.cascade[i].name.as_str()).collect();
         let again = if f.level > 0 { format!(", traversal {}", f.level + 1) } else { String::new() };
@@ -67,15 +38,109 @@ pub fn explain(d: &Derivation) -> String {
     if form::streaming_forms(g).iter().any(|f| f.is_anchored(g)) {
         out += "  not shown: an anchor that is not finite counts as 0, a reduction over nothing keeps its identity\n";
     }
+    out += &alternatives_text(d);
     out += "\nrefusals\n";
     if d.refusals.is_empty() {
         out += "  none\n";
     }
     for r in &d.refusals {
-        _ = writeln!(out, "  {} {} over {}: {}", r.rule.name(), r.node, r.ranks.join(", "), r.reason);
+        _ = writeln!(out, "  {} {} over {}", r.rule.name(), r.node, r.ranks.join(", "));
+        out += &wrapped("      because ", &r.reason);
         if let Some(hint) = &r.hint {
-            _ = writeln!(out, "      {hint}");
+            out += &wrapped("      hint    ", hint);
         }
+    }
+    out
+}
+
+/// How often each input is read, and by what.
+fn passes_text(all: &Passes) -> String {
+    let mut out = String::new();
+    let mut often: Vec<&str> = vec![];
+    for rank in &all.ranks {
+        for t in rank.tensors.iter().filter(|t| t.written > 1 || t.derived > 1) {
+            often.push(&t.tensor);
+            let live = if t.derived > 1 { format!("; a fibre of {} stays live", t.footprint) } else { String::new() };
+            let (written, derived) = (passes(t.written), t.derived);
+            _ = writeln!(
+                out,
+                "  {} is read in {written} over {} as written, {derived} as derived{live}",
+                t.tensor, rank.rank
+            );
+            let by = |out: &mut String, what: &str, by: &[Vec<String>]| {
+                let passes: Vec<String> =
+                    by.iter().enumerate().map(|(k, names)| format!("{} {}", k + 1, names.join(", "))).collect();
+                _ = writeln!(out, "      {what}  {}", passes.join(" | "));
+            };
+            by(&mut out, "written", &t.written_by);
+            if t.derived > 1 {
+                by(&mut out, "derived", &t.derived_by);
+            }
+        }
+    }
+    let mut once: Vec<&str> = vec![];
+    for t in all.ranks.iter().flat_map(|r| &r.tensors) {
+        if !often.contains(&t.tensor.as_str()) && !once.contains(&t.tensor.as_str()) {
+            once.push(&t.tensor);
+        }
+    }
+    if !once.is_empty() {
+        _ = writeln!(out, "  {} in 1 pass", once.join(", "));
+    }
+    out
+}
+
+/// Steps with their rules' conditions, each condition where it is met first; numbers start after `before`.
+fn steps_text(steps: &[Step], before: usize) -> String {
+    let mut out = String::new();
+    for (k, s) in steps.iter().enumerate() {
+        let over = if s.ranks.is_empty() { String::new() } else { format!(" over {}", s.ranks.join(", ")) };
+        _ = writeln!(out, "  {} {:<10} {}{over}", before + k + 1, s.rule.name(), s.node);
+        match steps[..k].iter().position(|other| other.rule == s.rule) {
+            None => out += &wrapped("      rule    ", s.rule.condition()),
+            Some(first) => _ = writeln!(out, "      rule    as in step {}", before + first + 1),
+        }
+        out += &wrapped("      here    ", &s.why);
+        _ = writeln!(out, "      before  {}", s.before);
+        _ = writeln!(out, "      after   {}", s.after);
+    }
+    out
+}
+
+/// Prose, broken at this column.
+const WIDTH: usize = 120;
+
+/// Prose after a label, its further lines under its first.
+fn wrapped(label: &str, text: &str) -> String {
+    let indent = " ".repeat(label.chars().count());
+    let mut out = String::new();
+    let mut line = label.to_string();
+    let mut empty = true;
+    for word in text.split(' ') {
+        if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            out += &line;
+            out.push('\n');
+            line.clone_from(&indent);
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line += word;
+        empty = false;
+    }
+    out + &line + "\n"
+}
+
+/// Other forms of the same program: what is different, and the steps that the main form does not take.
+fn alternatives_text(d: &Derivation) -> String {
+    let mut out = String::new();
+    for (k, a) in d.alternatives.iter().enumerate() {
+        let heading = if k == 0 { "\nalternatives, of which a plan takes the fastest for its sizes\n" } else { "" };
+        _ = writeln!(out, "{heading}  {}", a.name);
+        let known = |s: &&Step| !d.steps.contains(s) && !d.alternatives[..k].iter().any(|b| b.steps.contains(s));
+        let own: Vec<Step> = a.steps.iter().filter(known).cloned().collect();
+        out += &steps_text(&own, 0).replace("\n  ", "\n    ").replacen("  ", "    ", 1);
     }
     out
 }

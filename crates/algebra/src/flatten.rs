@@ -121,7 +121,7 @@ impl Flattener {
                     self.finish_iterative(id, &statement, dim, index, axes, term);
                     let recurrence = self.graph.recurrences.len();
                     let rank = tensor.ranks[dim];
-                    self.graph.recurrences.push(Recurrence { rank, index, members: vec![id] });
+                    self.graph.recurrences.push(Recurrence { rank, index, members: vec![id], within: vec![] });
                     if let Def::Iterative { recurrence: r, .. } = &mut self.graph.nodes[id.0 as usize].def {
                         *r = recurrence;
                     }
@@ -205,7 +205,7 @@ impl Flattener {
                 *r = recurrence;
             }
         }
-        self.graph.recurrences.push(Recurrence { rank, index, members });
+        self.graph.recurrences.push(Recurrence { rank, index, members, within: vec![] });
     }
 
     fn reserve(&mut self, tensor: TensorId, k: usize) -> NodeId {

@@ -2,7 +2,7 @@
 //! and repairs.
 
 use crate::{Def, Graph, NodeId, Reduction, Term, show};
-use einloom_cascade::{BinaryOp, IndexId, Monoid};
+use einloom_cascade::{BinaryOp, IndexId, Monoid, UnaryOp};
 use std::fmt::Write;
 
 /// The reductions that share one traversal, and what is made of them afterwards.
@@ -63,29 +63,74 @@ impl StreamingForm {
 
     /// The state after one more chunk; a primed name is the value after the chunk.
     pub fn step(&self, graph: &Graph) -> String {
-        let mut out = String::new();
+        let mut lines = vec![];
+        let (old, new) = (|n: NodeId| graph[n].name.clone(), |n: NodeId| format!("{}'", graph[n].name));
         for &s in &self.states {
             let r = reduction(graph, s);
             let chunk = primed(graph, r);
             let name = &graph[s].name;
-            let old = self.repaired(graph, s, name, &|n| graph[n].name.clone(), &|n| format!("{}'", graph[n].name));
-            _ = writeln!(out, "{name}' = {}", combine(graph, r.monoid, &old, &chunk));
+            let kept = self.repaired(graph, s, name, &old, &new);
+            lines.push(format!("{name}' = {}", combine(graph, r.monoid, &kept, &chunk)));
         }
-        out
+        self.name_shared(graph, &mut lines, "", &old, &new);
+        text_of(&lines)
     }
 
     /// Two states of disjoint parts, put together.
     pub fn merge(&self, graph: &Graph) -> String {
-        let mut out = String::new();
+        let mut lines = vec![];
+        let (a, b) = (|n: NodeId| format!("a.{}", graph[n].name), |n: NodeId| format!("b.{}", graph[n].name));
+        let new = |n: NodeId| graph[n].name.clone();
         for &s in &self.states {
-            let r = reduction(graph, s);
-            let side = |k: &str| {
-                let name = format!("{k}.{}", graph[s].name);
-                self.repaired(graph, s, &name, &|n| format!("{k}.{}", graph[n].name), &|n| graph[n].name.clone())
-            };
-            _ = writeln!(out, "{} = {}", graph[s].name, combine(graph, r.monoid, &side("a"), &side("b")));
+            let side = |old: &dyn Fn(NodeId) -> String| self.repaired(graph, s, &old(s), old, &new);
+            let both = combine(graph, reduction(graph, s).monoid, &side(&a), &side(&b));
+            lines.push(format!("{} = {both}", graph[s].name));
         }
-        out
+        self.name_shared(graph, &mut lines, "a.", &a, &new);
+        self.name_shared(graph, &mut lines, "b.", &b, &new);
+        text_of(&lines)
+    }
+
+    /// Gives names to what several states are repaired with: `r` to exponentials, `d` to differences.
+    fn name_shared(
+        &self,
+        graph: &Graph,
+        lines: &mut Vec<String>,
+        side: &str,
+        old: &dyn Fn(NodeId) -> String,
+        new: &dyn Fn(NodeId) -> String,
+    ) {
+        let (mut ratios, mut differences) = (vec![], vec![]);
+        for repair in self.states.iter().filter_map(|&s| reduction(graph, s).streaming.repair.as_ref()) {
+            for t in repair.plus.iter().chain([&repair.factor]) {
+                show::unguarded(t).visit(&mut |t| match t {
+                    Term::Unary(UnaryOp::Exp, _) => ratios.push(named(graph, t, old, new)),
+                    Term::Binary(BinaryOp::Sub, ..) => differences.push(format!("({})", named(graph, t, old, new))),
+                    _ => {}
+                });
+            }
+        }
+        for (stem, texts) in [("r", ratios), ("d", differences)] {
+            for text in texts {
+                if lines.iter().map(|l| places(l, &text).len()).sum::<usize>() < 2 {
+                    continue;
+                }
+                let taken = |name: &str| {
+                    let defined = format!("{name} = ");
+                    graph.nodes.iter().any(|n| n.name == name) || lines.iter().any(|l| l.starts_with(&defined))
+                };
+                let numbered = |k: usize| if k == 1 { format!("{side}{stem}") } else { format!("{side}{stem}{k}") };
+                let Some(name) = (1..).map(numbered).find(|n| !taken(n)) else { continue };
+                let first = lines.iter().position(|l| !places(l, &text).is_empty()).unwrap_or(0);
+                for line in lines.iter_mut() {
+                    for at in places(line, &text).into_iter().rev() {
+                        line.replace_range(at..at + text.len(), &name);
+                    }
+                }
+                let bare = text.strip_prefix('(').and_then(|t| t.strip_suffix(')')).unwrap_or(&text);
+                lines.insert(first, format!("{name} = {bare}"));
+            }
+        }
     }
 
     /// What is made of the final state.
@@ -123,6 +168,18 @@ impl StreamingForm {
             None => moved,
         }
     }
+}
+
+/// One text of lines.
+fn text_of(lines: &[String]) -> String {
+    lines.iter().flat_map(|l| [l.as_str(), "\n"]).collect()
+}
+
+/// Where a closed expression stands in a line: neither behind the name of a function nor as part of a longer name.
+fn places(line: &str, text: &str) -> Vec<usize> {
+    let name = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
+    let whole = |at: &usize| !line[..*at].ends_with(name);
+    line.match_indices(text).map(|m| m.0).filter(whole).collect()
 }
 
 fn reduction(graph: &Graph, state: NodeId) -> &Reduction {

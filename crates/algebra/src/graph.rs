@@ -77,6 +77,10 @@ pub struct Recurrence {
     /// Members in the order in which they are computed at one position: iterative nodes, and the maps and
     /// reductions that lie on a cycle with them.
     pub members: Vec<NodeId>,
+    /// If not empty, positions are taken in *chunks* of any size. Then these indices, over the same rank, run over the
+    /// positions of the chunk only, and so does `index` in members that are not iterative; an iterative member's step
+    /// leads from the start of a chunk, where it is [`Term::Old`], to its end, and is known at ends of chunks only.
+    pub within: Vec<IndexId>,
 }
 
 /// `⊕ over (filter) body`.
@@ -135,7 +139,8 @@ pub enum Term {
     Position(IndexId),
     /// An element of a node.
     Read(NodeId, Vec<IndexExpr>),
-    /// In a [`Repair`]: an anchor's value before the current chunk.
+    /// In a [`Repair`]: an anchor's value before the current chunk. In a recurrence by chunks: an iterative member at
+    /// the start of the current chunk, whatever stands at the iterative dimension.
     Old(NodeId, Vec<IndexExpr>),
     /// An argument of a user's monoid.
     Argument(u8),

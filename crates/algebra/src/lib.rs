@@ -17,7 +17,7 @@ mod steps;
 pub mod stream;
 mod term;
 
-pub use derive::{Derivation, derive};
+pub use derive::{Alternative, Derivation, derive};
 pub use explain::explain;
 pub use flatten::{argument_term, flatten};
 pub use form::{StreamingForm, streaming_forms};

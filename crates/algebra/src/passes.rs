@@ -42,6 +42,10 @@ pub struct TensorPasses {
     /// Elements of the fibre that must be live at once (or be read again), as derived: the rank's name where the
     /// fibre is read in two or more passes, `tile` where any tile will do.
     pub footprint: String,
+    /// What is computed in each traversal of the fibre, as written: one list of names per pass, in order.
+    pub written_by: Vec<Vec<String>>,
+    /// The same, as derived.
+    pub derived_by: Vec<Vec<String>>,
 }
 
 /// Compares the passes of a program as written with those of its derived form.
@@ -49,15 +53,16 @@ pub fn compare(written: &Graph, derived: &Graph) -> Passes {
     let cascade = &written.cascade;
     let mut ranks = vec![];
     for k in 0..cascade.ranks.len() as u32 {
-        let (w, d) = (count(written, RankId(k)), count(derived, RankId(k)));
+        let (w, d) = (traversals(written, RankId(k)), traversals(derived, RankId(k)));
         let name = &cascade.ranks[k as usize].name;
         let tensors: Vec<TensorPasses> = w
             .iter()
-            .map(|(tensor, written)| {
-                let derived = d.iter().find(|(other, _)| other == tensor).map_or(0, |(_, passes)| *passes);
-                let written = *written;
+            .map(|(tensor, written_by)| {
+                let derived_by = d.iter().find(|(other, _)| other == tensor).map_or(vec![], |(_, by)| by.clone());
+                let (written, derived) = (written_by.len(), derived_by.len());
                 let footprint = if derived >= 2 { name.clone() } else { "tile".into() };
-                TensorPasses { tensor: tensor.clone(), written, derived, footprint }
+                let (tensor, written_by) = (tensor.clone(), written_by.clone());
+                TensorPasses { tensor, written, derived, footprint, written_by, derived_by }
             })
             .collect();
         if let Some(most) = tensors.iter().map(|t| t.written).max() {
@@ -70,7 +75,12 @@ pub fn compare(written: &Graph, derived: &Graph) -> Passes {
 
 /// Per input that has the rank, in order of declaration, the number of passes over its fibre.
 pub fn count(graph: &Graph, rank: RankId) -> Vec<(String, usize)> {
-    let mut levels: BTreeMap<NodeId, BTreeSet<usize>> = BTreeMap::new();
+    traversals(graph, rank).into_iter().map(|(tensor, by)| (tensor, by.len())).collect()
+}
+
+/// Per input that has the rank, in order of declaration, what is computed in each traversal of its fibre.
+fn traversals(graph: &Graph, rank: RankId) -> Vec<(String, Vec<Vec<String>>)> {
+    let mut levels = Levels::new();
     let mut facts: Vec<Facts> = vec![];
     let parts = partitions(graph, rank);
     for id in graph.ids() {
@@ -82,12 +92,16 @@ pub fn count(graph: &Graph, rank: RankId) -> Vec<(String, usize)> {
     for id in graph.ids().filter(|id| graph[*id].def == Def::Input && touched.contains(id)) {
         if graph[id].extents.iter().any(|e| e.as_rank() == Some(rank)) {
             // Read, though not as a fibre (a gather, a window): its elements are visited once.
-            let passes = levels.get(&id).map_or(1, BTreeSet::len);
-            out.push((graph[id].name.clone(), passes));
+            let name = |n: &NodeId| graph[*n].name.clone();
+            let by = levels.get(&id).map(|l| l.values().map(|nodes| nodes.iter().map(name).collect()).collect());
+            out.push((graph[id].name.clone(), by.unwrap_or_else(|| vec![vec![]])));
         }
     }
     out
 }
+
+/// Per input, the levels at which its whole fibre is read, and by which nodes.
+type Levels = BTreeMap<NodeId, BTreeMap<usize, Vec<NodeId>>>;
 
 /// What the analysis of one rank knows of a node.
 #[derive(Default)]
@@ -168,7 +182,7 @@ fn facts_of(
     rank: RankId,
     parts: &BTreeSet<Vec<RankId>>,
     facts: &[Facts],
-    levels: &mut BTreeMap<NodeId, BTreeSet<usize>>,
+    levels: &mut Levels,
 ) -> Facts {
     let node = &graph[id];
     let mut own = Facts::default();
@@ -223,7 +237,10 @@ fn facts_of(
         let view = matches!(node.def, Def::Map(crate::Term::Read(..)));
         if group.whole && !view {
             for root in &roots {
-                levels.entry(*root).or_default().insert(level);
+                let readers = levels.entry(*root).or_default().entry(level).or_default();
+                if readers.last() != Some(&id) {
+                    readers.push(id);
+                }
             }
         }
         for &i in &group.indices {

@@ -19,6 +19,10 @@ pub enum Rule {
     Stabilise,
     /// Differences are taken relative to the running mean; a move of the mean moves a vector of moments linearly.
     Centre,
+    /// Two sums, one inside the other, change places.
+    Reassociate,
+    /// A sum over all earlier positions becomes a recurrence.
+    Prefix,
     /// Positions of a recurrence are taken in chunks.
     Scan,
     /// A reduction that another statement computes is not computed again.
@@ -36,8 +40,45 @@ impl Rule {
             Self::Separate => "separate",
             Self::Stabilise => "stabilise",
             Self::Centre => "centre",
+            Self::Reassociate => "reassociate",
+            Self::Prefix => "prefix",
             Self::Scan => "scan",
             Self::Share => "share",
+        }
+    }
+
+    /// What must hold for it to be applied, and what it then does: one sentence.
+    pub fn condition(self) -> &'static str {
+        match self {
+            Self::Split => {
+                "an element attains the extremum so far or it does not: first the extremum, then the first position that attains it"
+            }
+            Self::Filter => {
+                "where the condition fails the body is neutral for the reduction, so such elements are left out"
+            }
+            Self::Inline => "the definition is pointwise, so it is computed for just the elements that are read",
+            Self::Defer => {
+                "a factor that does not carry the reduced index leaves a sum, and an extremum if it cannot be negative; so does an addend of an extremum"
+            }
+            Self::Separate => {
+                "exp(x - c) = exp(x)·exp(-c), and · distributes over sum: when the anchor moves, one factor repairs the sum so far"
+            }
+            Self::Stabilise => {
+                "every reader is unchanged when all exponents are shifted alike, so they may be taken relative to their maximum so far, where exp cannot overflow"
+            }
+            Self::Centre => {
+                "a whole power of a difference multiplies out into finitely many products g(x)·h(c): their sums are a vector of states, kept about the running mean, and a move of the mean takes them through a triangular linear map"
+            }
+            Self::Reassociate => {
+                "between two sums stand only products, and each factor belongs to one side: · distributes over both sums, so they may change places"
+            }
+            Self::Prefix => {
+                "a sum over the positions up to one is the sum up to the one before and one more element; what decays by a factor per step decays with the state"
+            }
+            Self::Scan => {
+                "steps that are affine in the slice before compose into such a step, so a chunk of them is one step and a sum within the chunk"
+            }
+            Self::Share => "the same reduction over the same elements has the same value",
         }
     }
 }
@@ -53,7 +94,7 @@ pub struct Step {
     pub node: String,
     /// The ranks of the reduced indices.
     pub ranks: Vec<String>,
-    /// Why it may be applied: the side condition with what satisfied it.
+    /// What satisfied the rule's condition ([`Rule::condition`]) here.
     pub why: String,
     /// The definition before.
     pub before: String,

@@ -175,6 +175,7 @@ impl Resolver<'_> {
             }
             Expr::Old(n) => {
                 self.fold(n)?;
+                self.iteration(n)?;
                 e
             }
             _ => {

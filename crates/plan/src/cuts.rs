@@ -45,6 +45,8 @@ pub(crate) struct Roles {
     pub state: BTreeSet<IndexId>,
     /// The recurrence's index.
     pub recurrence: Option<IndexId>,
+    /// Indices that run over the recurrence's chunk at hand, if it advances by chunks.
+    pub within: BTreeSet<IndexId>,
     /// Grid indices that are some stored tensor's last.
     pub contiguous: BTreeSet<IndexId>,
     /// Visited one by one from the start: a contraction has room for one tiled reduced index.
@@ -81,7 +83,13 @@ impl Roles {
         state.retain(|i| !grid_set.contains(i));
         let contiguous = cone.roots.iter().filter_map(|r| p[r.0].axes.last().copied()).collect();
         let single = single(p, x, cone);
-        Self { grid, inner, stored, state, recurrence, contiguous, single }
+        // A recurrence that goes position by position holds all that share its loop to that.
+        let chunked = |n: &NodeId| p[*n].recurrence.is_some_and(|r| !p.loops[r].within.is_empty());
+        let within = match cone.iterations.keys().all(chunked) {
+            true => reduced.iter().copied().filter(|&i| p.chunk_of(i).is_some()).collect(),
+            false => BTreeSet::new(),
+        };
+        Self { grid, inner, stored, state, recurrence, within, contiguous, single }
     }
 
     /// The tiling in this style, with the indices in `demoted` visited one by one.
@@ -124,7 +132,12 @@ impl Roles {
             out.cuts.insert(i, cut);
         }
         if let Some(t) = self.recurrence {
-            out.cuts.insert(t, Cut { kind: AxisKind::Stream, tile: 1, extent: p[t].extent });
+            let tile =
+                if self.within.is_empty() { 1 } else { asked(t).unwrap_or(p.chunk).clamp(1, p[t].extent.max(1)) };
+            for &i in self.within.iter().chain([&t]) {
+                let tile = if demoted.contains(&i) { 1 } else { tile };
+                out.cuts.insert(i, Cut { kind: AxisKind::Stream, tile, extent: p[i].extent });
+            }
         }
         out
     }

@@ -1,7 +1,7 @@
 //! Which indices and which running reductions an expression depends on.
 
 use crate::expr::{Expr, ExprId, Exprs};
-use crate::problem::Problem;
+use crate::problem::{ItemDef, Problem};
 use einloom_algebra::NodeId;
 use einloom_cascade::IndexId;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -45,6 +45,10 @@ impl Facts {
         over.iter().for_each(|i| {
             fact.free.remove(i);
         });
+        // What a chunk gives belongs inside the loop over chunks, whatever it reads.
+        for l in p.loops.iter().filter(|l| l.within.iter().any(|i| over.contains(i) || fact.free.contains(i))) {
+            fact.reach.extend(l.members.iter().filter(|&&m| matches!(p[m].def, ItemDef::Iterative(_))));
+        }
         self.folds.insert(n, Rc::new(fact));
     }
 
@@ -59,7 +63,16 @@ impl Facts {
                 fact.free.insert(*i);
             }
             Expr::Within(all) => all.iter().for_each(|l| fact.free.extend(l.terms.keys())),
-            Expr::Old(n) => self.fold(p, *n, &mut fact),
+            Expr::Old(n) => match &p[*n].def {
+                // A state at the start of the chunk: it does not move with the position.
+                ItemDef::Iterative(iteration) => {
+                    fact.reads = true;
+                    fact.reach.insert(*n);
+                    let axes = p[*n].axes.iter().enumerate();
+                    fact.free.extend(axes.filter(|(k, _)| *k != iteration.dim).map(|(_, i)| *i));
+                }
+                _ => self.fold(p, *n, &mut fact),
+            },
             Expr::Read(n, at) => {
                 fact.reads = true;
                 if self.folds.contains_key(n) {

@@ -12,6 +12,8 @@
 //! visited one by one any kernel can be written, so this ends.
 
 mod build;
+mod choose;
+mod chunks;
 mod cone;
 mod cuts;
 mod emit;
@@ -31,6 +33,7 @@ mod substitute;
 mod tiling;
 mod types;
 
+pub use choose::{Form, choose};
 pub use options::{Fusion, Options, Plan, PlanError, PlannedKernel};
 
 use einloom_algebra::Graph;
@@ -59,9 +62,21 @@ use std::collections::BTreeSet;
 /// assert!(einloom_tile::verify(&plan.program).is_empty());
 /// ```
 pub fn plan(graph: &Graph, bound: &Bound, machine: &Machine, options: &Options) -> Result<Plan, PlanError> {
+    chunks::best(graph, bound, options, &mut |chunk| plan_by(graph, bound, machine, options, chunk))
+}
+
+/// A plan in which recurrences that advance by chunks take this many positions at a time.
+fn plan_by(
+    graph: &Graph,
+    bound: &Bound,
+    machine: &Machine,
+    options: &Options,
+    chunk: usize,
+) -> Result<Plan, PlanError> {
     let mut exprs = expr::Exprs::default();
     let mut types = types::Types::default();
-    let problem = problem::Problem::new(graph, bound, &mut exprs)?;
+    let mut problem = problem::Problem::new(graph, bound, &mut exprs)?;
+    problem.chunk = chunk;
     for (name, &tile) in &options.tiles {
         if tile == 0 || !problem.indices.iter().any(|i| i.name == *name) {
             let reason = if tile == 0 { "a tile has at least one position" } else { "the program has no such index" };
@@ -91,7 +106,7 @@ pub fn plan(graph: &Graph, bound: &Bound, machine: &Machine, options: &Options) 
         kernels.push(kernel);
     }
     let program = program::program_of(&problem, &exprs, &mut types, kernels);
-    Ok(Plan { program, kernels: planned })
+    Ok(Plan { program, kernels: planned, seconds: division.seconds })
 }
 
 fn unique(wanted: &str, taken: &mut BTreeSet<String>) -> String {

@@ -38,6 +38,8 @@ pub struct Plan {
     pub program: Program,
     /// One per kernel of the program.
     pub kernels: Vec<PlannedKernel>,
+    /// Predicted time of all kernels.
+    pub seconds: f64,
 }
 
 /// What one kernel does, and why it looks as it does.

@@ -97,6 +97,8 @@ pub(crate) struct CustomMonoid {
 pub(crate) struct Loop {
     pub index: IndexId,
     pub members: Vec<NodeId>,
+    /// If not empty, it advances by chunks of positions, and these indices run over the chunk at hand.
+    pub within: Vec<IndexId>,
 }
 
 /// Everything the planner knows about the program.
@@ -109,6 +111,8 @@ pub(crate) struct Problem {
     pub outputs: Vec<NodeId>,
     /// Every item after those it needs, the members of a recurrence in their own order.
     pub order: Vec<NodeId>,
+    /// Positions per chunk, of recurrences that advance by chunks.
+    pub chunk: usize,
 }
 
 impl std::ops::Index<NodeId> for Problem {
@@ -171,10 +175,21 @@ impl Problem {
         }
         let mut loops = vec![];
         for (k, r) in graph.recurrences.iter().enumerate() {
-            for &m in &r.members {
-                items[m.0 as usize].recurrence = Some(k);
+            let mut members = r.members.clone();
+            if !r.within.is_empty() {
+                // Values of one chunk stay in its loop; what they are put together to is like any other node.
+                let inside = |m: &NodeId| {
+                    let item = &items[m.0 as usize];
+                    !matches!(item.def, ItemDef::Map(_)) || item.axes.iter().any(|i| r.within.contains(i))
+                };
+                members.retain(inside);
             }
-            loops.push(Loop { index: r.index, members: r.members.clone() });
+            for &m in &members {
+                let item = &mut items[m.0 as usize];
+                item.recurrence = Some(k);
+                item.internal |= !r.within.is_empty();
+            }
+            loops.push(Loop { index: r.index, members, within: r.within.clone() });
         }
         let mut problem = Self {
             name: cascade.name.clone(),
@@ -184,6 +199,7 @@ impl Problem {
             monoids,
             outputs: graph.outputs.clone(),
             order: vec![],
+            chunk: 1,
         };
         for (k, node) in graph.nodes.iter().enumerate() {
             if let Def::Reduce(r) = &node.def
@@ -195,6 +211,11 @@ impl Problem {
         problem.straighten(exprs);
         problem.order = problem.topological(exprs);
         Ok(problem)
+    }
+
+    /// The index over whose chunk this one runs, if it does.
+    pub(crate) fn chunk_of(&self, i: IndexId) -> Option<IndexId> {
+        self.loops.iter().find(|l| l.within.contains(&i)).map(|l| l.index)
     }
 
     /// `argmax` as two reductions, each of which tiles know: the extremum, then the first position that attains it.

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 impl Problem {
     /// Makes every read of a recurrence's member by another one plain, up to the recurrence's own index.
     pub(crate) fn straighten(&mut self, exprs: &mut Exprs) {
-        for r in 0..self.loops.len() {
+        for r in (0..self.loops.len()).filter(|&r| self.loops[r].within.is_empty()).collect::<Vec<_>>() {
             for m in self.loops[r].members.clone() {
                 let mut s = Straightener { p: self, x: exprs, r, reader: m, memo: HashMap::new() };
                 let def = match s.p[m].def.clone() {

@@ -29,7 +29,11 @@ enum Type {
 impl Types {
     /// The type a tile of this expression has.
     pub(crate) fn of(&mut self, p: &Problem, x: &Exprs, e: ExprId) -> DType {
-        self.infer(p, x, e).dtype()
+        match self.infer(p, x, e) {
+            // What is made of constants and positions alone must not be the least exact part of a program in f64.
+            Type::Real | Type::Integer(_) if p.items.iter().any(|i| i.dtype == Some(DType::F64)) => DType::F64,
+            t => t.dtype(),
+        }
     }
 
     /// The type in which a reduction accumulates.

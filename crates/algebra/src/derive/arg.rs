@@ -15,7 +15,8 @@ impl Deriver<'_> {
         let over = r.over.clone();
         if !barriers.is_empty() {
             let reason = format!("the position of the extremum needs {} for every element", self.names(&barriers));
-            self.refuse(Rule::Separate, &node, &over, reason, None);
+            let hint = "what does not change which element is the largest may be left out of the text: a positive factor, an addend";
+            self.refuse(Rule::Separate, &node, &over, reason, Some(hint.into()));
             let reads = barriers.clone();
             reads.into_iter().for_each(|n| self.must_not_be_scaled(n));
         }
@@ -50,9 +51,12 @@ impl Deriver<'_> {
         let read = self.out.read(first);
         let empty = Term::Binary(BinaryOp::Eq, Box::new(read.clone()), Box::new(none));
         let def = Def::Map(Term::Select(Box::new(empty), Box::new(Term::Number(-1.0)), Box::new(read)));
-        let why = "an element attains the extremum so far or it does not; when the extremum moves, earlier positions are void";
+        let why = format!(
+            "{} is the extremum so far and {} the first position that attains it, void when the extremum moves",
+            self.out[best].name, self.out[first].name
+        );
         let after = show::def(&self.out, &def);
-        self.step(Rule::Split, &node, &over, why.into(), before, after);
+        self.step(Rule::Split, &node, &over, why, before, after);
         self.push(Node { def, ..node })
     }
 }

@@ -30,7 +30,12 @@ impl Deriver<'_> {
                 self.index_names(&r.over),
                 self.names(&barriers)
             );
-            return self.barred(node, r, Some(reason));
+            let hint = format!(
+                "an addend, or a factor that cannot be negative, leaves {0} if it does not carry {1}; nothing else does",
+                r.monoid.name(&self.out.cascade),
+                self.index_names(&r.over)
+            );
+            return self.barred(node, r, Some((reason, hint)));
         };
         let over = r.over.clone();
         let state = self.reduction_node(
@@ -54,9 +59,20 @@ impl Deriver<'_> {
         let seen = self.seen(&node, &over, &own_filter);
         let (value, rest) = self.cancel(&guard::where_some(seen, value, identity));
         let def = Def::Map(value);
-        let what = r.monoid.name(&self.old.cascade).to_string();
+        let mut leaving: Vec<String> = vec![];
+        if !left.factor.is_one() {
+            leaving.push(format!("the factor {}", show::term(&self.out, &left.factor.term())));
+        }
+        if !left.addend.is_empty() {
+            leaving.push(format!("the addend {}", show::term(&self.out, &product::sum_term(&left.addend))));
+        }
+        if let Some(shift) = left.exponential.as_ref().filter(|s| !s.is_empty()) {
+            leaving.push(format!("the exponent's addend {}", show::term(&self.out, &product::sum_term(shift))));
+        }
         let why = format!(
-            "what leaves does not carry {}, and {what} commutes with adding and with multiplying by what is not negative",
+            "{} leaves {}: it does not carry {}",
+            leaving.join(" and "),
+            r.monoid.name(&self.out.cascade),
             self.index_names(&over)
         );
         let after = match &def {
@@ -156,17 +172,17 @@ impl Deriver<'_> {
         r.filter.iter().all(|f| self.barriers(f, &r.over).is_empty())
     }
 
-    /// Keeps a reduction as it is; with a reason, says why that costs a pass.
-    pub(super) fn barred(&mut self, mut node: Node, r: Reduction, reason: Option<String>) -> NodeId {
+    /// Keeps a reduction as it is; with a reason and what would remove it, says why that costs a pass.
+    pub(super) fn barred(&mut self, mut node: Node, r: Reduction, reason: Option<(String, String)>) -> NodeId {
         for t in r.filter.iter().chain([&r.body]) {
             let mut operands = vec![];
             self.out.reads(t, &mut operands);
             let reads: Vec<NodeId> = operands.iter().map(|o| o.node).collect();
             reads.into_iter().for_each(|n| self.must_not_be_scaled(n));
         }
-        if let Some(reason) = reason {
+        if let Some((reason, hint)) = reason {
             let over = r.over.clone();
-            self.refuse(Rule::Separate, &node, &over, reason, None);
+            self.refuse(Rule::Separate, &node, &over, reason, Some(hint));
         }
         if !super::inline::rounds(&node)
             && let Some(place) = self.shared(&node, &r)
@@ -202,11 +218,9 @@ impl Deriver<'_> {
         self.hoist_filter(&node, &mut r);
         let barriers = self.barriers(&r.body, &r.over);
         let reason = (!barriers.is_empty()).then(|| {
-            format!(
-                "its body needs {}, and nothing is known to distribute over {}",
-                self.names(&barriers),
-                r.monoid.name(&self.out.cascade)
-            )
+            let monoid = r.monoid.name(&self.out.cascade);
+            let reason = format!("its body needs {}, and nothing is known to distribute over {monoid}", self.names(&barriers));
+            (reason, "sums, maxima and minima can be repaired; a product of positive factors is the exponential of a sum of logarithms".to_string())
         });
         self.barred(node, r, reason)
     }

@@ -27,12 +27,14 @@ impl Deriver<'_> {
             return own;
         }
         let before = show::reduction(&self.out, r);
+        let held: Vec<String> = conditions.iter().map(|c| show::term(&self.out, c)).collect();
         conditions.retain(|c| !r.filter.contains(c));
         r.filter.extend(conditions);
         r.body = body;
         let after = show::reduction(&self.out, r);
         let why = format!(
-            "elsewhere the reduced value is {}, which is neutral for {}",
+            "where {} fails the body is {}, which is neutral for {}",
+            held.join(" and "),
             show::number(identity),
             r.monoid.name(&self.out.cascade)
         );
@@ -40,6 +42,21 @@ impl Deriver<'_> {
         self.step(Rule::Filter, node, &over, why, before, after);
         own
     }
+}
+
+/// A sum's body without the conditions outside which it is 0, and these with the sum's own. Conditions that wait for a
+/// reduction over the same indices stay where they are.
+pub(super) fn stripped(graph: &Graph, r: &Reduction) -> (Term, Vec<Term>) {
+    let mut conditions = vec![];
+    let body = Strip { graph, over: &r.over }.strip(&r.body, 0.0, &mut conditions);
+    let over = |n| matches!(&graph[n].def, Def::Reduce(other) if other.over.iter().any(|i| r.over.contains(i)));
+    if conditions.iter().any(|c| inline::completed(graph, c).into_iter().any(over)) {
+        return (r.body.clone(), r.filter.clone());
+    }
+    let mut filter = r.filter.clone();
+    conditions.retain(|c| !filter.contains(c));
+    filter.extend(conditions);
+    (body, filter)
 }
 
 /// Looks for conditions on the reduced indices.

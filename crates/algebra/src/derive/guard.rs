@@ -74,11 +74,17 @@ impl Deriver<'_> {
         if !same || r.streaming != wanted.streaming {
             return false;
         }
-        let mut free = BTreeSet::new();
-        r.body.indices(&mut free);
-        r.filter.iter().for_each(|t| t.indices(&mut free));
+        // Equal products may mention different indices: `exp(x[c] - x[c])` is 1. Whoever wants the one without must not
+        // have to say where the other is read.
+        let mentioned = |r: &Reduction| {
+            let mut free = BTreeSet::new();
+            r.body.indices(&mut free);
+            r.filter.iter().for_each(|t| t.indices(&mut free));
+            free
+        };
+        let (free, wanted) = (mentioned(r), mentioned(wanted));
         node.axes.len() == free.iter().filter(|i| !r.over.contains(i)).count()
-            && node.axes.iter().all(|a| free.contains(a))
+            && node.axes.iter().all(|a| free.contains(a) && wanted.contains(a))
     }
 
     /// Adds a reduction that belongs to `node`, over those of its axes that it needs.

@@ -43,7 +43,7 @@ impl Deriver<'_> {
     pub(super) fn inline_displaced(&mut self, term: &Term, into: &Node) -> Term {
         let mut names = vec![];
         let out = self.out.clone_maps();
-        let result = replace_displaced(term, &self.out, &out, &mut names, 0);
+        let result = replace_displaced(term, &self.out, &out, &mut names, 0, &mut { LARGEST });
         for (name, before) in names {
             let why = format!("{name} is pointwise, so only the elements that {} reads need be computed", into.name);
             let after = show::term(&self.out, &result);
@@ -53,18 +53,45 @@ impl Deriver<'_> {
     }
 
     /// Inlines pointwise nodes that carry a reduced index and depend on a reduction over it, and those that are
-    /// exponentials, so that the rules see what they are made of.
-    pub(super) fn inline_barriers(&self, term: &Term, over: &[IndexId]) -> Term {
+    /// exponentials, so that the rules see what they are made of. Condition: all of it stays below [`LARGEST`]. Each
+    /// definition that reads the one before twice doubles it.
+    pub(super) fn inline_barriers(&mut self, term: &Term, over: &[IndexId]) -> Term {
+        let mut left = LARGEST;
+        let mut too_large = None;
+        let inlined = self.with_barriers(term, over, &mut left, &mut too_large);
+        let Some(n) = too_large else { return inlined };
+        let node = self.out[n].clone();
+        let reason = format!(
+            "{} is read where it is computed from what a sum or extremum over {} makes, and with all definitions put in place of their reads that would be more than {LARGEST} operations",
+            node.name,
+            self.index_names(over)
+        );
+        let hint = "a definition that reads the one before only once does not double it".to_string();
+        if !self.refusals.iter().any(|r| r.rule == Rule::Inline && r.node == node.name) {
+            self.refuse(Rule::Inline, &node, over, reason, Some(hint));
+        }
+        term.clone()
+    }
+
+    /// As far as `left` operations last; then names a node that was not inlined.
+    fn with_barriers(&self, term: &Term, over: &[IndexId], left: &mut usize, too_large: &mut Option<NodeId>) -> Term {
         term.replace_reads(&mut |n, at| {
             let node = &self.out[n];
             let Def::Map(def) = &node.def else { return None };
-            let telling = !self.barriers(def, over).is_empty() || is_exponential(def);
-            if rounds(node) || !at.iter().any(|e| moves(e, over)) || !telling {
+            if too_large.is_some() || rounds(node) || !at.iter().any(|e| moves(e, over)) {
+                return None;
+            }
+            if self.barriers(def, over).is_empty() && !is_exponential(def) {
+                return None;
+            }
+            *left = left.saturating_sub(operations(def));
+            if *left == 0 {
+                *too_large = Some(n);
                 return None;
             }
             let map = |i: IndexId| node.axes.iter().position(|&a| a == i).map(|k| at[k].clone());
             let inlined = if self.out.is_plain(n, at) { def.clone() } else { def.substitute(&map)? };
-            Some(self.inline_barriers(&inlined, over))
+            Some(self.with_barriers(&inlined, over, left, too_large))
         })
     }
 
@@ -143,22 +170,33 @@ impl Graph {
 /// Definitions are followed this far; deeper chains stay as reads.
 const DEPTH: usize = 32;
 
+/// Operations that may come to stand in place of the reads of one term; what is beyond stays as reads.
+const LARGEST: usize = 4096;
+
+fn operations(term: &Term) -> usize {
+    let mut count = 0;
+    term.visit(&mut |_| count += 1);
+    count
+}
+
 fn replace_displaced(
     term: &Term,
     graph: &Graph,
     maps: &[Option<(Vec<IndexId>, Term)>],
     names: &mut Vec<(String, String)>,
     depth: usize,
+    left: &mut usize,
 ) -> Term {
     term.replace_reads(&mut |n, at| {
         let (axes, def) = maps[n.0 as usize].as_ref()?;
-        if depth == DEPTH || graph.is_plain(n, at) || axes.len() != at.len() {
+        if depth == DEPTH || *left == 0 || graph.is_plain(n, at) || axes.len() != at.len() {
             return None;
         }
         let map = |i: IndexId| axes.iter().position(|&a| a == i).map(|k| at[k].clone());
         let inlined = def.substitute(&map)?;
+        *left = left.saturating_sub(operations(def));
         names.push((graph[n].name.clone(), show::term(graph, term)));
-        Some(replace_displaced(&inlined, graph, maps, names, depth + 1))
+        Some(replace_displaced(&inlined, graph, maps, names, depth + 1, left))
     })
 }
 

@@ -5,6 +5,7 @@
 //! condition written beside it holds, and says why not where it does not.
 
 mod arg;
+mod chunk;
 mod extremum;
 mod filter;
 mod guard;
@@ -12,6 +13,7 @@ mod inline;
 mod moments;
 mod polynomial;
 mod reasons;
+mod reassociate;
 mod rebuild;
 mod scan;
 mod separate;
@@ -34,25 +36,107 @@ pub struct Derivation {
     pub refusals: Vec<Refusal>,
     /// Passes per rank and input, before and after.
     pub passes: Passes,
+    /// Other derived forms of the same program. Which one is best depends on sizes.
+    pub alternatives: Vec<Alternative>,
+}
+
+/// Another derived form: equal to what is written in exact arithmetic, with sums in another order or recurrences in
+/// another rhythm.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Alternative {
+    /// What is different, in a few words.
+    pub name: String,
+    /// The form.
+    pub derived: Graph,
+    /// What was done, in order, from what is written.
+    pub steps: Vec<Step>,
+    /// What was not done, and why.
+    pub refusals: Vec<Refusal>,
+    /// Passes per rank and input, as written and in this form.
+    pub passes: Passes,
+}
+
+impl Derivation {
+    /// The derivation of an alternative, as if it were the only one.
+    pub fn of_alternative(&self, k: usize) -> Option<Self> {
+        let a = self.alternatives.get(k)?.clone();
+        let Alternative { derived, steps, refusals, passes, .. } = a;
+        Some(Self { written: self.written.clone(), derived, steps, refusals, passes, alternatives: vec![] })
+    }
 }
 
 /// Derives the streaming form of a cascade (which must be free of errors).
 pub fn derive(cascade: &Cascade) -> Derivation {
     let written = flatten(cascade);
+    let (derived, steps, mut refusals) = streaming(&written);
+    let passes = passes::compare(&written, &derived);
+    let (rewritten, refused) = reassociate::alternatives(&written);
+    refusals.extend(refused);
+    let main = Alternative { name: "in the order written".into(), derived, steps, refusals, passes };
+    let (main, chunked) = in_chunks(main);
+    let mut alternatives: Vec<Alternative> = chunked.into_iter().collect();
+    for r in rewritten {
+        let (derived, own, refusals) = streaming(&r.graph);
+        let name = named(&r.steps);
+        let mut steps = r.steps;
+        steps.extend(own);
+        let passes = passes::compare(&written, &derived);
+        let (one, chunked) = in_chunks(Alternative { name, derived, steps, refusals, passes });
+        alternatives.push(one);
+        alternatives.extend(chunked);
+    }
+    let Alternative { derived, steps, refusals, passes, .. } = main;
+    Derivation { written, derived, steps, refusals, passes, alternatives }
+}
+
+/// A form with what is to be said about its recurrences, and the form in which they advance by chunks, if they can.
+/// Chunks stay on chip, so the passes are the same.
+fn in_chunks(mut form: Alternative) -> (Alternative, Option<Alternative>) {
+    let scans = form.refusals.iter().filter(|r| r.rule == Rule::Scan);
+    let sequential: Vec<&str> = scans.map(|r| r.node.as_str()).collect();
+    let chunked = chunk::chunked(&form.derived, &sequential);
+    let other = chunked.graph.map(|derived| Alternative {
+        name: format!("{}, by chunks", form.name),
+        derived,
+        steps: form.steps.iter().cloned().chain(chunked.steps).collect(),
+        refusals: form.refusals.iter().chain(&chunked.refusals).cloned().collect(),
+        passes: form.passes.clone(),
+    });
+    form.refusals.extend(chunked.refusals);
+    (form, other)
+}
+
+/// What distinguishes an order of summation.
+fn named(steps: &[Step]) -> String {
+    let of = |rule: Rule| {
+        let mut names: Vec<&str> = vec![];
+        for s in steps.iter().filter(|s| s.rule == rule) {
+            if !names.contains(&s.node.as_str()) {
+                names.push(&s.node);
+            }
+        }
+        names.join(", ")
+    };
+    match (of(Rule::Reassociate).as_str(), of(Rule::Prefix).as_str()) {
+        (sums, "") => format!("{sums} summed in another order"),
+        (_, states) => format!("{states} carried from position to position"),
+    }
+}
+
+/// The form that streams, of a graph as it stands.
+fn streaming(written: &Graph) -> (Graph, Vec<Step>, Vec<Refusal>) {
     // Exponents without an anchor get one only if every consumer cancels it: tried, and taken back node by node
     // where one does not. Each round takes back at least one, so this ends.
     let mut unanchored = BTreeSet::new();
-    let (derived, steps, refusals) = loop {
-        let mut d = Deriver::new(&written, &unanchored);
+    loop {
+        let mut d = Deriver::new(written, &unanchored);
         d.run();
         if d.failed.is_empty() {
             d.finish();
-            break (d.out, d.steps, d.refusals);
+            return (d.out, d.steps, d.refusals);
         }
         unanchored.append(&mut d.failed);
-    };
-    let passes = passes::compare(&written, &derived);
-    Derivation { written, derived, steps, refusals, passes }
+    }
 }
 
 /// The state of one derivation.

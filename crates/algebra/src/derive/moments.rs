@@ -358,24 +358,20 @@ impl Deriver<'_> {
         let added: Vec<String> = (p.offsets.iter().filter(|o| !o.rest.is_empty()))
             .map(|o| show::term(&self.out, &product::sum_term(&o.rest)))
             .collect();
-        let added = if added.is_empty() {
-            "what multiplies them".to_string()
+        let added = match added.as_slice() {
+            [] => String::new(),
+            [one] => format!("; {one} is added to the elements"),
+            all => format!("; {} are added to the elements", all.join(" and ")),
+        };
+        let states: Vec<&str> = m.states.values().map(|&s| self.out[s].name.as_str()).collect();
+        let means = if let [one] = means.as_slice() {
+            format!("the running mean is {one}")
         } else {
-            format!("what is added, {}", added.join(" and "))
+            format!("the running means are {}", means.join(" and "))
         };
-        let states = match m.states.len() {
-            1 => "its state".to_string(),
-            n => format!("{n} states"),
-        };
-        let why = format!(
-            "the body multiplies out into finitely many products of functions of {} and of {}; kept relative to the running mean {}, which is near the elements whatever is added, and a move of the mean takes {states} through a triangular linear map",
-            self.index_names(&m.r.over),
-            added,
-            means.join(" and "),
-        );
-        let bare = Reduction { body: show::unguarded(&shown.body), ..shown.clone() };
+        let why = format!("{means}, the states are {}{added}", states.join(", "));
         let after =
-            format!("{} with {}", show::term(&self.out, &show::unguarded(value)), show::reduction(&self.out, &bare));
+            format!("{}; {} = {}", self.state_text(shown), m.node.name, show::term(&self.out, &show::unguarded(value)));
         let over = m.r.over.clone();
         self.step(Rule::Centre, m.node, &over, why, before.to_string(), after);
     }

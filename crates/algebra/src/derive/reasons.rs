@@ -19,35 +19,34 @@ impl Deriver<'_> {
         value: &Term,
     ) {
         let names = self.index_names(over);
-        let bare = Reduction { body: show::unguarded(&inner.body), ..inner.clone() };
-        let (state, value) = (show::reduction(&self.out, &bare), show::term(&self.out, &show::unguarded(value)));
+        let state = self.state_text(inner);
+        let value = show::term(&self.out, &show::unguarded(value));
         if !factor.is_one() {
-            let why =
-                format!("{} does not carry {names}, and · distributes over sum", show::term(&self.out, &factor.term()));
+            let why = format!("{} does not carry {names}", show::term(&self.out, &factor.term()));
             self.step(Rule::Defer, node, over, why, before.into(), value.clone());
         }
         if anchored {
-            let exponent = match &inner.streaming.repair {
-                Some(r) => show::term(&self.out, &show::unguarded(&r.factor)),
-                None => String::new(),
+            let why = match &inner.streaming.repair {
+                Some(r) => format!(
+                    "the anchor is {}, the maximum so far; it only grows, so the factor {} is at most 1",
+                    self.names(&inner.streaming.anchors),
+                    show::term(&self.out, &show::unguarded(&r.factor))
+                ),
+                None => "the anchor is complete before this traversal starts, so nothing need be repaired".to_string(),
             };
-            let (rule, why) = if stabilised {
-                (
-                    Rule::Stabilise,
-                    format!(
-                        "exp overflows and every consumer is unchanged when all exponents are shifted alike; anchored at their running maximum, repair {exponent} <= 1 because a maximum only grows"
-                    ),
-                )
-            } else {
-                (
-                    Rule::Separate,
-                    format!(
-                        "exp(x - c) = exp(x)·exp(-c) and · distributes over sum; repair {exponent} <= 1 because a maximum only grows"
-                    ),
-                )
-            };
-            self.step(rule, node, over, why, before.into(), state);
+            let rule = if stabilised { Rule::Stabilise } else { Rule::Separate };
+            let leaves = factor.is_one() && !inner_is(&self.out, inner, &value);
+            let after = if leaves { format!("{state}; {} = {value}", node.name) } else { state };
+            self.step(rule, node, over, why, before.into(), after);
         }
+    }
+
+    /// A state with its name, without guards.
+    pub(super) fn state_text(&self, state: &Reduction) -> String {
+        let bare = Reduction { body: show::unguarded(&state.body), ..state.clone() };
+        let text = show::reduction(&self.out, &bare);
+        let name = self.out.nodes.iter().rev().find(|n| matches!(&n.def, crate::Def::Reduce(r) if r == state));
+        name.map_or(text.clone(), |n| format!("{} = {text}", n.name))
     }
 
     /// Which condition failed, in the user's terms, and what would make the rule fire.
@@ -119,4 +118,10 @@ impl Deriver<'_> {
             _ => return None,
         })
     }
+}
+
+/// Whether a value, as text, is just the state.
+fn inner_is(graph: &crate::Graph, state: &Reduction, value: &str) -> bool {
+    let is = |n: &crate::NodeId| matches!(&graph[*n].def, crate::Def::Reduce(r) if r == state);
+    graph.ids().filter(is).any(|n| show::term(graph, &graph.read(n)) == value)
 }

@@ -1,7 +1,7 @@
 //! The walk over the graph: old nodes in, new nodes out, and what is no longer needed removed.
 
 use super::{Deriver, inline};
-use crate::{Def, NodeId, Recurrence, Rule, Term, level};
+use crate::{Def, Graph, NodeId, Recurrence, Rule, Term, level};
 use einloom_cascade::Monoid;
 use std::collections::BTreeSet;
 
@@ -62,7 +62,7 @@ impl Deriver<'_> {
             self.push(node);
         }
         let members = old.members.iter().map(|m| self.new_of[m.0 as usize]).collect();
-        let made = Recurrence { rank: old.rank, index: old.index, members };
+        let made = Recurrence { rank: old.rank, index: old.index, members, within: vec![] };
         self.explain_recurrence(&made);
         self.out.recurrences.push(made);
     }
@@ -111,7 +111,12 @@ impl Deriver<'_> {
                     self.index_names(&over),
                     self.out[a].name
                 );
-                self.refuse(Rule::Defer, node, &over, reason, None);
+                let hint = format!(
+                    "if only a sum over {} were wanted of it, {} would leave that sum",
+                    self.index_names(&over),
+                    self.out[a].name
+                );
+                self.refuse(Rule::Defer, node, &over, reason, Some(hint));
                 return;
             }
         }
@@ -121,54 +126,59 @@ impl Deriver<'_> {
         over.iter().map(|&i| self.old.cascade[i].name.as_str()).collect::<Vec<_>>().join(", ")
     }
 
-    /// Removes what no output needs, gathers included, and assigns levels.
+    /// Removes what no output needs and assigns levels.
     pub(super) fn finish(&mut self) {
-        let mut live = vec![false; self.out.nodes.len()];
-        let mut todo: Vec<NodeId> = self.out.outputs.clone();
-        // The caller may give any input, wanted or not.
-        todo.extend(self.out.ids().filter(|&n| self.out[n].def == Def::Input));
-        while let Some(id) = todo.pop() {
-            if std::mem::replace(&mut live[id.0 as usize], true) {
-                continue;
-            }
-            todo.extend(self.out.operands(id).iter().map(|o| o.node));
-            if let Some(r) = self.out.recurrences.iter().find(|r| r.members.contains(&id)) {
-                todo.extend(r.members.iter().copied());
-            }
-        }
-        let mut number = vec![NodeId(u32::MAX); live.len()];
-        let mut nodes = vec![];
-        for (k, node) in std::mem::take(&mut self.out.nodes).into_iter().enumerate() {
-            if live[k] {
-                number[k] = NodeId(nodes.len() as u32);
-                nodes.push(node);
-            }
-        }
-        let to = |n: NodeId| number[n.0 as usize];
-        for node in &mut nodes {
-            renumber(&mut node.def, &to);
-        }
-        self.out.nodes = nodes;
-        self.out.outputs.iter_mut().for_each(|o| *o = to(*o));
-        let kept: Vec<bool> =
-            self.out.recurrences.iter().map(|r| r.members.iter().any(|m| live[m.0 as usize])).collect();
-        let places: Vec<usize> = (0..kept.len()).map(|k| kept[..k].iter().filter(|&&kept| kept).count()).collect();
-        for node in &mut self.out.nodes {
-            if let Def::Iterative { recurrence, .. } = &mut node.def {
-                *recurrence = places[*recurrence];
-            }
-        }
-        let mut k = 0;
-        self.out.recurrences.retain(|_| {
-            k += 1;
-            kept[k - 1]
-        });
-        self.out.recurrences.iter_mut().for_each(|r| r.members.iter_mut().for_each(|m| *m = to(*m)));
+        prune(&mut self.out);
         level::assign(&mut self.out);
     }
 }
 
-fn renumber(def: &mut Def, to: &impl Fn(NodeId) -> NodeId) {
+/// Removes what no output needs, gathers included.
+pub(super) fn prune(graph: &mut Graph) {
+    let mut live = vec![false; graph.nodes.len()];
+    let mut todo: Vec<NodeId> = graph.outputs.clone();
+    // The caller may give any input, wanted or not.
+    todo.extend(graph.ids().filter(|&n| graph[n].def == Def::Input));
+    while let Some(id) = todo.pop() {
+        if std::mem::replace(&mut live[id.0 as usize], true) {
+            continue;
+        }
+        todo.extend(graph.operands(id).iter().map(|o| o.node));
+        if let Some(r) = graph.recurrences.iter().find(|r| r.members.contains(&id)) {
+            todo.extend(r.members.iter().copied());
+        }
+    }
+    let mut number = vec![NodeId(u32::MAX); live.len()];
+    let mut nodes = vec![];
+    for (k, node) in std::mem::take(&mut graph.nodes).into_iter().enumerate() {
+        if live[k] {
+            number[k] = NodeId(nodes.len() as u32);
+            nodes.push(node);
+        }
+    }
+    let to = |n: NodeId| number[n.0 as usize];
+    for node in &mut nodes {
+        renumber(&mut node.def, &to);
+    }
+    graph.nodes = nodes;
+    graph.outputs.iter_mut().for_each(|o| *o = to(*o));
+    let kept: Vec<bool> = graph.recurrences.iter().map(|r| r.members.iter().any(|m| live[m.0 as usize])).collect();
+    let places: Vec<usize> = (0..kept.len()).map(|k| kept[..k].iter().filter(|&&kept| kept).count()).collect();
+    for node in &mut graph.nodes {
+        if let Def::Iterative { recurrence, .. } = &mut node.def {
+            *recurrence = places[*recurrence];
+        }
+    }
+    let mut k = 0;
+    graph.recurrences.retain(|_| {
+        k += 1;
+        kept[k - 1]
+    });
+    graph.recurrences.iter_mut().for_each(|r| r.members.iter_mut().for_each(|m| *m = to(*m)));
+}
+
+/// The definition with its nodes renumbered.
+pub(super) fn renumber(def: &mut Def, to: &impl Fn(NodeId) -> NodeId) {
     match def {
         Def::Input => {}
         Def::Map(t) => *t = t.rename_nodes(to),

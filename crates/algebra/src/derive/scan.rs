@@ -66,10 +66,8 @@ impl Deriver<'_> {
         let names = names.join(", ");
         let (reason, hint) = match whole {
             Dependence::None => return,
-            Dependence::Elementwise => (
-                format!("{names} is kept position by position, though its steps are affine element by element"),
-                "such steps compose, (a, b) ∘ (a', b') = (a·a', a·b' + b), so chunks could be scanned; no rule makes that form".to_string(),
-            ),
+            // Such steps compose: whether by chunks is another rule's question, which also says why not.
+            Dependence::Elementwise => return,
             Dependence::Extremum => (
                 format!("{names} is kept position by position, though its steps are extrema and sums, element by element"),
                 "such steps compose, max(max(h + a, b) + a', b') = max(h + (a + a'), max(b + a', b')), so chunks could be scanned; no rule makes that form".into(),

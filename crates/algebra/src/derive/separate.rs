@@ -49,12 +49,16 @@ impl Deriver<'_> {
             let place = self.barred(node.clone(), r.clone(), None);
             if !self.filters_ready(&r) {
                 let reason = "its filter needs another reduction over the same indices complete".to_string();
-                self.refuse(crate::Rule::Separate, &node, &r.over, reason, None);
+                let hint =
+                    "a condition on positions, or on values that no reduction over these indices makes, would not wait";
+                self.refuse(crate::Rule::Separate, &node, &r.over, reason, Some(hint.into()));
             } else if !barriers.is_empty() {
                 let (reason, hint) = match self.split(&body, &r.over, 0) {
                     Err(why) => self.why_not(&why, &r.over, 0),
                     Ok(_) => {
-                        (format!("a sum of integers is exact as it is, and waits for {}", self.names(&barriers)), None)
+                        let reason =
+                            format!("a sum of integers is exact as it is, and waits for {}", self.names(&barriers));
+                        (reason, Some("an annotation as f32 would let it separate, with rounding".into()))
                     }
                 };
                 self.refuse(crate::Rule::Separate, &node, &r.over, reason, hint);
@@ -104,7 +108,8 @@ impl Deriver<'_> {
         let value = product::sum_term(&value);
         let after = show::term(&self.out, &value);
         let over = r.over.clone();
-        let why = "a sum of sums is the sum of its addends' sums, which separate one by one".to_string();
+        let why =
+            "the addends' sums separate one by one, and a sum of sums is the sum of its addends' sums".to_string();
         self.step(crate::Rule::Separate, &node, &over, why, before, after);
         let (value, rest) = self.cancel(&value);
         self.push_map(Node { def: Def::Map(value), ..node }, rest)
@@ -197,7 +202,7 @@ impl Deriver<'_> {
             value = times(value, &factor);
         }
         let moved = matches!(&shift, Some((_, _, s)) if !s.is_empty());
-        if !factor.is_number() || moved || parts.mixed.is_some() {
+        if !factor.is_number() || !factor.coefficient.is_finite() || moved || parts.mixed.is_some() {
             let seen = self.seen(&node, &over, &own_filter);
             value = guard::where_some(seen, value, 0.0);
         }

@@ -1,12 +1,13 @@
-//! Two prime fields: values live in F_q, exponents in F_p with p | q - 1, and a generator of the subgroup of order p
-//! turns one into the other.
+//! A tower of prime fields: each prime divides the next one less one, so that a generator of the subgroup of that order
+//! turns sums of one field into products of the next. An exponential in an exponent climbs two of its steps.
 
-/// The field of exponents: a prime.
-pub const P: u64 = 1_152_921_504_606_846_803;
-/// The field of values: the prime `6·P + 1`.
-pub const Q: u64 = 6_917_529_027_641_080_819;
-/// Of order P in F_q: `2^((Q-1)/P)`.
-pub const GENERATOR: u64 = 64;
+/// How many fields there are; between them are as many levels of exponentials as a program may nest, less one.
+pub const COUNT: usize = 4;
+/// The fields' primes, `PRIMES[k + 1] = c·PRIMES[k] + 1`. Values are compared in the last.
+pub const PRIMES: [u64; COUNT] =
+    [36_028_797_018_962_381, 72_057_594_037_924_763, 432_345_564_227_548_579, 1_729_382_256_910_194_317];
+/// Of order `PRIMES[k]` in the field after it: `2^((PRIMES[k + 1] - 1) / PRIMES[k])`.
+pub const GENERATORS: [u64; COUNT - 1] = [4, 64, 16];
 
 /// `a + b`.
 pub fn add(a: u64, b: u64, m: u64) -> u64 {
@@ -70,20 +71,24 @@ mod tests {
 
     #[test]
     fn the_fields_fit_each_other() {
-        assert_eq!((Q - 1) % P, 0);
-        assert_ne!(GENERATOR, 1);
-        assert_eq!(pow(GENERATOR, P, Q), 1);
-        assert_eq!(pow(2, (Q - 1) / P, Q), GENERATOR);
-        // Fermat, to several bases: both are prime beyond reasonable doubt.
-        for base in [2, 3, 5, 7, 11, 13, 17, 19, 23] {
-            assert_eq!(pow(base, P - 1, P), 1);
-            assert_eq!(pow(base, Q - 1, Q), 1);
+        for k in 0..COUNT - 1 {
+            let (p, q, generator) = (PRIMES[k], PRIMES[k + 1], GENERATORS[k]);
+            assert_eq!((q - 1) % p, 0);
+            assert_ne!(generator, 1);
+            assert_eq!(pow(generator, p, q), 1);
+            assert_eq!(pow(2, (q - 1) / p, q), generator);
+        }
+        // Fermat, to several bases: all are prime beyond reasonable doubt.
+        for p in PRIMES {
+            for base in [2, 3, 5, 7, 11, 13, 17, 19, 23] {
+                assert_eq!(pow(base, p - 1, p), 1);
+            }
         }
     }
 
     #[test]
     fn dyadic_rationals_are_exact() {
-        for m in [P, Q] {
+        for m in PRIMES {
             assert_eq!(mul(from_f64(0.125, m), 8, m), 1);
             assert_eq!(add(from_f64(-2.5, m), from_f64(2.5, m), m), 0);
             assert_eq!(from_f64(12345.0, m), 12345);

@@ -3,6 +3,7 @@
 //!
 //! This is no backend: it is how a derivation is tried against the meaning, form by form, before anything is planned.
 
+mod chunk;
 mod domain;
 
 use crate::{Def, Graph, NodeId, Reduction, Repair, Term};
@@ -36,7 +37,8 @@ pub fn evaluate(graph: &Graph, bound: &Bound, inputs: &Arrays, cut: Cut) -> Opti
 
 /// The outputs of a graph over a domain, in order: shape and values each.
 pub fn evaluate_in<D: Domain>(domain: &D, graph: &Graph, bound: &Bound, cut: Cut) -> Option<Outputs<D::Value>> {
-    let mut run = Run { domain, graph, bound, cut, values: vec![vec![]; graph.nodes.len()], shapes: vec![] };
+    let mut run =
+        Run { domain, graph, bound, cut, values: vec![vec![]; graph.nodes.len()], shapes: vec![], window: None };
     run.shapes =
         graph.nodes.iter().map(|n| n.extents.iter().map(|e| bound.extent(e).max(0) as usize).collect()).collect();
     for id in graph.ids() {
@@ -65,6 +67,8 @@ struct Run<'a, D: Domain> {
     cut: Cut,
     values: Vec<Vec<D::Value>>,
     shapes: Vec<Vec<usize>>,
+    /// The chunk of a recurrence that is at work.
+    window: Option<chunk::Window>,
 }
 
 /// Where every index stands, and the running values of anchors.
@@ -140,6 +144,9 @@ impl<D: Domain> Run<'_, D> {
                 }
             }
         }
+        if !r.within.is_empty() {
+            return self.by_chunks(r);
+        }
         for t in 0..self.bound.size(r.rank) as i64 {
             for &m in &r.members {
                 self.node(m, Some((r.index, t)))?;
@@ -152,6 +159,9 @@ impl<D: Domain> Run<'_, D> {
         let sizes: Vec<usize> = r.over.iter().map(|&i| self.bound.size(self.graph.cascade[i].rank)).collect();
         let mut all = vec![];
         for_each(&sizes, &mut |at| all.push(at.to_vec()));
+        if let Some(w) = &self.window {
+            all.retain(|at| w.holds(&r.over, at));
+        }
         let group = self.group(r);
         let init = || State {
             anchors: group.iter().map(|&a| (a, self.domain.identity(self.reduction(a).monoid))).collect(),
@@ -311,7 +321,10 @@ impl<D: Domain> Run<'_, D> {
             Term::Param(p) => self.domain.param(*p),
             Term::Size(s) => self.domain.integer(self.bound.extent(s)),
             Term::Position(i) => self.domain.integer(*point.at.get(i)?),
-            Term::Old(n, _) => point.old.get(n)?.clone(),
+            Term::Old(n, at) => match point.old.get(n) {
+                Some(v) => v.clone(),
+                None => self.at_start(*n, at, point)?,
+            },
             Term::Read(n, at) => match point.new.get(n) {
                 Some(v) => v.clone(),
                 None => {

@@ -243,6 +243,11 @@ impl Emitter<'_> {
                 all.extend(forms.iter().filter(here).cloned());
             }
         }
+        // Over the positions of the chunk at hand: both windows are then the same.
+        if let Some(t) = self.p.chunk_of(i) {
+            let difference = |a, b| Linear { terms: [(a, 1), (b, -1)].into(), constant: 0 };
+            all.extend([difference(t, i), difference(i, t)]);
+        }
         self.predicate(&all)
     }
 }

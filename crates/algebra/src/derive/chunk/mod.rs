@@ -1,0 +1,336 @@
+//! Chunked scans: a recurrence `h[t+1] = rho_t·h[t] + u_t` over chunks of positions instead of one by one.
+//!
+//! Steps that are affine element by element compose, so the state need be kept at the ends of chunks only. Within a
+//! chunk that starts at position s, what is read of the state is what it was at s, decayed, and what the chunk has added:
+//! `h[t+1] = (rho_s ⋯ rho_t)·h[s] + Σ(n: s <= n <= t) (rho_{n+1} ⋯ rho_t)·u_n`. A read that sums over indices of the
+//! state, `Σ_d q[t,d]·h[t+1,d,e]` with `u_n = k[n,d]·v[n,e]`, sums them first, `Σ_d q[t,d]·k[n,d]`, and becomes products of
+//! matrices. All decays are over stretches inside one chunk, so none is larger than what the recurrence itself makes.
+//!
+//! Conditions: each step is affine in the slice before, element by element; states are not rounded and not wanted
+//! themselves; the decay does not carry an index that a read sums over (relative to the start of the chunk
+//! it would overflow), nor all indices of the state (nothing would multiply as a matrix); each summand splits between
+//! what is summed over and what is kept. Chunks may have any size, the last one may be shorter: which size is best
+//! depends on the machine, and with one position a chunk it is the recurrence as it was.
+
+mod read;
+mod sort;
+mod step;
+mod stretch;
+
+use super::reassociate::fresh_index;
+use crate::{Def, Graph, Node, NodeId, Refusal, Rule, Step, Term, show};
+use einloom_cascade::{IndexExpr, IndexId, SizeExpr};
+use std::collections::{BTreeMap, BTreeSet};
+use step::Affine;
+
+/// A graph whose recurrences advance chunk by chunk where they can, and what is said about all of them.
+pub(super) struct Chunked {
+    /// None where no recurrence can.
+    pub graph: Option<Graph>,
+    pub steps: Vec<Step>,
+    pub refusals: Vec<Refusal>,
+}
+
+/// A reason, and what would help.
+type Why = (String, Option<String>);
+
+/// Chunks every recurrence of `graph` that can be.
+/// Those in `sequential`, by the name of a member, cannot: another rule has said why.
+pub(super) fn chunked(graph: &Graph, sequential: &[&str]) -> Chunked {
+    let mut out = Chunked { graph: None, steps: vec![], refusals: vec![] };
+    let mut current = graph.clone();
+    let mut within = BTreeMap::new();
+    for r in 0..graph.recurrences.len() {
+        let members = &current.recurrences[r].members;
+        let Some(first) = members.iter().copied().find(|&m| matches!(current[m].def, Def::Iterative { .. })) else {
+            continue;
+        };
+        let node = current[first].clone();
+        if members.iter().any(|&m| sequential.contains(&current[m].name.as_str())) {
+            continue;
+        }
+        let rank = current.cascade[current.recurrences[r].rank].name.clone();
+        // With an earlier one over the same index, if neither needs the other: what both need is then one.
+        let index = current.recurrences[r].index;
+        let earlier =
+            (0..r).find(|&k| current.recurrences[k].index == index && !current.recurrences[k].within.is_empty());
+        let mut attempt = |beside| Rewriter::new(&current, r, beside, &mut within).run();
+        let made = match earlier {
+            Some(k) => attempt(Some(k)).or_else(|_| attempt(None)),
+            None => attempt(None),
+        };
+        match made {
+            Ok((next, steps)) => {
+                out.steps.extend(steps);
+                current = next;
+                out.graph = Some(current.clone());
+            }
+            Err((reason, hint)) => out.refusals.push(Refusal {
+                rule: Rule::Scan,
+                statement: node.statement.unwrap_or(0),
+                node: node.name,
+                ranks: vec![rank],
+                reason,
+                hint,
+                span: node.span,
+            }),
+        }
+    }
+    if let Some(graph) = &mut out.graph {
+        // Those that have joined another are empty.
+        super::rebuild::prune(graph);
+    }
+    out
+}
+
+/// The rewriting of one recurrence.
+struct Rewriter<'a> {
+    graph: Graph,
+    r: usize,
+    /// An earlier recurrence that it joins.
+    beside: Option<usize>,
+    /// The recurrence's index.
+    t: IndexId,
+    /// Positions inside a chunk: of summands, and of factors of a decay.
+    n: IndexId,
+    s: IndexId,
+    within: &'a mut BTreeMap<IndexId, (IndexId, IndexId)>,
+    /// Nodes that are computed chunk by chunk, in order.
+    members: Vec<NodeId>,
+    steps: Vec<Step>,
+}
+
+impl<'a> Rewriter<'a> {
+    fn new(
+        graph: &Graph,
+        r: usize,
+        beside: Option<usize>,
+        within: &'a mut BTreeMap<IndexId, (IndexId, IndexId)>,
+    ) -> Self {
+        let mut graph = graph.clone();
+        let t = graph.recurrences[r].index;
+        let (n, s) = match within.get(&t) {
+            Some(&known) => known,
+            None => (fresh_index(&mut graph, t), fresh_index(&mut graph, t)),
+        };
+        let members = beside.map_or_else(Vec::new, |k| graph.recurrences[k].members.clone());
+        Self { graph, r, beside, t, n, s, within, members, steps: vec![] }
+    }
+
+    /// The graph with the recurrence in chunks, or the condition that failed.
+    fn run(mut self) -> Result<(Graph, Vec<Step>), Why> {
+        let all = self.graph.recurrences[self.r].members.clone();
+        let states: Vec<NodeId> =
+            all.iter().copied().filter(|&m| matches!(self.graph[m].def, Def::Iterative { .. })).collect();
+        let affine =
+            states.iter().map(|&h| Affine::of(&self.graph, self.t, h, &states)).collect::<Result<Vec<_>, _>>()?;
+        // What the steps need that does not depend on them is computed before.
+        let cyclic = |m: &NodeId| !states.contains(m) && self.reaches(*m, &states);
+        if let Some(&m) = all.iter().find(|m| cyclic(m)) {
+            let (name, part) = (self.graph[states[0]].name.clone(), &self.graph[m].name);
+            let hint = Some("its definition in place of it would do".to_string());
+            return Err((
+                format!("a step of {name} goes by way of {part}, which is computed position by position"),
+                hint,
+            ));
+        }
+        for a in &affine {
+            self.check(a)?;
+        }
+        let readers: Vec<NodeId> =
+            self.graph.ids().filter(|n| !states.contains(n) && self.reads_any(*n, &states)).collect();
+        for &reader in &readers {
+            for a in &affine {
+                if self.reads_any(reader, &[a.state]) {
+                    self.read(a, reader)?;
+                }
+            }
+        }
+        for a in &affine {
+            self.advance(a)?;
+        }
+        if let Some(n) = self.graph.ids().find(|&n| self.reads_any(n, &states)) {
+            let reason = format!("{} reads several states in one product", self.graph[n].name);
+            return Err((reason, Some("a sum of products with one state each would do".to_string())));
+        }
+        let made = &mut self.graph.recurrences[self.beside.unwrap_or(self.r)];
+        made.members = self.members;
+        made.within = vec![self.n, self.s];
+        if let Some(k) = self.beside {
+            self.graph.recurrences[self.r].members.clear();
+            for &h in &states {
+                if let Def::Iterative { recurrence, .. } = &mut self.graph.nodes[h.0 as usize].def {
+                    *recurrence = k;
+                }
+            }
+        }
+        let sorted = sort::sorted(&self.graph).ok_or_else(|| {
+            let name = &self.graph[states[0]].name;
+            let reason = format!("one value that reads {name} is needed before another that reads it");
+            (reason, Some("reads that do not need one another would do".to_string()))
+        })?;
+        // Only now: what was refused leaves no index behind.
+        self.within.insert(self.t, (self.n, self.s));
+        Ok((sorted, self.steps))
+    }
+
+    /// Whether a node's definition needs one of `states`, through any others.
+    fn reaches(&self, n: NodeId, states: &[NodeId]) -> bool {
+        let mut seen = BTreeSet::new();
+        let mut todo = vec![n];
+        while let Some(n) = todo.pop() {
+            if seen.insert(n) {
+                let operands: Vec<NodeId> = self.graph.operands(n).iter().map(|o| o.node).collect();
+                if operands.iter().any(|o| states.contains(o)) {
+                    return true;
+                }
+                todo.extend(operands);
+            }
+        }
+        false
+    }
+
+    /// Whether a node reads one of `states` at a position that moves, other than at the start of a chunk.
+    fn reads_any(&self, n: NodeId, states: &[NodeId]) -> bool {
+        let moving = |t: &Term| {
+            let Term::Read(o, at) = t else { return false };
+            let Def::Iterative { dim, .. } = &self.graph[*o].def else { return false };
+            states.contains(o) && !at[*dim].terms.is_empty()
+        };
+        let mut found = false;
+        let mut look = |t: &Term| t.visit(&mut |t| found |= moving(t));
+        match &self.graph[n].def {
+            Def::Input => {}
+            Def::Map(t) => look(t),
+            Def::Reduce(r) => r.filter.iter().chain([&r.body]).for_each(look),
+            Def::Iterative { initial, step, .. } => initial.iter().map(|i| &i.1).chain([step]).for_each(look),
+        }
+        found
+    }
+
+    /// The conditions on a state that hold wherever it is read.
+    fn check(&self, a: &Affine) -> Result<(), Why> {
+        let node = &self.graph[a.state];
+        let name = &node.name;
+        if super::inline::rounds(node) {
+            let reason =
+                format!("{name} is rounded at every step, and rounding does not commute with the steps after it");
+            return Err((reason, Some("an undeclared number type, or f32, would do".into())));
+        }
+        if self.graph.outputs.contains(&a.state) {
+            let reason = format!("{name} is wanted at every position, and chunks keep it at their ends only");
+            return Err((reason, Some("its last slice, or sums over its indices, would do".into())));
+        }
+        let Def::Iterative { initial, .. } = &node.def else { return Ok(()) };
+        if !matches!(initial.as_slice(), [(at, _)] if at.as_constant() == Some(0)) {
+            return Err((format!("{name} starts from several slices"), None));
+        }
+        let carried: Vec<IndexId> = node.axes.iter().copied().filter(|&i| i != self.t).collect();
+        if !carried.is_empty() && carried.iter().all(|i| a.decay_carries(*i)) {
+            let reason = format!(
+                "the decay of {name} varies along every index of it, so in a chunk nothing multiplies as a matrix"
+            );
+            return Err((reason, Some("a decay that is the same along some index of the state would do".into())));
+        }
+        Ok(())
+    }
+
+    /// The state's step from one end of a chunk to the next.
+    fn advance(&mut self, a: &Affine) -> Result<(), Why> {
+        let node = self.graph[a.state].clone();
+        let before = format!("{} = {}", self.later(&node), show::def(&self.graph, &node.def));
+        let at: Vec<IndexExpr> = node.axes.iter().map(|&i| IndexExpr::var(i)).collect();
+        let total = self.stretch(a, None, None);
+        let mut step = times(total, Term::Old(a.state, at));
+        for (k, u) in a.summands.iter().enumerate() {
+            let decay = self.stretch(a, Some(self.n), None);
+            let (body, filter) = u.at(self.t, self.n)?;
+            let what = if k == 0 { "added".to_string() } else { format!("added{}", k + 1) };
+            let sum = self.local_sum(&node, &what, &[self.n], filter, times(decay, body));
+            step = Term::Binary(einloom_cascade::BinaryOp::Add, Box::new(step), Box::new(sum));
+        }
+        let Def::Iterative { step: own, .. } = &mut self.graph.nodes[a.state.0 as usize].def else { return Ok(()) };
+        *own = step;
+        self.members.push(a.state);
+        let after = format!("{} = {}", self.later(&node), show::def(&self.graph, &self.graph[a.state].def));
+        let index = self.graph.cascade[self.t].name.clone();
+        let why = format!(
+            "steps a·h + b compose, (a, b) ∘ (a', b') = (a·a', a·b' + b): {index} goes from the start of a chunk to its end, and {}, {} run over the chunk",
+            self.graph.cascade[self.n].name, self.graph.cascade[self.s].name
+        );
+        self.tell(&node, why, before, after);
+        Ok(())
+    }
+
+    fn later(&self, node: &Node) -> String {
+        let name = |i: &IndexId| self.graph.cascade[*i].name.clone();
+        let axes = node.axes.iter().map(|i| if *i == self.t { format!("{}+1", name(i)) } else { name(i) });
+        format!("{}[{}]", node.name, axes.collect::<Vec<_>>().join(","))
+    }
+
+    fn tell(&mut self, node: &Node, why: String, before: String, after: String) {
+        let rank = self.graph.cascade[self.graph.recurrences[self.r].rank].name.clone();
+        let statement = node.statement.unwrap_or(0);
+        self.steps.push(Step {
+            rule: Rule::Scan,
+            statement,
+            node: node.name.clone(),
+            ranks: vec![rank],
+            why,
+            before,
+            after,
+        });
+    }
+
+    /// A member, or the equal one that exists, read at its own axes. Its axes are the indices that it carries, in the
+    /// order of `like`.
+    fn member(&mut self, like: &Node, what: &str, def: Def) -> Term {
+        if let Some(&same) = self.members.iter().find(|&&m| self.graph[m].def == def) {
+            return self.graph.read(same);
+        }
+        let mut free = BTreeSet::new();
+        match &def {
+            Def::Reduce(r) => {
+                r.body.indices(&mut free);
+                r.filter.iter().for_each(|t| t.indices(&mut free));
+                r.over.iter().for_each(|i| _ = free.remove(i));
+            }
+            Def::Map(t) => t.indices(&mut free),
+            _ => {}
+        }
+        // The state at the start of the chunk does not move with the position.
+        let mut axes: Vec<IndexId> = like.axes.iter().copied().filter(|i| free.remove(i)).collect();
+        let place = axes.iter().position(|&i| i == self.t).map_or(axes.len(), |k| k + 1);
+        axes.splice(place..place, free);
+        let node = Node {
+            name: crate::flatten::fresh_name(&self.graph.nodes, &format!("{}.{what}", like.name)),
+            extents: axes.iter().map(|&i| SizeExpr::rank(self.graph.cascade[i].rank)).collect(),
+            axes,
+            def,
+            dtype: None,
+            tensor: None,
+            statement: like.statement,
+            span: like.span,
+        };
+        self.graph.nodes.push(node);
+        let id = NodeId(self.graph.nodes.len() as u32 - 1);
+        self.members.push(id);
+        self.graph.read(id)
+    }
+
+    /// A sum over positions inside the chunk, or over indices of the state.
+    fn local_sum(&mut self, like: &Node, what: &str, over: &[IndexId], filter: Vec<Term>, body: Term) -> Term {
+        let streaming = crate::Streaming::default();
+        let monoid = einloom_cascade::Monoid::Sum;
+        self.member(like, what, Def::Reduce(crate::Reduction { monoid, over: over.to_vec(), filter, body, streaming }))
+    }
+}
+
+/// `factor · term`, for a factor that may be nothing.
+fn times(factor: Option<Term>, term: Term) -> Term {
+    match factor {
+        None => term,
+        Some(f) if term == Term::Number(1.0) => f,
+        Some(f) => Term::Binary(einloom_cascade::BinaryOp::Mul, Box::new(f), Box::new(term)),
+    }
+}

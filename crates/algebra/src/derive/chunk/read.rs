@@ -1,0 +1,174 @@
+//! What a reader of the state computes inside a chunk.
+
+use super::step::{Affine, indices};
+use super::{Rewriter, Why, times};
+use crate::derive::guard;
+use crate::{Def, Node, NodeId, Product, Reduction, Term, show};
+use einloom_cascade::{BinaryOp, IndexExpr, IndexId, Monoid, SizeExpr};
+use std::collections::BTreeSet;
+
+impl Rewriter<'_> {
+    /// Rewrites a node that reads the state at moving positions.
+    pub(super) fn read(&mut self, a: &Affine, reader: NodeId) -> Result<(), Why> {
+        let node = self.graph[reader].clone();
+        let before = show::def(&self.graph, &node.def);
+        let def = match &node.def {
+            Def::Reduce(r) => self.reduction(a, &node, r)?,
+            Def::Map(t) => {
+                let mut failed = None;
+                let t = t.replace_reads(&mut |n, at| {
+                    (n == a.state && !self.fixed(n, at)).then(|| match self.slice(a, &node, at) {
+                        Ok(t) => t,
+                        Err(why) => {
+                            failed = Some(why);
+                            Term::Number(f64::NAN)
+                        }
+                    })
+                });
+                if let Some(why) = failed {
+                    return Err(why);
+                }
+                Def::Map(t)
+            }
+            _ => {
+                let reason = format!("{} is another recurrence that reads {}", node.name, self.graph[a.state].name);
+                return Err((reason, None));
+            }
+        };
+        let after = show::def(&self.graph, &def);
+        self.graph.nodes[reader.0 as usize].def = def;
+        if !self.members.contains(&reader) {
+            self.members.push(reader);
+        }
+        let why = format!(
+            "a slice inside a chunk is the one at its start, decayed, and what the chunk has added since, decayed by {} a step",
+            a.shown(&self.graph)
+        );
+        self.tell(&node, why, before, after);
+        Ok(())
+    }
+
+    fn fixed(&self, n: NodeId, at: &[IndexExpr]) -> bool {
+        matches!(&self.graph[n].def, Def::Iterative { dim, .. } if at[*dim].terms.is_empty())
+    }
+
+    /// Whether the slice is that after the step at t, and not that before; an error if it is neither, or is read at
+    /// other places than its own.
+    fn reads_later(&self, a: &Affine, at: &[IndexExpr]) -> Result<bool, Why> {
+        let node = &self.graph[a.state];
+        let Def::Iterative { dim, .. } = &node.def else { return Ok(false) };
+        let own = |d: usize| d == *dim || at[d].as_var() == Some(node.axes[d]);
+        match at[*dim].as_shifted_var() {
+            Some((i, k @ 0..=1)) if i == self.t && (0..at.len()).all(own) => Ok(k == 1),
+            _ => {
+                let read = show::term(&self.graph, &Term::Read(a.state, at.to_vec()));
+                let reason = format!("{read} is read inside a chunk at a place that is not its own");
+                Err((reason, Some("slices at t and t + 1, each element at its own place, can be read".into())))
+            }
+        }
+    }
+
+    /// A sum over indices of the state: `Σ_d q·h` as `Σ_d q·h[start]`, decayed, and `Σ_n (Σ_d q·u_n)`, decayed.
+    fn reduction(&mut self, a: &Affine, node: &Node, r: &Reduction) -> Result<Def, Why> {
+        let name = self.graph[a.state].name.clone();
+        let hint = Some("a sum of products with one slice of the state would do".to_string());
+        let other = (format!("{} reads {name} other than as a factor of a sum", node.name), hint);
+        if r.monoid != Monoid::Sum || r.over.contains(&self.t) || !r.streaming.anchors.is_empty() {
+            return Err(other);
+        }
+        let mut query = Product::of(&r.body, &self.graph);
+        let is_state = |t: &Term| matches!(t, Term::Read(n, _) if *n == a.state);
+        let Some(k) = query.factors.iter().position(|(t, power)| is_state(t) && *power == 1.0) else {
+            return Err(other);
+        };
+        let (Term::Read(_, at), _) = query.factors.remove(k) else { return Err(other) };
+        if query.term().any_read(&|n| n == a.state) || r.filter.iter().any(|f| f.any_read(&|n| n == a.state)) {
+            return Err(other);
+        }
+        let later = self.reads_later(a, &at)?;
+        if let Some(&i) = r.over.iter().find(|&&i| a.decay_carries(i)) {
+            let d = self.graph.cascade[i].name.clone();
+            return Err((
+                format!(
+                    "the decay of {name} varies along {d}, which {} sums over: relative to the start of a chunk its inverse may overflow",
+                    node.name
+                ),
+                Some(format!("a decay that is the same for all {d} would do")),
+            ));
+        }
+        let carried = {
+            let mut start = query.clone();
+            start
+                .factors
+                .push((Term::Old(a.state, self.graph[a.state].axes.iter().map(|&i| IndexExpr::var(i)).collect()), 1.0));
+            self.local_sum(node, "carried", &r.over, r.filter.clone(), start.term())
+        };
+        let decay = self.stretch(a, None, Some((self.t, later)));
+        let mut value = times(decay, carried);
+        for u in &a.summands {
+            let (left, right) = u.split(self.t, self.n, &r.over)?;
+            // What is summed over first must not carry what is kept, unless every factor does.
+            let batch: BTreeSet<IndexId> = indices(&query);
+            let kept: Vec<IndexId> = (self.graph[a.state].axes.iter().copied())
+                .filter(|i| *i != self.t && !r.over.contains(i) && !batch.contains(i))
+                .collect();
+            if left.term().mentions(&kept) {
+                let reason = format!(
+                    "{} does not split between what {} sums over and what it keeps",
+                    show::term(&self.graph, &u.body.term()),
+                    node.name
+                );
+                return Err((reason, Some("a product of a function of each would do".into())));
+            }
+            // Where nothing is added there may be nothing to read either.
+            let filter = r.filter.iter().cloned().chain(u.at(self.t, self.n)?.1).collect();
+            // As two factors: exponentials of both sides in one would be no product of matrices.
+            let body = times((query != Product::one()).then(|| query.term()), left.term());
+            let scores = self.local_sum(node, "scores", &r.over, filter, body);
+            value = self.since(a, node, value, u, later, Some(scores), &right)?;
+        }
+        // A sum over nothing is 0, whatever the chunk adds.
+        let size = r.over.iter().map(|&i| SizeExpr::rank(self.graph.cascade[i].rank));
+        let size = Term::Size(size.fold(SizeExpr::constant(1), |a, b| a.mul(&b)));
+        let some = Term::Binary(BinaryOp::Gt, Box::new(size), Box::new(Term::Number(0.0)));
+        Ok(Def::Map(guard::where_some(some, value, 0.0)))
+    }
+
+    /// A slice as it is inside a chunk.
+    fn slice(&mut self, a: &Affine, node: &Node, at: &[IndexExpr]) -> Result<Term, Why> {
+        let later = self.reads_later(a, at)?;
+        let decay = self.stretch(a, None, Some((self.t, later)));
+        let axes = self.graph[a.state].axes.iter().map(|&i| IndexExpr::var(i)).collect();
+        let mut value = times(decay, Term::Old(a.state, axes));
+        for u in &a.summands {
+            let (_, whole) = u.split(self.t, self.n, &[])?;
+            value = self.since(a, node, value, u, later, None, &whole)?;
+        }
+        Ok(value)
+    }
+
+    /// `value + Σ(n: n <= t) scores · decay · right`.
+    #[allow(clippy::too_many_arguments)] // The parts of one sum.
+    fn since(
+        &mut self,
+        a: &Affine,
+        node: &Node,
+        value: Term,
+        u: &super::step::Summand,
+        later: bool,
+        scores: Option<Term>,
+        right: &Product,
+    ) -> Result<Term, Why> {
+        let (t, n) = (self.t, self.n);
+        let (_, mut filter) = u.at(t, n)?;
+        let op = if later { BinaryOp::Le } else { BinaryOp::Lt };
+        filter.insert(0, Term::Binary(op, Box::new(Term::Position(n)), Box::new(Term::Position(t))));
+        let decay = self.stretch(a, Some(n), Some((t, later)));
+        let weights = match (scores, decay) {
+            (Some(s), Some(d)) => Some(Term::Binary(BinaryOp::Mul, Box::new(s), Box::new(d))),
+            (s, d) => s.or(d),
+        };
+        let sum = self.local_sum(node, "since", &[n], filter, times(weights, right.term()));
+        Ok(Term::Binary(BinaryOp::Add, Box::new(value), Box::new(sum)))
+    }
+}

@@ -1,0 +1,178 @@
+//! A step as `rho·h + Σ u`.
+
+use super::Why;
+use crate::derive::polynomial::flat;
+use crate::derive::reassociate::Body;
+use crate::derive::{filter, reassociate};
+use crate::product::{self, Sum};
+use crate::{Def, Graph, NodeId, Product, Term, show};
+use einloom_cascade::{BinaryOp, IndexExpr, IndexId, Monoid, UnaryOp};
+use std::collections::BTreeSet;
+
+/// What is added at a step: under these conditions, this.
+#[derive(Clone, Debug)]
+pub(super) struct Summand {
+    pub body: Product,
+    pub conditions: Vec<Term>,
+}
+
+/// A state whose steps are affine, element by element.
+#[derive(Clone, Debug)]
+pub(super) struct Affine {
+    pub state: NodeId,
+    /// The part of rho that is the same at every step; nothing if that is 1.
+    pub constant: Option<Term>,
+    /// The exponent of e in the part that is not.
+    pub exponent: Sum,
+    /// The factors of the part that is not; nothing if there are none.
+    pub factor: Option<Term>,
+    pub summands: Vec<Summand>,
+}
+
+impl Affine {
+    /// Reads the step as `rho·h + Σ u`.
+    pub fn of(graph: &Graph, t: IndexId, state: NodeId, states: &[NodeId]) -> Result<Self, Why> {
+        let name = &graph[state].name;
+        let not = |t: &Term| {
+            let reason = format!("{} is no product with the slice of {name} before", show::term(graph, t));
+            (reason, Some(format!("steps a·{name} + b, where neither a nor b reads a state, would do")))
+        };
+        let Def::Iterative { step, .. } = &graph[state].def else { return Err((format!("{name} has no steps"), None)) };
+        let itself = graph.read(state);
+        let any = |t: &Term| t.any_read(&|n| states.contains(&n));
+        let mut rho: Vec<(f64, Term)> = vec![];
+        let mut summands = vec![];
+        let mut addends = vec![];
+        flat(step, 1.0, &mut addends);
+        let mut todo: Vec<(f64, Term, bool)> = addends.into_iter().map(|(c, t)| (c, t.clone(), true)).collect();
+        todo.reverse();
+        while let Some((sign, addend, whole)) = todo.pop() {
+            if !any(&addend) {
+                summands.push(Summand::of(graph, t, sign, &addend));
+                continue;
+            }
+            let mut p = Product::of(&addend, graph);
+            let place = p.factors.iter().position(|(f, power)| *f == itself && *power == 1.0);
+            if let Some(place) = place {
+                p.factors.remove(place);
+                let rest = p.term();
+                if any(&rest) {
+                    return Err(not(&addend));
+                }
+                rho.push((sign, rest));
+            } else if whole {
+                let expanded = product::sum(&addend);
+                if expanded.len() < 2 {
+                    return Err(not(&addend));
+                }
+                todo.extend(expanded.into_iter().rev().map(|(c, t)| (c * sign, t, false)));
+            } else {
+                return Err(not(&addend));
+            }
+        }
+        let mut out = Self { state, constant: None, exponent: vec![], factor: None, summands };
+        let rho = match rho.as_slice() {
+            // Nothing of the slice before is kept: that is no recurrence.
+            [] => return Err(not(step)),
+            [(sign, one)] => {
+                Product::of(&Term::Binary(BinaryOp::Mul, Box::new(Term::Number(*sign)), Box::new(one.clone())), graph)
+            }
+            several => Product::of(&product::sum_term(&several.to_vec()), graph),
+        };
+        out.split(graph, t, rho);
+        Ok(out)
+    }
+
+    /// Takes the decay apart.
+    fn split(&mut self, graph: &Graph, t: IndexId, rho: Product) {
+        let moves = |x: &Term| x.mentions(&[t]);
+        let mut body = Body::of_product(rho, graph);
+        let (varying, constant): (Vec<_>, Vec<_>) = body.factors.drain(..).partition(|(x, _)| moves(x));
+        body.factors = constant;
+        let mut rest = Product::one();
+        rest.factors = varying;
+        let mut weights = vec![];
+        for mut w in body.weights.drain(..) {
+            let (varying, constant): (Sum, Sum) = w.exponent.iter().cloned().partition(|(_, x)| moves(x));
+            match &w.base {
+                reassociate::Base::E => product::append(&mut self.exponent, varying, 1.0),
+                reassociate::Base::Two => product::append(&mut self.exponent, varying, std::f64::consts::LN_2),
+                reassociate::Base::Of(b) if moves(b) => {
+                    rest.factors.extend(w.power(&w.exponent).map(|x| (x, 1.0)));
+                    continue;
+                }
+                reassociate::Base::Of(_) => rest.factors.extend(w.power(&varying).map(|x| (x, 1.0))),
+            }
+            w.exponent = constant;
+            weights.push(w);
+        }
+        body.weights = weights;
+        let constant = body.term();
+        self.constant = (constant != Term::Number(1.0)).then_some(constant);
+        self.factor = (!rest.factors.is_empty()).then(|| rest.term());
+    }
+
+    /// Whether the decay depends on an index.
+    pub fn decay_carries(&self, i: IndexId) -> bool {
+        let mut terms = self.constant.iter().chain(&self.factor).chain(self.exponent.iter().map(|(_, t)| t));
+        terms.any(|t| t.mentions(&[i]))
+    }
+
+    /// The decay as it is written, for people.
+    pub fn shown(&self, graph: &Graph) -> String {
+        let mut p = Product::one();
+        p.exponent = self.exponent.clone();
+        p.factors = self.constant.iter().chain(&self.factor).map(|t| (t.clone(), 1.0)).collect();
+        show::term(graph, &p.term())
+    }
+}
+
+impl Summand {
+    fn of(graph: &Graph, t: IndexId, sign: f64, addend: &Term) -> Self {
+        let r = crate::Reduction {
+            monoid: Monoid::Sum,
+            over: vec![t],
+            filter: vec![],
+            body: if sign < 0.0 { Term::Unary(UnaryOp::Neg, Box::new(addend.clone())) } else { addend.clone() },
+            streaming: crate::Streaming::default(),
+        };
+        let (body, conditions) = filter::stripped(graph, &r);
+        let mut body = Product::of(&body, graph);
+        body.coefficient *= sign.abs();
+        Self { body, conditions }
+    }
+
+    /// What is added at position `n`, and under which conditions.
+    pub fn at(&self, t: IndexId, n: IndexId) -> Result<(Term, Vec<Term>), Why> {
+        let body = moved(&self.body.term(), t, n)?;
+        let filter = self.conditions.iter().map(|c| moved(c, t, n)).collect::<Result<_, _>>()?;
+        Ok((body, filter))
+    }
+
+    /// Its factors at position `n`: those that carry one of `indices`, and the others with the coefficient.
+    pub fn split(&self, t: IndexId, n: IndexId, indices: &[IndexId]) -> Result<(Product, Product), Why> {
+        let (mut left, mut right) = self.body.clone().partition(|x| x.mentions(indices));
+        for p in [&mut left, &mut right] {
+            for f in p.factors.iter_mut().map(|f| &mut f.0) {
+                *f = moved(f, t, n)?;
+            }
+            for e in p.exponent.iter_mut().chain(&mut p.exponent2).map(|e| &mut e.1) {
+                *e = moved(e, t, n)?;
+            }
+        }
+        Ok((left, right))
+    }
+}
+
+/// A term at position `n` in place of `t`.
+pub(super) fn moved(x: &Term, t: IndexId, n: IndexId) -> Result<Term, Why> {
+    x.substitute(&|i| (i == t).then(|| IndexExpr::var(n)))
+        .ok_or_else(|| ("a step gathers by its position".to_string(), None))
+}
+
+/// The indices a product carries.
+pub(super) fn indices(p: &Product) -> BTreeSet<IndexId> {
+    let mut out = BTreeSet::new();
+    p.term().indices(&mut out);
+    out
+}

@@ -1,0 +1,135 @@
+//! Decays over a stretch of positions inside a chunk.
+//!
+//! The part of the decay that is the same at every step is raised to the stretch's length; exponents add up; other factors
+//! are multiplied. So no decay is ever divided by another. A stretch between two positions inside the chunk takes the
+//! difference of two sums of exponents from the chunk's start. A step whose decay is 0, such as `exp(-inf)`, must not
+//! enter these, since `-inf - -inf` is no number and a huge exponent would take the digits of all others: such steps count
+//! as exponent 0, and where one lies in the stretch the decay is 0.
+
+use super::step::Affine;
+use super::{Rewriter, times};
+use crate::{Def, Reduction, Streaming, Term, product};
+use einloom_cascade::{BinaryOp, IndexId, Monoid, UnaryOp};
+
+fn binary(op: BinaryOp, a: Term, b: Term) -> Term {
+    Term::Binary(op, Box::new(a), Box::new(b))
+}
+
+impl Rewriter<'_> {
+    /// The product of the decays at the positions after `from` (nothing: from the chunk's first) and up to `to`, that one
+    /// included or not (nothing: up to the chunk's last). Nothing if it is 1.
+    pub(super) fn stretch(&mut self, a: &Affine, from: Option<IndexId>, to: Option<(IndexId, bool)>) -> Option<Term> {
+        let mut out = None;
+        if let Some(constant) = a.constant.clone() {
+            let length = self.length(a, from, to);
+            let whole = from.is_none() && to.is_none_or(|t| t.1);
+            out = Some(if whole { power(constant, length) } else { power_or_one(constant, length) });
+        }
+        if !a.exponent.is_empty() {
+            out = Some(times(out, self.exponential(a, from, to)));
+        }
+        if let Some(factor) = a.factor.clone() {
+            let product = self.over_stretch(a, Monoid::Prod, &factor, vec![], from, to);
+            out = Some(times(out, product));
+        }
+        out
+    }
+
+    /// `exp` of the sum of the exponents of a stretch.
+    fn exponential(&mut self, a: &Affine, from: Option<IndexId>, to: Option<(IndexId, bool)>) -> Term {
+        let exp = |x| Term::Unary(UnaryOp::Exp, Box::new(x));
+        let zero = || Term::Number(0.0);
+        let exponent = product::sum_term(&a.exponent);
+        let decay = exp(exponent.clone());
+        let Some(to) = to else {
+            return exp(self.over_stretch(a, Monoid::Sum, &exponent, vec![], from, to));
+        };
+        let kept = binary(BinaryOp::Ne, decay.clone(), zero());
+        let counted = Term::Select(Box::new(kept), Box::new(exponent), Box::new(zero()));
+        let upper = self.over_stretch(a, Monoid::Sum, &counted, vec![], None, Some(to));
+        // The last step up to there that keeps nothing; -inf if none does.
+        let void = vec![binary(BinaryOp::Eq, decay, zero())];
+        let last = self.over_stretch(a, Monoid::Max, &Term::Position(self.t), void, None, Some(to));
+        let (holds, sum) = match from {
+            None => (binary(BinaryOp::Lt, last, zero()), upper),
+            Some(from) => {
+                let lower = self.over_stretch(a, Monoid::Sum, &counted, vec![], None, Some((from, true)));
+                (binary(BinaryOp::Le, last, Term::Position(from)), binary(BinaryOp::Sub, upper, lower))
+            }
+        };
+        Term::Select(Box::new(holds), Box::new(exp(sum)), Box::new(zero()))
+    }
+
+    /// `⊕(s: from < s <= to and filter) body`, with s in the chunk.
+    fn over_stretch(
+        &mut self,
+        a: &Affine,
+        monoid: Monoid,
+        body: &Term,
+        conditions: Vec<Term>,
+        from: Option<IndexId>,
+        to: Option<(IndexId, bool)>,
+    ) -> Term {
+        let (s, t) = (self.s, self.t);
+        let (Ok(body), Ok(conditions)) = (
+            super::step::moved(body, t, s),
+            conditions.iter().map(|c| super::step::moved(c, t, s)).collect::<Result<Vec<_>, _>>(),
+        ) else {
+            return Term::Number(f64::NAN);
+        };
+        let mut filter = vec![];
+        if let Some(from) = from {
+            filter.push(binary(BinaryOp::Gt, Term::Position(s), Term::Position(from)));
+        }
+        if let Some((to, included)) = to {
+            let op = if included { BinaryOp::Le } else { BinaryOp::Lt };
+            filter.push(binary(op, Term::Position(s), Term::Position(to)));
+        }
+        filter.extend(conditions);
+        let like = self.graph[a.state].clone();
+        let streaming = Streaming::default();
+        self.member(&like, "decay", Def::Reduce(Reduction { monoid, over: vec![s], filter, body, streaming }))
+    }
+
+    /// Number of positions of a stretch.
+    fn length(&mut self, a: &Affine, from: Option<IndexId>, to: Option<(IndexId, bool)>) -> Term {
+        let (to, included) = match to {
+            Some((to, included)) => (Term::Position(to), included),
+            None => (self.edge(a, Monoid::Max), true),
+        };
+        let (from, after) = match from {
+            Some(from) => (Term::Position(from), 0.0),
+            None => (self.edge(a, Monoid::Min), 1.0),
+        };
+        let difference = binary(BinaryOp::Sub, to, from);
+        match after - if included { 0.0 } else { 1.0 } {
+            0.0 => difference,
+            -1.0 => binary(BinaryOp::Sub, difference, Term::Number(1.0)),
+            more => binary(BinaryOp::Add, difference, Term::Number(more)),
+        }
+    }
+
+    /// The first or last position of the chunk.
+    fn edge(&mut self, a: &Affine, monoid: Monoid) -> Term {
+        let like = self.graph[a.state].clone();
+        let what = if monoid == Monoid::Min { "first" } else { "last" };
+        let (body, streaming) = (Term::Position(self.s), Streaming::default());
+        self.member(&like, what, Def::Reduce(Reduction { monoid, over: vec![self.s], filter: vec![], body, streaming }))
+    }
+}
+
+/// The same, and 1 for a stretch of no positions, whatever the base: `exp(-inf · 0)` is no number.
+fn power_or_one(base: Term, length: Term) -> Term {
+    let none = binary(BinaryOp::Eq, length.clone(), Term::Number(0.0));
+    Term::Select(Box::new(none), Box::new(Term::Number(1.0)), Box::new(power(base, length)))
+}
+
+/// `base^length`, through the exponent where the base is a power of e.
+fn power(base: Term, length: Term) -> Term {
+    match base {
+        Term::Unary(op @ (UnaryOp::Exp | UnaryOp::Exp2), x) => {
+            Term::Unary(op, Box::new(binary(BinaryOp::Mul, *x, length)))
+        }
+        base => binary(BinaryOp::Pow, base, length),
+    }
+}

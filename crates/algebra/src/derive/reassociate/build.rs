@@ -1,0 +1,217 @@
+//! The nodes that take the place of a sum.
+
+use super::Rewriting;
+use super::insert::{insert, placeholder};
+use super::prefix::{Prefix, Why};
+use super::sides::Sides;
+use super::site::Site;
+use crate::{Def, Graph, Node, NodeId, Reduction, Streaming, Term, show, sign};
+use einloom_cascade::{BinaryOp, IndexExpr, IndexId, Monoid, SizeExpr};
+use std::collections::BTreeSet;
+
+impl Site {
+    /// `Σ_inner outside · state`, where the state is the sum over the site's own indices or its recurrence.
+    pub(super) fn build(&self, sides: Sides, inner: Vec<IndexId>) -> Result<Option<Rewriting>, Why> {
+        let divides = sides.outside.factors.iter().any(|(t, p)| *p < 0.0 && !sign::positive_constant(t))
+            || !sides.outside.weights.is_empty();
+        // Over nothing the sum is 0, whatever it is then divided by.
+        if divides && !sides.inside_filter.is_empty() {
+            let reason =
+                "a condition on data decides whether there is anything to sum, and a division follows".to_string();
+            return Err((reason, Some("without the condition, or dividing by what cannot be 0, it would".into())));
+        }
+        let mut g = self.graph.clone();
+        let (state, read) = match &sides.prefix {
+            Some(p) => self.prefix_node(p, &sides, &inner, g.recurrences.len())?,
+            None if inner.is_empty() => return Ok(None),
+            None => self.inner_node(&sides, &inner),
+        };
+        let mut whole = sides.outside.clone();
+        whole.factors.push((read, 1.0));
+        let mut new = vec![state];
+        let value = whole.term();
+        let mut def = match inner.as_slice() {
+            [] => Def::Map(value.clone()),
+            _ => Def::Reduce(Reduction {
+                monoid: Monoid::Sum,
+                over: inner.clone(),
+                filter: sides.outside_filter.clone(),
+                body: value.clone(),
+                streaming: Streaming::default(),
+            }),
+        };
+        let mut guards: Vec<Term> = vec![];
+        if inner.is_empty() {
+            guards.extend(sides.outside_filter.iter().cloned());
+        }
+        if divides {
+            guards.push(self.some());
+            if let Some(p) = sides.prefix.filter(|p| p.offset < 0) {
+                guards.push(compare(BinaryOp::Ge, Term::Position(p.up_to), Term::Number(-p.offset as f64)));
+            }
+        }
+        let after = self.after(&new, &def);
+        if let Some(guard) = guards.into_iter().reduce(|a, b| compare(BinaryOp::And, a, b)) {
+            let inside = match def {
+                Def::Map(t) => t,
+                reduce => {
+                    let axes = self.node.axes.iter().map(|&i| IndexExpr::var(i)).collect();
+                    let name = crate::flatten::fresh_name(&self.graph.nodes, &format!("{}.whole", self.node.name));
+                    new.push(Node { name, def: reduce, dtype: None, tensor: None, ..self.node.clone() });
+                    Term::Read(placeholder(1), axes)
+                }
+            };
+            def = Def::Map(Term::Select(Box::new(guard), Box::new(inside), Box::new(Term::Number(0.0))));
+        }
+        let steps = self.steps(&sides, &inner, &new[0], after);
+        let made = insert(&mut g, self.id, new, Node { def, ..self.node.clone() });
+        if let Some(p) = &sides.prefix {
+            let rank = g.cascade[p.up_to].rank;
+            g.recurrences.push(crate::Recurrence { rank, index: p.up_to, members: vec![made[0]], within: vec![] });
+        }
+        Ok(Some(Rewriting { graph: g, steps }))
+    }
+
+    /// `Σ_n inside`, over all indices that it carries besides.
+    fn inner_node(&self, sides: &Sides, inner: &[IndexId]) -> (Node, Term) {
+        let body = sides.inside.term();
+        let mut free = BTreeSet::new();
+        body.indices(&mut free);
+        sides.inside_filter.iter().for_each(|t| t.indices(&mut free));
+        self.over.iter().for_each(|i| _ = free.remove(i));
+        let axes = self.order(&free, inner, None);
+        let reduction = Reduction {
+            monoid: Monoid::Sum,
+            over: self.over.clone(),
+            filter: sides.inside_filter.clone(),
+            body,
+            streaming: Streaming::default(),
+        };
+        let node = self.part("inner", axes.clone(), Def::Reduce(reduction));
+        (node, Term::Read(placeholder(0), axes.iter().map(|&i| IndexExpr::var(i)).collect()))
+    }
+
+    /// `state[m+1] = rho·state[m] + inside[n: m + taken]`.
+    fn prefix_node(
+        &self,
+        p: &Prefix,
+        sides: &Sides,
+        inner: &[IndexId],
+        recurrence: usize,
+    ) -> Result<(Node, Term), Why> {
+        let (m, n) = (p.up_to, p.of);
+        let mut here = IndexExpr::var(m);
+        here.offset = SizeExpr::constant(p.taken());
+        let at = |t: &Term| {
+            let gather = || ("its summands gather by a position".to_string(), None);
+            t.substitute(&|i| (i == n).then(|| here.clone())).ok_or_else(gather)
+        };
+        let guards = sides.inside_filter.iter().map(at).collect::<Result<Vec<_>, _>>()?;
+        // Where there is nothing to read, conditions on data have nothing to read either: these stand outside.
+        let mut ranges = vec![];
+        if p.taken() < 0 {
+            ranges.push(compare(BinaryOp::Ge, Term::Position(m), Term::Number(-p.taken() as f64)));
+        }
+        let (own, other) = (self.graph.cascade[m].rank, self.graph.cascade[n].rank);
+        if own != other {
+            let mut position = Term::Position(m);
+            if p.taken() < 0 {
+                position = compare(BinaryOp::Add, position, Term::Number(p.taken() as f64));
+            }
+            ranges.push(compare(BinaryOp::Lt, position, Term::Size(SizeExpr::rank(other))));
+            let reads = |t: &Term| t.mentions(&[m]);
+            if let Some(t) = sides.rho.iter().find(|t| reads(t)) {
+                let reason =
+                    format!("{} is read for every position of another rank than it has", show::term(&self.graph, t));
+                return Err((reason, Some("both indices over one rank would do".into())));
+            }
+        }
+        let mut summand = at(&sides.inside.term())?;
+        for conditions in [guards, ranges] {
+            if let Some(guard) = conditions.into_iter().reduce(|a, b| compare(BinaryOp::And, a, b)) {
+                summand = Term::Select(Box::new(guard), Box::new(summand), Box::new(Term::Number(0.0)));
+            }
+        }
+        let mut free = BTreeSet::from([m]);
+        summand.indices(&mut free);
+        sides.rho.iter().for_each(|t| t.indices(&mut free));
+        let axes = self.order(&free, inner, Some(m));
+        let place = |offset: i64| -> Vec<IndexExpr> {
+            let mut at: Vec<IndexExpr> = axes.iter().map(|&i| IndexExpr::var(i)).collect();
+            if let Some(k) = axes.iter().position(|&i| i == m) {
+                at[k].offset = SizeExpr::constant(offset);
+            }
+            at
+        };
+        let mut kept = Term::Read(placeholder(0), place(0));
+        for rho in sides.rho.iter().rev() {
+            kept = compare(BinaryOp::Mul, rho.clone(), kept);
+        }
+        let step = compare(BinaryOp::Add, kept, summand);
+        let dim = axes.iter().position(|&i| i == m).unwrap_or(0);
+        let initial = vec![(SizeExpr::constant(0), Term::Number(0.0))];
+        let mut node = self.part("state", axes.clone(), Def::Iterative { recurrence, dim, initial, step });
+        node.extents[dim] = node.extents[dim].add(&SizeExpr::constant(1));
+        Ok((node, Term::Read(placeholder(0), place(p.read()))))
+    }
+
+    /// These indices in the result's order, the inner sum's where the query side's were.
+    fn order(&self, free: &BTreeSet<IndexId>, inner: &[IndexId], kept: Option<IndexId>) -> Vec<IndexId> {
+        let mut axes: Vec<IndexId> = vec![];
+        let mut todo: Vec<IndexId> = inner.iter().copied().filter(|i| free.contains(i)).collect();
+        for &i in &self.node.axes {
+            if free.contains(&i) {
+                axes.push(i);
+            }
+            if !free.contains(&i) || kept == Some(i) {
+                axes.append(&mut todo);
+            }
+        }
+        axes.append(&mut todo);
+        axes.extend(free.iter().copied().filter(|i| !axes.contains(i)).collect::<Vec<_>>());
+        axes
+    }
+
+    fn part(&self, what: &str, axes: Vec<IndexId>, def: Def) -> Node {
+        Node {
+            name: crate::flatten::fresh_name(&self.graph.nodes, &format!("{}.{what}", self.node.name)),
+            extents: axes.iter().map(|&i| SizeExpr::rank(self.graph.cascade[i].rank)).collect(),
+            axes,
+            def,
+            dtype: None,
+            tensor: None,
+            ..self.node.clone()
+        }
+    }
+
+    /// Whether there is anything to sum.
+    fn some(&self) -> Term {
+        let sizes = self.over.iter().map(|&i| SizeExpr::rank(self.graph.cascade[i].rank));
+        let size = sizes.fold(SizeExpr::constant(1), |a, b| a.mul(&b));
+        compare(BinaryOp::Gt, Term::Size(size), Term::Number(0.0))
+    }
+
+    /// The definition with the new node's name in it.
+    fn after(&self, new: &[Node], def: &Def) -> String {
+        show::def(&self.with(new), &rename_placeholders(def, self.graph.nodes.len()))
+    }
+
+    /// The graph with new nodes at its end, for printing.
+    pub(super) fn with(&self, new: &[Node]) -> Graph {
+        let mut shown = self.graph.clone();
+        shown.nodes.extend(new.iter().cloned());
+        shown
+    }
+}
+
+fn compare(op: BinaryOp, a: Term, b: Term) -> Term {
+    Term::Binary(op, Box::new(a), Box::new(b))
+}
+
+/// A definition with the first new node's number in it.
+pub(super) fn rename_placeholders(def: &Def, first: usize) -> Def {
+    let mut def = def.clone();
+    let to = |n: NodeId| if n == placeholder(0) { NodeId(first as u32) } else { n };
+    crate::derive::rebuild::renumber(&mut def, &to);
+    def
+}

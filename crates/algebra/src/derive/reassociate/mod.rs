@@ -1,0 +1,112 @@
+//! Reassociation: `Σ_n (Σ_d q(m,d)·k(n,d))·v(n,e) = Σ_d q(m,d)·(Σ_n k(n,d)·v(n,e))`.
+//!
+//! Condition: the inner sum is a factor of the outer sum's body (nothing that is not linear stands between them), and
+//! once both are one product, the factors that carry the outer index n do not carry the indices of the query side (m
+//! above), which are the result's indices that only factors without n bring in. Then · distributes over both sums and
+//! they change places. A condition that ties n to m as a prefix, and weights of the distance between them, are taken
+//! care of by [`prefix`]. Which order is better depends on sizes, so this makes an alternative and no replacement.
+
+mod build;
+mod insert;
+mod prefix;
+mod sides;
+mod site;
+mod tell;
+mod weights;
+
+pub(super) use insert::fresh_index;
+pub(super) use weights::{Base, Body};
+
+use crate::{Def, Graph, NodeId, Product, Refusal, Step, Term};
+use site::rewrite;
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// A graph in which some sums have changed places, and how it came about.
+pub(super) struct Rewriting {
+    pub graph: Graph,
+    pub steps: Vec<Step>,
+}
+
+/// More orders than this are not tried.
+const MAX_ALTERNATIVES: usize = 6;
+
+/// Every order of summation that the rule leads to, and why it leads to no more.
+pub(super) fn alternatives(written: &Graph) -> (Vec<Rewriting>, Vec<Refusal>) {
+    let mut found: Vec<Rewriting> = vec![];
+    let mut refusals = vec![];
+    let mut seen = BTreeSet::from([shape(written)]);
+    let mut todo = vec![Rewriting { graph: written.clone(), steps: vec![] }];
+    while let Some(base) = todo.pop() {
+        let mut sites = vec![];
+        for id in base.graph.ids() {
+            match rewrite(&base.graph, id) {
+                Ok(None) => {}
+                Ok(Some(r)) => sites.push((base.graph[id].name.clone(), r.steps.len() == 1)),
+                Err(refusal) if base.steps.is_empty() => refusals.push(refusal),
+                Err(_) => {}
+            }
+        }
+        // All at once; where several have a choice, each of those alone as well.
+        let mut moves: Vec<Vec<&str>> = vec![sites.iter().map(|s| s.0.as_str()).collect()];
+        if sites.iter().filter(|s| s.1).count() > 1 {
+            moves.extend(sites.iter().filter(|s| s.1).map(|s| vec![s.0.as_str()]));
+        }
+        for names in moves.into_iter().filter(|m| !m.is_empty()) {
+            let mut next = Rewriting { graph: base.graph.clone(), steps: base.steps.clone() };
+            // Later sums first: what they no longer read is not rewritten any more.
+            for name in names.into_iter().rev() {
+                let Some(id) = next.graph.ids().find(|&n| next.graph[n].name == name) else { continue };
+                if let Ok(Some(r)) = rewrite(&next.graph, id) {
+                    next.graph = r.graph;
+                    next.steps.extend(r.steps);
+                    crate::derive::rebuild::prune(&mut next.graph);
+                }
+            }
+            if found.len() < MAX_ALTERNATIVES && seen.insert(shape(&next.graph)) {
+                todo.push(Rewriting { graph: next.graph.clone(), steps: next.steps.clone() });
+                found.push(next);
+            }
+        }
+    }
+    (found, refusals)
+}
+
+/// A number that graphs share if their outputs are computed alike, whatever their nodes are called.
+fn shape(graph: &Graph) -> u64 {
+    let mut shapes: Vec<u64> = vec![0; graph.nodes.len()];
+    for id in graph.ids() {
+        let node = &graph[id];
+        let known = |n: NodeId| NodeId(shapes[n.0 as usize] as u32);
+        let mut parts = vec![format!("{:?}", node.axes)];
+        // Factors have no order.
+        let mut term = |t: &Term| {
+            let p = Product::of(t, graph);
+            let mut factors: Vec<String> =
+                p.factors.iter().map(|(f, power)| format!("{:?} {power}", f.rename_nodes(&known))).collect();
+            let exponents = p.exponent.iter().chain(&p.exponent2);
+            factors.extend(exponents.map(|(c, e)| format!("exp {c} {:?}", e.rename_nodes(&known))));
+            factors.sort();
+            parts.push(format!("{} {factors:?}", p.coefficient));
+        };
+        match &node.def {
+            Def::Input => parts.push(node.name.clone()),
+            Def::Map(t) => term(t),
+            Def::Reduce(r) => {
+                term(&r.body);
+                r.filter.iter().for_each(&mut term);
+                parts.push(format!("{:?} {:?}", r.monoid, r.over));
+            }
+            Def::Iterative { initial, step, .. } => {
+                initial.iter().for_each(|(_, t)| term(t));
+                term(step);
+            }
+        }
+        let mut hasher = DefaultHasher::new();
+        parts.hash(&mut hasher);
+        shapes[id.0 as usize] = hasher.finish();
+    }
+    let mut hasher = DefaultHasher::new();
+    graph.outputs.iter().for_each(|o| shapes[o.0 as usize].hash(&mut hasher));
+    hasher.finish()
+}

@@ -1,0 +1,255 @@
+//! Causal sums: a sum over all positions `n <= m + c` grows by one position when m does, so it is a recurrence over m,
+//! which costs a step per position in place of a sum per position.
+//!
+//! What each summand is weighted with may depend on m as well, if it is a power whose exponent splits into a part of m
+//! and a part g of n: `exp(c[m] - c[n])`, `gamma^(m - n)`. The state is then kept relative to the latest position p in
+//! it, `Σ f(n)·b^(g(n) - g(p))`, and a step multiplies it with `rho = b^(g(p-1) - g(p))`; never with a power of the
+//! distance from the start, which overflows. Nothing larger than what is written may arise: either the weights of the
+//! state are the very weights written, because what is left over does not carry m, or `rho <= 1` by the signs of its
+//! exponent.
+
+use super::weights::{Base, Weight, canonical, moved};
+use crate::product::{self, Sum};
+use crate::{Def, Graph, NodeId, Term, show};
+use einloom_cascade::{BinaryOp, IndexExpr, IndexId, Monoid, SizeExpr};
+
+/// The condition `n <= m + offset`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Prefix {
+    pub of: IndexId,
+    pub up_to: IndexId,
+    pub offset: i64,
+}
+
+/// A reason, and what would help.
+pub(super) type Why = (String, Option<String>);
+
+impl Prefix {
+    /// Where the slice that the state takes in at step t stands: position `t + taken` of the reduced index.
+    pub fn taken(&self) -> i64 {
+        if self.offset == -1 { 0 } else { self.offset }
+    }
+
+    /// The slice of the state that holds all positions up to `m + offset`, relative to m.
+    pub fn read(&self) -> i64 {
+        i64::from(self.offset != -1)
+    }
+
+    /// Reads the conditions that tie `over` to the rest as one prefix.
+    pub fn of(graph: &Graph, filters: &[Term], over: &[IndexId]) -> Result<Self, Why> {
+        let shown = |t: &Term| show::term(graph, t);
+        let all = filters.iter().map(shown).collect::<Vec<_>>().join(" and ");
+        let &[n] = over else {
+            return Err((format!("under {all} several indices would have to advance together"), None));
+        };
+        let read: Vec<(bool, Option<(IndexId, i64)>)> = filters.iter().filter_map(|f| bound(f, n)).collect();
+        let name = &graph.cascade[n].name;
+        if read.len() < filters.len() {
+            let hint = format!("{name} <= m, for some index m, makes a prefix");
+            return Err((format!("{all} is no prefix: it does not bound {name} by a position"), Some(hint)));
+        }
+        match read.as_slice() {
+            [(true, Some((m, offset)))] if *offset <= 0 => Ok(Self { of: n, up_to: *m, offset: *offset }),
+            [(true, Some(_))] => Err((
+                format!("{all} reaches ahead of its position, so the first state would be a sum of its own"),
+                Some(format!("{name} <= m, or {name} < m, needs no first sum")),
+            )),
+            [(true, None)] => Err((
+                format!("{all} reaches a distance ahead that only the sizes tell"),
+                Some(format!("{name} <= m, or {name} < m, needs no first sum")),
+            )),
+            [(false, _)] => Err((
+                format!("{all} is a suffix, and recurrences run forwards"),
+                Some(format!("with positions counted from the end it is a prefix, {name} <= m")),
+            )),
+            _ => Err((
+                format!(
+                    "{all} is a window: what leaves it at the one end would have to be subtracted again, which loses digits"
+                ),
+                Some(format!("{name} <= m alone is a prefix, and a decay forgets what is far")),
+            )),
+        }
+    }
+}
+
+/// A condition on `n`: whether it bounds it from above, and by which index plus what constant (none where the distance
+/// is no constant). Nothing if it is no bound by one position.
+fn bound(filter: &Term, n: IndexId) -> Option<(bool, Option<(IndexId, i64)>)> {
+    let Term::Binary(op, a, b) = filter else { return None };
+    let mut difference = product::sum(a);
+    product::append(&mut difference, product::sum(b), -1.0);
+    let at = difference.iter().position(|(_, t)| *t == Term::Position(n))?;
+    let (own, _) = difference.remove(at);
+    // own·n + rest OP 0
+    let strict = matches!(op, BinaryOp::Lt | BinaryOp::Gt);
+    let upper = match op {
+        BinaryOp::Le | BinaryOp::Lt => own == 1.0,
+        BinaryOp::Ge | BinaryOp::Gt => own == -1.0,
+        _ => return None,
+    };
+    if own.abs() != 1.0 {
+        return None;
+    }
+    let (mut index, mut offset, mut known) = (None, 0.0, true);
+    for (c, t) in difference {
+        match t {
+            Term::Position(m) if index.is_none() && c == -own => index = Some(m),
+            Term::Number(v) => offset -= own * c * v,
+            Term::Size(_) => known = false,
+            _ => return None,
+        }
+    }
+    let offset = if strict { offset.ceil() - 1.0 } else { offset.floor() };
+    Some((upper, known.then_some((index?, offset as i64))))
+}
+
+/// A weight that decays from step to step.
+pub(super) struct Decay {
+    /// What the state is multiplied with at step t; nothing if that is 1.
+    pub rho: Option<Term>,
+    /// What it is multiplied with where it is read.
+    pub left: Option<Term>,
+    /// What stays with the summand.
+    pub stays: Option<Term>,
+}
+
+/// Splits a weight of which `inner` carries the reduced index and `outer` carries m.
+pub(super) fn decay(graph: &Graph, p: &Prefix, w: &Weight, inner: &Sum, outer: &Sum) -> Result<Decay, Why> {
+    let m = p.up_to;
+    let at = |k: i64| {
+        let mut e = IndexExpr::var(m);
+        e.offset = SizeExpr::constant(k);
+        e
+    };
+    let gather = || ("its exponent gathers by a position".to_string(), None);
+    // The part of the exponent that moves with the position is what decays; data beside it weighs the summands. Where
+    // there is no such part, data itself may be what is taken relative to the present.
+    let positional = |t: &Term| mentions_position(t, p.of);
+    let (moving, data): (Sum, Sum) = inner.iter().cloned().partition(|(_, t)| positional(t));
+    let (g, rest) = if moving.is_empty() { (inner.clone(), vec![]) } else { (moving, data) };
+    let latest = moved(&g, p.of, &at(p.offset), graph).ok_or_else(gather)?;
+    let mut left = outer.clone();
+    product::append(&mut left, latest, 1.0);
+    let mut left = telescoped(canonical(left, graph), graph);
+    let mut rho = moved(&g, p.of, &at(p.taken() - 1), graph).ok_or_else(gather)?;
+    product::append(&mut rho, moved(&g, p.of, &at(p.taken()), graph).ok_or_else(gather)?, -1.0);
+    let rho = telescoped(canonical(rho, graph), graph);
+    let as_written = !left.iter().any(|(_, t)| t.mentions(&[m]));
+    let shown = |s: &Sum| w.power(s).map_or("1".into(), |t| show::term(graph, &t));
+    if !as_written && !w.at_most_one(&rho, graph) {
+        return Err((
+            format!(
+                "the weight {} decays by {} a step, whose size is not known: relative to the latest position it may overflow",
+                shown(&w.exponent),
+                shown(&rho)
+            ),
+            Some("an exponent of a distance, such as -abs(a)·(m - n), or a difference c[m] - c[n], stays as small as written".into()),
+        ));
+    }
+    if !rest.is_empty() && !w.at_most_one(&rest, graph) {
+        return Err((
+            format!("the weight {} stands with a decay, and alone it may overflow where their product does not", shown(&rest)),
+            Some("an exponent that cannot be positive, such as -abs(k), would do; else the sum stays anchored at its maximum".into()),
+        ));
+    }
+    if rho.iter().any(|(_, t)| reads_before_start(t, m)) {
+        return Err((
+            format!("{} would be read before its first position", shown(&rho)),
+            Some("a cumulative sum c[m] = sum(i: i <= m) a[i] changes by a[m] a step".into()),
+        ));
+    }
+    // A base that may be negative has no fractional power to leave.
+    if matches!(w.base, Base::Of(_)) && !as_written {
+        return Err((format!("{} leaves a power of its base that carries the position", shown(&left)), None));
+    }
+    left.retain(|(c, _)| *c != 0.0);
+    Ok(Decay { rho: w.power(&rho), left: w.power(&left), stays: w.power(&rest) })
+}
+
+/// Whether the position of the index is part of the value, other than as a place to read at.
+fn mentions_position(t: &Term, n: IndexId) -> bool {
+    let mut found = false;
+    t.visit(&mut |t| found |= *t == Term::Position(n));
+    found
+}
+
+/// Whether something is read at `m - 1` or before, where the first step has nothing.
+fn reads_before_start(t: &Term, m: IndexId) -> bool {
+    let mut found = false;
+    t.visit(&mut |t| {
+        if let Term::Read(_, at) = t {
+            found |= at.iter().any(|e| e.as_shifted_var().is_some_and(|(i, k)| i == m && k < 0));
+        }
+    });
+    found
+}
+
+/// Differences of neighbouring values of a cumulative sum are its summands: `c[m] - c[m-1] = a[m]`.
+fn telescoped(mut sum: Sum, graph: &Graph) -> Sum {
+    'again: loop {
+        for (k, (c, t)) in sum.iter().enumerate() {
+            let Term::Read(n, at) = t else { continue };
+            for (j, (d, other)) in sum.iter().enumerate() {
+                let Term::Read(o, before) = other else { continue };
+                if n != o || *d != -*c {
+                    continue;
+                }
+                if let Some(difference) = neighbours(graph, *n, at, before) {
+                    let scale = *c;
+                    let (first, last) = (k.min(j), k.max(j));
+                    sum.remove(last);
+                    sum.remove(first);
+                    product::append(&mut sum, product::sum(&difference), scale);
+                    sum = canonical(sum, graph);
+                    continue 'again;
+                }
+            }
+        }
+        return sum;
+    }
+}
+
+/// `x[at] - x[before]` if x is a cumulative sum and `before` is one position earlier.
+fn neighbours(graph: &Graph, x: NodeId, at: &[IndexExpr], before: &[IndexExpr]) -> Option<Term> {
+    let differ: Vec<usize> = (0..at.len()).filter(|&d| at[d] != before[d]).collect();
+    let &[dim] = differ.as_slice() else { return None };
+    let ((i, k), (j, l)) = (at[dim].as_shifted_var()?, before[dim].as_shifted_var()?);
+    if i != j || k != l + 1 {
+        return None;
+    }
+    let node = &graph[x];
+    let substitute = |t: &Term, dim_to: IndexExpr, extra: Option<(IndexId, IndexExpr)>| {
+        t.substitute(&|index| match &extra {
+            Some((n, e)) if *n == index => Some(e.clone()),
+            _ => {
+                let d = node.axes.iter().position(|&a| a == index)?;
+                Some(if d == dim { dim_to.clone() } else { at[d].clone() })
+            }
+        })
+    };
+    match &node.def {
+        Def::Reduce(r) if r.monoid == Monoid::Sum && r.streaming.anchors.is_empty() => {
+            let p = Prefix::of(graph, &r.filter, &r.over).ok()?;
+            let own = node.axes[dim];
+            if p.up_to != own || r.body.mentions(&[own]) || super::super::inline::rounds(node) {
+                return None;
+            }
+            let mut latest = at[dim].clone();
+            latest.offset = latest.offset.add(&SizeExpr::constant(p.offset));
+            substitute(&r.body, at[dim].clone(), Some((p.of, latest)))
+        }
+        // x[t+1] = x[t] + a[t]
+        Def::Iterative { dim: own, step, .. } if *own == dim && !super::super::inline::rounds(node) => {
+            let mut addends = product::sum(step);
+            let itself = graph.read(x);
+            let place = addends.iter().position(|(c, t)| *c == 1.0 && *t == itself)?;
+            addends.remove(place);
+            let rest = product::sum_term(&addends);
+            if rest.any_read(&|n| n == x) {
+                return None;
+            }
+            substitute(&rest, before[dim].clone(), None)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,195 @@
+//! One reduction at which sums may change places.
+
+use super::Rewriting;
+use super::insert::fresh_index;
+use super::prefix::Why;
+use super::weights::{Body, Weight};
+use crate::derive::{filter, inline};
+use crate::{Def, Graph, Node, NodeId, Refusal, Rule, Term};
+use einloom_cascade::{DType, IndexExpr, IndexId, Monoid};
+use std::collections::BTreeSet;
+
+/// The graph with the sum at `id` taken in another order. Nothing where no other order is cheaper at any size.
+///
+/// # Errors
+/// The condition that failed, where a sum stands inside another and could otherwise change places with it, or where the
+/// sum is over a range that another index bounds.
+pub(in crate::derive) fn rewrite(graph: &Graph, id: NodeId) -> Result<Option<Rewriting>, Refusal> {
+    let node = &graph[id];
+    let Def::Reduce(r) = &node.def else { return Ok(None) };
+    let member = graph.recurrences.iter().any(|r| r.members.contains(&id));
+    if r.monoid != Monoid::Sum || member || node.dtype == Some(DType::I32) {
+        return Ok(None);
+    }
+    let (body, filter) = filter::stripped(graph, r);
+    let body = open_maps(graph, &body, &r.over, false);
+    let parts = Parts { factors: Body::of(&body, graph), filter, inner: vec![], query: BTreeSet::new() };
+    let site = Site { graph: graph.clone(), id, node: node.clone(), over: r.over.clone() };
+    let mut refused: Option<(Rule, Why)> = None;
+    for k in 0..parts.factors.factors.len() {
+        let mut site = site.clone();
+        let Some(opened) = site.open(&parts, k) else { continue };
+        match site.exchange(opened) {
+            Ok(Some(done)) => return Ok(Some(done)),
+            Ok(None) => {}
+            Err(why) => _ = refused.get_or_insert(why),
+        }
+    }
+    if refused.is_none() {
+        match site.recurrence(parts.clone()) {
+            Ok(Some(done)) => return Ok(Some(done)),
+            Ok(None) => refused = site.between(&parts).map(|why| (Rule::Reassociate, why)),
+            Err(why) => refused = Some(why),
+        }
+    }
+    let Some((rule, (reason, hint))) = refused else { return Ok(None) };
+    let rank = |&i: &IndexId| graph.cascade[graph.cascade[i].rank].name.clone();
+    Err(Refusal {
+        rule,
+        statement: node.statement.unwrap_or(0),
+        node: node.name.clone(),
+        ranks: r.over.iter().map(rank).collect(),
+        reason,
+        hint,
+        span: node.span,
+    })
+}
+
+/// Puts pointwise definitions in place of reads that carry the reduced indices, where these hide a sum or a position;
+/// with `rounded` also those that round.
+pub(super) fn open_maps(graph: &Graph, term: &Term, over: &[IndexId], rounded: bool) -> Term {
+    term.replace_reads(&mut |n, at| {
+        let node = &graph[n];
+        let Def::Map(def) = &node.def else { return None };
+        let moves = at.iter().any(|e| {
+            let mut found = false;
+            e.visit_indices(&mut |i| found |= over.contains(&i));
+            found
+        });
+        if (inline::rounds(node) && !rounded) || !moves || !(positions(def) || sums(graph, def)) {
+            return None;
+        }
+        let inlined = def.substitute(&|i| node.axes.iter().position(|&a| a == i).map(|k| at[k].clone()))?;
+        Some(open_maps(graph, &inlined, over, rounded))
+    })
+}
+
+/// Whether a position is used as a value.
+pub(super) fn positions(t: &Term) -> bool {
+    let mut found = false;
+    t.visit(&mut |t| found |= matches!(t, Term::Position(_)));
+    found
+}
+
+fn sums(graph: &Graph, t: &Term) -> bool {
+    inline::completed(graph, t).iter().any(|&n| matches!(&graph[n].def, Def::Reduce(r) if r.monoid == Monoid::Sum))
+}
+
+/// The body of one sum, or of two taken together.
+#[derive(Clone)]
+pub(super) struct Parts {
+    pub factors: Body,
+    pub filter: Vec<Term>,
+    /// The indices of the inner sum; none if there is none.
+    pub inner: Vec<IndexId>,
+    /// The result's indices that the state is to be free of.
+    pub query: BTreeSet<IndexId>,
+}
+
+/// A sum that may change places with one inside it.
+#[derive(Clone)]
+pub(super) struct Site {
+    pub graph: Graph,
+    pub id: NodeId,
+    pub node: Node,
+    pub over: Vec<IndexId>,
+}
+
+impl Site {
+    /// The body with its `k`-th factor, if that is a sum, taken apart. Nothing if no index would leave the state.
+    pub(super) fn open(&mut self, parts: &Parts, k: usize) -> Option<Parts> {
+        let (Term::Read(n, at), power) = parts.factors.factors[k].clone() else { return None };
+        let node = self.graph[n].clone();
+        let Def::Reduce(r) = &node.def else { return None };
+        let member = self.graph.recurrences.iter().any(|r| r.members.contains(&n));
+        if power != 1.0 || r.monoid != Monoid::Sum || member || inline::rounds(&node) || r.over.is_empty() {
+            return None;
+        }
+        let carries = |t: &Term| t.mentions(&self.over);
+        if !carries(&parts.factors.factors[k].0) {
+            return None;
+        }
+        let mut rest = parts.factors.clone();
+        rest.factors.remove(k);
+        // The inner sum's indices keep their names unless these mean something outside it.
+        let mut taken: BTreeSet<IndexId> = self.node.axes.iter().chain(&self.over).copied().collect();
+        rest.term().indices(&mut taken);
+        parts.filter.iter().for_each(|t| t.indices(&mut taken));
+        let inner: Vec<IndexId> =
+            r.over.iter().map(|&i| if taken.contains(&i) { fresh_index(&mut self.graph, i) } else { i }).collect();
+        let place = |i: IndexId| match r.over.iter().position(|&o| o == i) {
+            Some(k) => Some(IndexExpr::var(inner[k])),
+            None => node.axes.iter().position(|&a| a == i).map(|k| at[k].clone()),
+        };
+        let body = open_maps(&self.graph, &r.body, &r.over, false).substitute(&place)?;
+        let own = Body::of(&body, &self.graph);
+        let own_filter = r.filter.iter().map(|t| t.substitute(&place)).collect::<Option<Vec<_>>>()?;
+        // Query indices: those that only what does not carry the reduced index brings in.
+        let (mut asked, mut kept) = (BTreeSet::new(), BTreeSet::new());
+        let terms: Vec<Term> = own.factors.iter().map(|f| f.0.clone()).chain(own_filter.iter().cloned()).collect();
+        for t in &terms {
+            t.indices(if t.mentions(&self.over) { &mut kept } else { &mut asked });
+        }
+        for w in &own.weights {
+            for (_, t) in &w.exponent {
+                t.indices(if t.mentions(&self.over) { &mut kept } else { &mut asked });
+            }
+        }
+        let query: BTreeSet<IndexId> =
+            self.node.axes.iter().copied().filter(|i| asked.contains(i) && !kept.contains(i)).collect();
+        let factors = own.times(rest);
+        let filter = parts.filter.iter().cloned().chain(own_filter).collect();
+        (!query.is_empty()).then_some(Parts { factors, filter, inner, query })
+    }
+
+    fn exchange(&self, parts: Parts) -> Result<Option<Rewriting>, (Rule, Why)> {
+        let inner = parts.inner.clone();
+        let sides = self.sides(parts).map_err(|why| (Rule::Reassociate, why))?;
+        self.build(sides, inner).map_err(|why| (Rule::Reassociate, why))
+    }
+
+    /// The sum alone as a recurrence, if one index bounds its range and its summands do not otherwise carry that.
+    fn recurrence(&self, mut parts: Parts) -> Result<Option<Rewriting>, (Rule, Why)> {
+        let mut tied: BTreeSet<IndexId> = BTreeSet::new();
+        for f in parts.filter.iter().filter(|f| f.mentions(&self.over)) {
+            f.indices(&mut tied);
+        }
+        tied.retain(|i| !self.over.contains(i) && self.node.axes.contains(i));
+        let asks: Vec<IndexId> = tied.iter().copied().collect();
+        let carries_both = |t: &Term| t.mentions(&self.over) && t.mentions(&asks);
+        // Data that carries both is what a sum per position is for; no rule is missed.
+        if tied.is_empty()
+            || parts.factors.factors.iter().any(|(t, _)| carries_both(t) && reads_both(t, &self.over, &asks))
+        {
+            return Ok(None);
+        }
+        let data = |w: &Weight| w.exponent.iter().any(|(_, t)| reads_both(t, &self.over, &asks));
+        if parts.factors.weights.iter().any(data) {
+            return Ok(None);
+        }
+        parts.query = tied;
+        let sides = self.sides(parts).map_err(|why| (Rule::Prefix, why))?;
+        self.build(sides, vec![]).map_err(|why| (Rule::Prefix, why))
+    }
+}
+
+/// Whether one read carries both.
+fn reads_both(t: &Term, a: &[IndexId], b: &[IndexId]) -> bool {
+    let mut found = false;
+    t.visit(&mut |t| {
+        if let Term::Read(..) = t {
+            found |= t.mentions(a) && t.mentions(b);
+        }
+    });
+    found
+}

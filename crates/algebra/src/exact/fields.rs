@@ -1,0 +1,343 @@
+//! Evaluation at one random point of the tower of fields.
+
+use super::field::{self, COUNT, GENERATORS, PRIMES, hash};
+use super::value::{Degree, Special, Value};
+use crate::stream::Domain;
+use crate::{Graph, NodeId};
+use einloom_cascade::{BinaryOp, Bound, DType, Monoid, ParamId, UnaryOp};
+
+/// One random point.
+pub(super) struct Fields<'a> {
+    pub graph: &'a Graph,
+    pub bound: &'a Bound,
+    pub seed: u64,
+}
+
+impl Fields<'_> {
+    /// A random element for a name, the same in both graphs.
+    fn random(&self, words: &[u64]) -> Value {
+        let h = hash(&[&[self.seed], words].concat());
+        Value::finite(std::array::from_fn(|k| hash(&[h, k as u64]) % PRIMES[k]), Degree::ONE)
+    }
+
+    /// A random function, in each field on its own: what two forms agree on in one field stays agreed there.
+    fn function(&self, name: u64, arguments: &[&Value]) -> Value {
+        let in_field = |k: usize| {
+            let mut words = vec![self.seed, name, k as u64];
+            arguments.iter().for_each(|a| words.extend([a.fields[k], a.special_code()]));
+            hash(&words) % PRIMES[k]
+        };
+        let degree = arguments.iter().fold(Degree::ZERO, |d, a| d.times(a.degree));
+        Value::finite(std::array::from_fn(in_field), degree.of_function())
+    }
+
+    /// A random function with `f(x·y) = f(x)·f(y)`, and `f(-x) = -f(x)` if it is odd, else `f(x)`: a power with a random
+    /// exponent.
+    fn multiplicative(&self, name: u64, odd: bool, x: &Value) -> Value {
+        let power = |k: usize| {
+            let exponent = (hash(&[self.seed, name, k as u64]) % (PRIMES[k] / 2)) * 2 + u64::from(odd);
+            field::pow(x.fields[k], exponent, PRIMES[k])
+        };
+        Value::finite(std::array::from_fn(power), x.degree.of_function())
+    }
+
+    /// A random homomorphism from the sums of each field to the products of the next.
+    fn exponential(&self, x: &Value) -> Value {
+        let mut fields = [0; COUNT];
+        for k in 0..COUNT - 1 {
+            let unit = 1 + hash(&[self.seed, 3, k as u64]) % (PRIMES[k] - 1);
+            fields[k + 1] = field::pow(GENERATORS[k], field::mul(unit, x.fields[k], PRIMES[k]), PRIMES[k + 1]);
+        }
+        // Below the first field there is none: a random function of the value.
+        fields[0] = hash(&[self.seed, 4, fields[1]]) % PRIMES[0];
+        Value::finite(fields, x.degree.of_function())
+    }
+
+    fn sqrt(&self, x: &Value) -> Value {
+        match x.special {
+            Special::Finite => self.multiplicative(5, true, x),
+            Special::Infinite(true) => Value::infinite(true),
+            _ => Value::undefined(),
+        }
+    }
+
+    fn power(&self, x: &Value, n: i128) -> Value {
+        let exact = if n >= 0 { x.int.and_then(|x| x.checked_pow(n as u32)) } else { None };
+        let magnitude = n.unsigned_abs() as u64;
+        let fields = x.in_fields(|v, m| field::pow(v, magnitude, m));
+        let raised = Value { fields, int: exact, special: Special::Finite, degree: x.degree.power(magnitude) };
+        if n >= 0 { raised } else { self.binary(BinaryOp::Div, &Value::integer(1), &raised) }
+    }
+
+    fn arithmetic(&self, a: &Value, b: &Value, f: impl Fn(u64, u64, u64) -> u64, exact: Option<i128>) -> Value {
+        let fields = std::array::from_fn(|k| f(a.fields[k], b.fields[k], PRIMES[k]));
+        Value { fields, int: exact, special: Special::Finite, degree: Degree::ZERO }
+    }
+
+    fn compare(&self, op: BinaryOp, a: &Value, b: &Value) -> bool {
+        use Special::{Finite, Infinite, Undefined};
+        let ordering = match (a.special, b.special) {
+            (Undefined, _) | (_, Undefined) => return op == BinaryOp::Ne,
+            (Finite, Infinite(positive)) => {
+                if positive {
+                    -1
+                } else {
+                    1
+                }
+            }
+            (Infinite(positive), Finite) => {
+                if positive {
+                    1
+                } else {
+                    -1
+                }
+            }
+            (Infinite(x), Infinite(y)) => i32::from(x) - i32::from(y),
+            (Finite, Finite) => match (a.int, b.int) {
+                (Some(x), Some(y)) => (x > y) as i32 - (x < y) as i32,
+                _ if a.last() == b.last() => 0,
+                // Some total order: the same on both sides is all that matters.
+                _ => {
+                    if a.order() > b.order() {
+                        1
+                    } else {
+                        -1
+                    }
+                }
+            },
+        };
+        match op {
+            BinaryOp::Lt => ordering < 0,
+            BinaryOp::Le => ordering <= 0,
+            BinaryOp::Gt => ordering > 0,
+            BinaryOp::Ge => ordering >= 0,
+            BinaryOp::Eq => ordering == 0,
+            _ => ordering != 0,
+        }
+    }
+
+    /// Sums and products with an infinity.
+    fn special(&self, op: BinaryOp, a: &Value, b: &Value) -> Option<Value> {
+        use Special::{Finite, Infinite, Undefined};
+        match (op, a.special, b.special) {
+            (_, Finite, Finite) => None,
+            (_, Undefined, _) | (_, _, Undefined) => Some(Value::undefined()),
+            (BinaryOp::Add, Infinite(s), Finite) | (BinaryOp::Add, Finite, Infinite(s)) => Some(Value::infinite(s)),
+            (BinaryOp::Sub, Infinite(s), Finite) => Some(Value::infinite(s)),
+            (BinaryOp::Sub, Finite, Infinite(s)) => Some(Value::infinite(!s)),
+            (BinaryOp::Add, Infinite(s), Infinite(t)) if s == t => Some(Value::infinite(s)),
+            (BinaryOp::Sub, Infinite(s), Infinite(t)) if s != t => Some(Value::infinite(s)),
+            (BinaryOp::Div, Finite, Infinite(_)) => Some(Value::integer(0)),
+            // A product with a known positive number keeps the sign; fields have no order for others.
+            (BinaryOp::Mul, Infinite(s), Finite) if b.int.is_some_and(|v| v > 0) => Some(Value::infinite(s)),
+            (BinaryOp::Mul, Finite, Infinite(s)) if a.int.is_some_and(|v| v > 0) => Some(Value::infinite(s)),
+            (BinaryOp::Mul | BinaryOp::Div, Infinite(s), Finite) if b.int.is_none() => Some(Value::infinite(s)),
+            (BinaryOp::Max | BinaryOp::Min, _, _) => {
+                let larger = if self.compare(BinaryOp::Gt, a, b) { a } else { b };
+                let smaller = if self.compare(BinaryOp::Gt, a, b) { b } else { a };
+                Some(*if op == BinaryOp::Max { larger } else { smaller })
+            }
+            _ => Some(Value::undefined()),
+        }
+    }
+}
+
+impl Domain for Fields<'_> {
+    type Value = Value;
+
+    fn input(&self, node: NodeId, count: usize) -> Option<Vec<Value>> {
+        let tensor = self.graph[node].tensor?;
+        let integer = self.graph[node].dtype.is_some_and(|d| d.is_integer() || d == DType::B1);
+        let element = |k: usize| match self.random(&[1, u64::from(tensor.0), k as u64]) {
+            // Small, so that gathers have a chance to stay inside.
+            v if integer => Value::integer(i128::from(v.last() % 2)),
+            v => v,
+        };
+        Some((0..count).map(element).collect())
+    }
+
+    fn number(&self, v: f64) -> Value {
+        if v.is_nan() {
+            Value::undefined()
+        } else if v.is_infinite() {
+            Value::infinite(v > 0.0)
+        } else if v.fract() == 0.0 && v.abs() < 1e30 {
+            Value::integer(v as i128)
+        } else {
+            Value::finite(PRIMES.map(|m| field::from_f64(v, m)), Degree::ZERO)
+        }
+    }
+
+    fn integer(&self, v: i64) -> Value {
+        Value::integer(i128::from(v))
+    }
+
+    fn param(&self, p: ParamId) -> Value {
+        // Free, unless filters need to know it.
+        match self.bound.param(p) {
+            v if v.fract() == 0.0 => self.number(v),
+            _ => self.random(&[2, u64::from(p.0)]),
+        }
+    }
+
+    fn unary(&self, op: UnaryOp, x: &Value) -> Value {
+        match (op, x.special) {
+            (_, Special::Undefined) => *x,
+            (UnaryOp::Neg, Special::Infinite(s)) => Value::infinite(!s),
+            (UnaryOp::Abs, Special::Infinite(_)) => Value::infinite(true),
+            (UnaryOp::Exp, Special::Infinite(s)) => {
+                if s {
+                    Value::infinite(true)
+                } else {
+                    Value::integer(0)
+                }
+            }
+            (UnaryOp::Neg, _) => Value { fields: x.in_fields(field::negate), int: x.int.map(|v| -v), ..*x },
+            (UnaryOp::Not, _) => Value::integer(i128::from(!self.holds(x))),
+            (UnaryOp::Exp, _) => self.exponential(x),
+            (UnaryOp::Exp2, _) => {
+                let ln2 = self.number(std::f64::consts::LN_2);
+                self.unary(UnaryOp::Exp, &self.binary(BinaryOp::Mul, x, &ln2))
+            }
+            (UnaryOp::Rsqrt, _) => {
+                let root = self.sqrt(x);
+                self.binary(BinaryOp::Div, &Value::integer(1), &root)
+            }
+            (UnaryOp::Sqrt, _) => self.sqrt(x),
+            (UnaryOp::Abs, _) => {
+                let int = x.int.and_then(i128::checked_abs);
+                int.map_or_else(|| self.multiplicative(6, false, x), Value::integer)
+            }
+            (op, _) => self.function(16 + op as u64, &[x]),
+        }
+    }
+
+    fn binary(&self, op: BinaryOp, a: &Value, b: &Value) -> Value {
+        if op.is_comparison() {
+            return Value::integer(i128::from(self.compare(op, a, b)));
+        }
+        match op {
+            BinaryOp::And => return Value::integer(i128::from(self.holds(a) && self.holds(b))),
+            BinaryOp::Or => return Value::integer(i128::from(self.holds(a) || self.holds(b))),
+            _ => {}
+        }
+        // A known zero keeps its product known; with an infinity it has none.
+        let zero = |v: &Value| v.int == Some(0);
+        if op == BinaryOp::Mul
+            && (zero(a) || zero(b))
+            && a.special != Special::Undefined
+            && b.special != Special::Undefined
+        {
+            let infinite = |v: &Value| matches!(v.special, Special::Infinite(_));
+            return if infinite(a) || infinite(b) { Value::undefined() } else { Value::integer(0) };
+        }
+        if let Some(v) = self.special(op, a, b) {
+            return v;
+        }
+        let both = a.int.zip(b.int);
+        match op {
+            BinaryOp::Add => {
+                let sum = self.arithmetic(a, b, field::add, both.and_then(|(x, y)| x.checked_add(y)));
+                Value { degree: a.degree.plus(b.degree), ..sum }
+            }
+            BinaryOp::Sub => {
+                let sub = |x, y, m| field::add(x, field::negate(y, m), m);
+                let difference = self.arithmetic(a, b, sub, both.and_then(|(x, y)| x.checked_sub(y)));
+                Value { degree: a.degree.plus(b.degree), ..difference }
+            }
+            BinaryOp::Mul => {
+                let product = self.arithmetic(a, b, field::mul, both.and_then(|(x, y)| x.checked_mul(y)));
+                Value { degree: a.degree.times(b.degree), ..product }
+            }
+            BinaryOp::Div => match b.reciprocal() {
+                // A known zero stays known: number types round it to itself.
+                Some(_) if zero(a) => Value::integer(0),
+                Some(fields) => {
+                    let exact = both.and_then(|(x, y)| (x % y == 0).then_some(x / y));
+                    let quotient = self.arithmetic(a, &Value { fields, ..*b }, field::mul, exact);
+                    Value { degree: a.degree.times(b.degree.inverse()), ..quotient }
+                }
+                None => Value::undefined(),
+            },
+            BinaryOp::Pow => match (b.int, halves(b)) {
+                (Some(n), _) if (-64..=64).contains(&n) => self.power(a, n),
+                (_, Some(n)) => self.power(&self.sqrt(a), n),
+                _ => self.function(8, &[a, b]),
+            },
+            // Symmetric in its arguments.
+            _ => {
+                let (x, y) = if a.order() <= b.order() { (a, b) } else { (b, a) };
+                self.function(op as u64, &[x, y])
+            }
+        }
+    }
+
+    fn holds(&self, v: &Value) -> bool {
+        match v.int {
+            Some(k) => k != 0,
+            None => v.last() != 0,
+        }
+    }
+
+    fn position(&self, v: &Value) -> Option<i64> {
+        v.int.and_then(|k| i64::try_from(k).ok())
+    }
+
+    fn round(&self, dtype: DType, v: Value) -> Value {
+        match dtype {
+            DType::F64 | DType::F32 => v,
+            _ if v.int.is_some() || v.special != Special::Finite => v,
+            d => self.function(64 + d as u64, &[&v]),
+        }
+    }
+
+    fn identity(&self, m: Monoid) -> Value {
+        match m {
+            Monoid::Sum => Value::integer(0),
+            Monoid::Prod => Value::integer(1),
+            Monoid::Max => Value::infinite(false),
+            Monoid::Min => Value::infinite(true),
+            Monoid::ArgMax | Monoid::ArgMin => Value::integer(-1),
+            Monoid::Custom(id) => self.number(self.graph.cascade[id].identity),
+        }
+    }
+
+    fn single(&self, m: Monoid, v: Value) -> Value {
+        match m {
+            Monoid::Sum | Monoid::Prod => v,
+            // The identity stays what it is, and integers have an order.
+            _ if v == self.identity(m) || v.int.is_some() => v,
+            Monoid::Max | Monoid::Min => self.function(128 + u64::from(m == Monoid::Min), &[&v]),
+            _ => self.function(130, &[&v]),
+        }
+    }
+
+    /// A maximum is the sum of the hashes of its elements: a function of the set, put together in any order.
+    fn combine(&self, m: Monoid, a: &Value, b: &Value) -> Option<Value> {
+        Some(match m {
+            Monoid::Sum => self.binary(BinaryOp::Add, a, b),
+            Monoid::Prod => self.binary(BinaryOp::Mul, a, b),
+            Monoid::ArgMax | Monoid::ArgMin => return None,
+            _ if *a == self.identity(m) => *b,
+            _ if *b == self.identity(m) => *a,
+            Monoid::Max | Monoid::Min if a.int.is_some() && b.int.is_some() => {
+                let larger = self.compare(BinaryOp::Ge, a, b);
+                if larger == (m == Monoid::Max) { *a } else { *b }
+            }
+            // Of a set of functions' values: how often two sets look equal does not grow with their sizes.
+            _ => Value { degree: a.degree.plus(b.degree), ..self.arithmetic(a, b, field::add, None) },
+        })
+    }
+
+    fn beats(&self, _m: Monoid, a: &Value, b: &Value) -> bool {
+        a.order() > b.order()
+    }
+}
+
+/// Twice the value, if that is a small odd number.
+fn halves(v: &Value) -> Option<i128> {
+    let m = PRIMES[COUNT - 1];
+    let twice = i128::from(field::add(v.last(), v.last(), m));
+    let n = if twice > i128::from(m / 2) { twice - i128::from(m) } else { twice };
+    (v.special == Special::Finite && v.degree == Degree::ZERO && n.abs() <= 64).then_some(n)
+}

@@ -1,0 +1,83 @@
+//! Which of several equal forms of a program to run: the one that is predicted to be fastest at these sizes.
+
+use crate::build::time;
+use crate::{Options, Plan, PlanError, plan};
+use einloom_algebra::{Derivation, Graph};
+use einloom_cascade::Bound;
+use einloom_machine::Machine;
+
+/// One form of a program.
+#[derive(Clone, Copy, Debug)]
+pub struct Form<'a> {
+    /// What distinguishes it, in a few words.
+    pub name: &'a str,
+    /// What it computes.
+    pub graph: &'a Graph,
+}
+
+impl<'a> Form<'a> {
+    /// The forms of a derivation: the one in the order written, then its alternatives.
+    pub fn all(derivation: &'a Derivation) -> Vec<Self> {
+        let mut forms = vec![Self { name: "in the order written", graph: &derivation.derived }];
+        forms.extend(derivation.alternatives.iter().map(|a| Self { name: &a.name, graph: &a.derived }));
+        forms
+    }
+}
+
+/// Why a form is not tried. Lanes of a GPU stand still while a recurrence goes position by position, which the model of
+/// its pipes does not see, and kernels of chunks have not been tried on one: there a form that needs more recurrences than
+/// the first, or chunks, is left out.
+fn refused(form: &Form<'_>, first: &Graph, machine: &Machine) -> Option<&'static str> {
+    machine.lanes?;
+    if form.graph.recurrences.iter().any(|r| !r.within.is_empty()) {
+        return Some("recurrences by chunks are not planned for machines with lanes");
+    }
+    let more = form.graph.recurrences.len() > first.recurrences.len();
+    more.then_some("recurrences in place of sums are not planned for machines with lanes")
+}
+
+/// The plan of the form that is predicted to be fastest, with its place in the list. Of several forms the first kernel's
+/// notes tell all predictions, and why a form has none.
+///
+/// # Errors
+/// The first form's, if no form has a plan.
+pub fn choose(
+    forms: &[Form<'_>],
+    bound: &Bound,
+    machine: &Machine,
+    options: &Options,
+) -> Result<(usize, Plan), PlanError> {
+    let plans: Vec<Result<Plan, PlanError>> = forms
+        .iter()
+        .map(|f| match refused(f, forms[0].graph, machine) {
+            Some(reason) => Err(PlanError::unsupported(&f.graph.cascade.name, reason)),
+            None => plan(f.graph, bound, machine, options),
+        })
+        .collect();
+    let told: Vec<String> = forms
+        .iter()
+        .zip(&plans)
+        .map(|(form, plan)| match plan {
+            Ok(p) => format!("{}: predicted {}", form.name, time(p.seconds)),
+            Err(e) => format!("{}: {e}", form.name),
+        })
+        .collect();
+    let mut best: Option<(usize, Plan)> = None;
+    let mut first = None;
+    for (k, plan) in plans.into_iter().enumerate() {
+        match plan {
+            Ok(p) if best.as_ref().is_none_or(|b| p.seconds < b.1.seconds) => best = Some((k, p)),
+            Ok(_) => {}
+            Err(e) => _ = first.get_or_insert(e),
+        }
+    }
+    let Some((k, mut plan)) = best else {
+        return Err(first.unwrap_or_else(|| PlanError::unsupported("program", "it has no form")));
+    };
+    if forms.len() > 1
+        && let Some(kernel) = plan.kernels.first_mut()
+    {
+        kernel.notes.insert(0, format!("chosen of {}: {}", forms.len(), told.join("; ")));
+    }
+    Ok((k, plan))
+}

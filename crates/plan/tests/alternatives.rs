@@ -1,0 +1,92 @@
+//! Every form of a derivation, planned and run, computes what the cascade means: sums in another order, recurrences
+//! position by position and by chunks of every size.
+
+mod support;
+
+use einloom_cascade::meaning::evaluate;
+use einloom_plan::{Form, Options, choose, plan};
+use support::{inputs, interpret, machine, read, sized};
+
+/// Plans every form, by chunks of `chunk` positions of `index`, and compares with the meaning. The number of forms.
+fn check(text: &str, sizes: &str, index: &str, chunk: Option<usize>) -> usize {
+    let cascade = read(text);
+    let bound = sized(&cascade, sizes);
+    let arrays = inputs(&cascade, &bound, 3);
+    let expected = evaluate(&cascade, &bound, &arrays).expect("a meaning");
+    let mut options = Options::default();
+    options.tiles.extend(chunk.map(|c| (index.to_string(), c)));
+    let derivation = einloom_algebra::derive(&cascade);
+    let forms = Form::all(&derivation);
+    for form in &forms {
+        let label = format!("{text}\n{sizes}, chunks {chunk:?}, {}", form.name);
+        let plan = plan(form.graph, &bound, &machine(), &options).unwrap_or_else(|e| panic!("{label}: {e}"));
+        let printed = || einloom_tile::print(&plan.program);
+        let defects = einloom_tile::verify(&plan.program);
+        assert!(defects.is_empty(), "{label}: {defects:#?}\n{}", printed());
+        let found =
+            interpret::interpret(&plan.program, &arrays).unwrap_or_else(|e| panic!("{label}: {e}\n{}", printed()));
+        for (name, want) in &expected {
+            for (k, (&w, &g)) in want.values.iter().zip(&found[name].values).enumerate() {
+                let same = w == g || w.is_nan() && g.is_nan() || (w - g).abs() <= 2e-4 * (1.0 + w.abs());
+                assert!(same, "{label}: {name}[{k}] is {g}, not {w}\n{}", printed());
+            }
+        }
+    }
+    forms.len()
+}
+
+const RETENTION: &str = "input Q[h,m,d]: f32, K[h,n,d]: f32, V[h,n,e]: f32, decay[h]: f32\noutput O: f32\n\
+    S[h,m,n] = sum(d) Q[h,m,d] * K[h,n,d] / sqrt(D)\n\
+    O[h,m,e] = sum(n: n <= m) S[h,m,n] * exp(-abs(decay[h]) * (m - n)) * V[h,n,e]";
+
+const STATE_SPACE: &str = "input X[h,t,p]: f32, a[h,t]: f32, B[t,n]: f32, C[t,n]: f32\noutput Y: f32\n\
+    H[h,0,p,n] = 0\nH[h,t+1,p,n] = exp(-abs(a[h,t])) * H[h,t,p,n] + B[t,n] * X[h,t,p]\n\
+    Y[h,t,p] = sum(n) C[t,n] * H[h,t+1,p,n]";
+
+#[test]
+fn a_causal_sum_with_decay() {
+    for chunk in [None, Some(1), Some(2), Some(3), Some(64)] {
+        assert_eq!(check(RETENTION, "H=2,M=7,N=7,D=3,E=4", "m", chunk), 3);
+        check(RETENTION, "H=2,M=5,N=8,D=3,E=2", "m", chunk);
+        check(RETENTION, "H=1,M=9,N=4,D=2,E=3", "m", chunk);
+        check(RETENTION, "H=1,M=1,N=1,D=1,E=1", "m", chunk);
+        check(RETENTION, "H=2,M=3,N=0,D=3,E=2", "m", chunk);
+    }
+    check(RETENTION, "H=2,M=150,N=150,D=5,E=6", "m", None);
+    check(RETENTION, "H=2,M=150,N=150,D=5,E=6", "m", Some(40));
+}
+
+#[test]
+fn a_recurrence_with_a_decay_per_step() {
+    for chunk in [None, Some(1), Some(2), Some(3), Some(64)] {
+        assert_eq!(check(STATE_SPACE, "H=2,T=7,P=3,N=4", "t", chunk), 2);
+        check(STATE_SPACE, "H=1,T=1,P=1,N=1", "t", chunk);
+        check(STATE_SPACE, "H=2,T=5,P=3,N=0", "t", chunk);
+        check(STATE_SPACE, "H=2,T=0,P=3,N=2", "t", chunk);
+    }
+    check(STATE_SPACE, "H=2,T=150,P=5,N=6", "t", None);
+}
+
+/// The name of the form that is taken at these sizes.
+fn chosen(text: &str, sizes: &str) -> String {
+    let cascade = read(text);
+    let derivation = einloom_algebra::derive(&cascade);
+    let forms = Form::all(&derivation);
+    let bound = sized(&cascade, sizes);
+    let (k, plan) = choose(&forms, &bound, &machine(), &Options::default()).unwrap_or_else(|e| panic!("{e}"));
+    let told = &plan.kernels[0].notes[0];
+    assert!(forms.iter().all(|f| told.contains(&format!("{}: predicted", f.name))), "{told}");
+    forms[k].name.to_string()
+}
+
+#[test]
+fn sizes_decide() {
+    let chain = "input Q[m,d]: f32, K[n,d]: f32, V[n,e]: f32\noutput O: f32\n\
+        S[m,n] = sum(d) Q[m,d] * K[n,d]\nO[m,e] = sum(n) S[m,n] * V[n,e]";
+    assert_eq!(chosen(chain, "M=2048,N=2048,D=16,E=16"), "O summed in another order");
+    assert_eq!(chosen(chain, "M=8,N=8,D=1024,E=1024"), "in the order written");
+    assert_eq!(
+        chosen(RETENTION, "H=2,M=4096,N=4096,D=64,E=64"),
+        "O.state carried from position to position, by chunks"
+    );
+}
