@@ -337,9 +337,7 @@ impl Plan {
     fn written(&self) -> Vec<TensorId> {
         let mut out = vec![];
         compile::each_step(&self.body, &mut |step| {
-            if let compile::Step::Store { tensor, .. } = step {
-                out.push(*tensor);
-            }
+            out.extend(step.stores_to());
         });
         out
     }

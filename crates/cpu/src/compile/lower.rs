@@ -1,6 +1,9 @@
 //! From the rewritten kernel and the chosen layouts to steps.
 
-use super::{Access, Carried, Carrier, ExpressionPlan, FEW, Plan, Product, Step, Tile, each_step, slots, split};
+use super::{
+    Access, Carried, Carrier, Ends, ExpressionPlan, FEW, Plan, Product, Step, Tile, Viewable, each_step, slots, split,
+    sweep,
+};
 use crate::BuildError;
 use einloom_tile::{AxisId, Kernel, Op, Program, Scalar, TensorId, ValueDecl, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +24,8 @@ pub(super) fn lower(program: &Program, kernel: Kernel, inner: &[Option<AxisId>])
     lower.find_states(&body);
     let mut steps = vec![];
     lower.body(&body, &mut steps)?;
-    let Lower { kernel, mut tiles, .. } = lower;
+    let Lower { mut kernel, mut tiles, .. } = lower;
+    sweep::join(program, &mut kernel, &mut tiles, &mut steps);
     let slots = slots::assign(&kernel, &mut tiles, &steps);
     Ok(Plan { parallel: !stores_twice(&steps), kernel, tiles, body: steps, slots })
 }
@@ -166,8 +170,8 @@ impl Lower<'_> {
         match op {
             Op::Load { dst, tensor, at, fill } => {
                 let access = Access::new(at, self.program.tensor(*tensor), self.tile(*dst), &self.tiles);
-                let viewable = self.is_viewable(*dst, *tensor);
-                out.push(Step::Load { dst: *dst, tensor: *tensor, access, fill: *fill, viewable });
+                let view = if self.is_viewable(*dst, *tensor) { Viewable::Near } else { Viewable::No };
+                out.push(Step::Load { dst: *dst, tensor: *tensor, access, fill: *fill, view });
             }
             Op::Store { tensor, at, src } => {
                 let access = Access::new(at, self.program.tensor(*tensor), self.tile(*src), &self.tiles);
@@ -177,7 +181,7 @@ impl Lower<'_> {
                 let wide = split::is_wide(&self.kernel, *dst, expr);
                 let expr = self.relaid(*dst, expr);
                 let plan = ExpressionPlan::new(self.tile(*dst), &expr, wide, &self.tiles);
-                out.push(Step::Map { dst: *dst, plan });
+                out.push(Step::Map { dst: *dst, plan, ends: Ends::default() });
             }
             Op::Mma { dst, a, b, acc } => {
                 let Some(Roles { left, right, sum, product, exchange }) = self.roles(*dst, *a, *b) else {
@@ -239,8 +243,8 @@ impl Lower<'_> {
 fn stores_twice(steps: &[Step]) -> bool {
     let (mut stored, mut twice) = (BTreeSet::new(), false);
     each_step(steps, &mut |step| {
-        if let Step::Store { tensor, .. } = step {
-            twice |= !stored.insert(*tensor);
+        if let Some(tensor) = step.stores_to() {
+            twice |= !stored.insert(tensor);
         }
     });
     twice

@@ -10,11 +10,13 @@ mod lower;
 mod simplify;
 mod slots;
 mod split;
+mod sweep;
 
 pub(crate) use access::{Access, Dimension};
 pub(crate) use expression::{ElementKind, ExpressionPlan, Leaf, Strips};
 
 use crate::BuildError;
+use crate::kernels::fold::Monoid;
 use einloom_cascade::DType;
 use einloom_tile::{AxisId, Init, Kernel, Predicate, Program, TensorId, TileMonoid, ValueId};
 use std::collections::BTreeSet;
@@ -75,6 +77,44 @@ pub(crate) enum Product {
     Dot,
 }
 
+/// Whether a loaded tile's elements may stay where they are, if those of a row are adjacent there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Viewable {
+    /// They are moved.
+    No,
+    /// They may, unless its rows compete for the same lines of the cache.
+    Near,
+    /// They may, also where whole rows follow each other: nothing goes down its columns.
+    Rows,
+    /// They may although they are of a narrower type: what reads them converts each strip.
+    Encoded,
+}
+
+/// What else becomes of a map's elements, strip by strip.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ends {
+    pub folds: Vec<Fold>,
+    /// Where the rows go, the elements of each adjacent.
+    pub store: Option<(TensorId, Access)>,
+    /// Nothing else reads them: there is no tile.
+    pub dropped: bool,
+}
+
+impl Ends {
+    /// Whether the tile is all that is wanted.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.folds.is_empty() && self.store.is_none()
+    }
+}
+
+/// A reduction along the rows of a map: `dst = start ⊕ ⊕ row`.
+#[derive(Clone, Debug)]
+pub(crate) struct Fold {
+    pub dst: ValueId,
+    pub monoid: Monoid,
+    pub start: Option<ValueId>,
+}
+
 /// One operation of a planned kernel.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
@@ -83,8 +123,7 @@ pub(crate) enum Step {
         tensor: TensorId,
         access: Access,
         fill: Option<f64>,
-        /// May be used in place, where its elements are adjacent and need no conversion.
-        viewable: bool,
+        view: Viewable,
     },
     Store {
         tensor: TensorId,
@@ -94,6 +133,7 @@ pub(crate) enum Step {
     Map {
         dst: ValueId,
         plan: ExpressionPlan,
+        ends: Ends,
     },
     /// The same elements with inner and outer axis exchanged.
     Relayout {
@@ -127,15 +167,28 @@ pub(crate) enum Step {
     },
 }
 
+impl Step {
+    /// The tensor that the step itself writes, if it does.
+    pub(crate) fn stores_to(&self) -> Option<TensorId> {
+        match self {
+            Self::Store { tensor, .. } => Some(*tensor),
+            Self::Map { ends, .. } => ends.store.as_ref().map(|(tensor, _)| *tensor),
+            _ => None,
+        }
+    }
+}
+
 /// The tiles that a step itself reads, each once unless it reads it as different operands.
 fn reads(step: &Step) -> Vec<ValueId> {
     match step {
         Step::Load { access, .. } => access.tiles.clone(),
         Step::Store { access, src, .. } => access.tiles.iter().copied().chain([*src]).collect(),
-        Step::Map { plan, .. } => {
+        Step::Map { plan, ends, .. } => {
             let leaves = plan.variants.iter().flat_map(|v| &v.leaves);
             let tiles = leaves.filter_map(|l| if let Leaf::Tile(v, _) = l { Some(*v) } else { None });
-            tiles.collect::<BTreeSet<_>>().into_iter().collect()
+            let starts = ends.folds.iter().filter_map(|f| f.start);
+            let coordinates = ends.store.iter().flat_map(|(_, access)| access.tiles.iter().copied());
+            tiles.collect::<BTreeSet<_>>().into_iter().chain(starts).chain(coordinates).collect()
         }
         Step::Relayout { src, .. } => vec![*src],
         Step::Contract { left, right, start, .. } => [*left, *right].into_iter().chain(*start).collect(),
@@ -148,15 +201,17 @@ fn reads(step: &Step) -> Vec<ValueId> {
     }
 }
 
-/// The tile that a step itself writes.
-fn writes(step: &Step) -> Option<ValueId> {
+/// The tiles that a step itself writes.
+fn writes(step: &Step) -> Vec<ValueId> {
     match step {
-        Step::Load { dst, .. }
-        | Step::Map { dst, .. }
-        | Step::Relayout { dst, .. }
-        | Step::Contract { dst, .. }
-        | Step::Reduce { dst, .. } => Some(*dst),
-        Step::Store { .. } | Step::Stream { .. } | Step::SkipUnless { .. } => None,
+        Step::Map { dst, ends, .. } => {
+            let tile = (!ends.dropped).then_some(*dst);
+            tile.into_iter().chain(ends.folds.iter().map(|f| f.dst)).collect()
+        }
+        Step::Load { dst, .. } | Step::Relayout { dst, .. } | Step::Contract { dst, .. } | Step::Reduce { dst, .. } => {
+            vec![*dst]
+        }
+        Step::Store { .. } | Step::Stream { .. } | Step::SkipUnless { .. } => vec![],
     }
 }
 

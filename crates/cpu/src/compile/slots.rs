@@ -1,7 +1,7 @@
 //! Which buffer holds which tile. Two tiles share a buffer if one is dead before the other is written, or if the
 //! operation that writes one can overwrite the other in place: a stream's state is then updated where it stands.
 
-use super::{Carried, Carrier, Leaf, Step, Tile, reads, writes};
+use super::{Carried, Carrier, ExpressionPlan, Leaf, Step, Tile, reads, writes};
 use einloom_tile::{Kernel, ValueId};
 
 /// Sets every tile's slot; the number of slots.
@@ -67,24 +67,38 @@ struct Walk {
     merges: Vec<(ValueId, ValueId)>,
 }
 
-/// The tile that the step can overwrite with its result.
-fn replaceable(tiles: &[Tile], step: &Step) -> Option<ValueId> {
+/// A tile that a step writes, and one that it can overwrite with it.
+type Pair = (ValueId, ValueId);
+
+/// The tiles that the step can overwrite with its results.
+fn replaceable(tiles: &[Tile], step: &Step) -> Vec<Pair> {
     match step {
-        Step::Map { dst, plan } => {
-            let carrier = if plan.wide { Carrier::F64 } else { Carrier::F32 };
-            // Variants that read it otherwise copy each strip before they write it.
-            let first = plan.variants.iter().find_map(|v| match v.leaves.get(usize::from(v.first?)) {
-                Some(Leaf::Tile(leaf, _)) => Some(*leaf),
-                _ => None,
-            })?;
-            let (dst, leaf) = (tiles[dst.at()], tiles[first.at()]);
-            let fits = dst.carrier == carrier && leaf.carrier == carrier;
-            (fits && (dst.outer, dst.inner) == (leaf.outer, leaf.inner)).then_some(first)
+        Step::Map { dst, plan, ends } => {
+            let tile = if ends.dropped { None } else { overwritten(tiles, *dst, plan).map(|src| (*dst, src)) };
+            let starts = ends.folds.iter().filter_map(|f| Some((f.dst, f.start?)));
+            tile.into_iter().chain(starts.filter(|pair| same_carrier(tiles, *pair))).collect()
         }
-        Step::Contract { start, .. } => *start,
-        Step::Reduce { dst, start, .. } => start.filter(|s| tiles[s.at()].carrier == tiles[dst.at()].carrier),
-        _ => None,
+        Step::Contract { dst, start: Some(start), .. } => vec![(*dst, *start)],
+        Step::Reduce { dst, start: Some(start), .. } if same_carrier(tiles, (*dst, *start)) => vec![(*dst, *start)],
+        _ => vec![],
     }
+}
+
+fn same_carrier(tiles: &[Tile], (a, b): Pair) -> bool {
+    tiles[a.at()].carrier == tiles[b.at()].carrier
+}
+
+/// The leaf whose place a map's result can take.
+fn overwritten(tiles: &[Tile], dst: ValueId, plan: &ExpressionPlan) -> Option<ValueId> {
+    let carrier = if plan.wide { Carrier::F64 } else { Carrier::F32 };
+    // Variants that read it otherwise copy each strip before they write it.
+    let first = plan.variants.iter().find_map(|v| match v.leaves.get(usize::from(v.first?)) {
+        Some(Leaf::Tile(leaf, _)) => Some(*leaf),
+        _ => None,
+    })?;
+    let (dst, leaf) = (tiles[dst.at()], tiles[first.at()]);
+    let fits = dst.carrier == carrier && leaf.carrier == carrier;
+    (fits && (dst.outer, dst.inner) == (leaf.outer, leaf.inner)).then_some(first)
 }
 
 impl Walk {
@@ -94,18 +108,16 @@ impl Walk {
 
     /// Walks a body, of a stream with these states if any.
     fn body(&mut self, tiles: &[Tile], body: &[Step], states: &[Carried]) {
-        let mut marks = vec![None; body.len()];
+        let mut marks = vec![vec![]; body.len()];
         for state in states {
             chain(tiles, body, state, states, &mut marks);
         }
         local_chains(tiles, body, states, &mut marks);
-        for (step, target) in body.iter().zip(&marks) {
+        for (step, pairs) in body.iter().zip(&marks) {
             self.clock += 1;
             reads(step).into_iter().for_each(|v| self.read(v));
-            if let (Some(dst), Some(src)) = (writes(step), target) {
-                self.merges.push((dst, *src));
-            }
-            if let Some(v) = writes(step) {
+            self.merges.extend(pairs);
+            for v in writes(step) {
                 self.born[v.at()] = self.born[v.at()].min(self.clock);
                 self.read(v);
             }
@@ -153,21 +165,21 @@ fn is_last_use(body: &[Step], at: usize, src: ValueId) -> bool {
 
 /// Marks the steps through which a state's next value can be computed in place of the state: from the step that writes
 /// `next` back, each overwriting a tile that nothing else reads later.
-fn chain(tiles: &[Tile], body: &[Step], state: &Carried, states: &[Carried], marks: &mut [Option<ValueId>]) {
+fn chain(tiles: &[Tile], body: &[Step], state: &Carried, states: &[Carried], marks: &mut [Vec<Pair>]) {
     if states.iter().filter(|s| s.next == state.next).count() > 1 {
         return;
     }
     let mut path = vec![];
     let mut target = state.next;
     loop {
-        let Some(at) = body.iter().position(|s| writes(s) == Some(target)) else { return };
-        let Some(src) = replaceable(tiles, &body[at]) else { return };
+        let Some(at) = body.iter().position(|s| writes(s).contains(&target)) else { return };
+        let Some((_, src)) = replaceable(tiles, &body[at]).into_iter().find(|pair| pair.0 == target) else { return };
         // A skip after it would have to leave the state as it was.
         let skips = body[at..].iter().any(|s| matches!(s, Step::SkipUnless { .. }));
         if skips || !is_last_use(body, at, src) {
             return;
         }
-        path.push((at, src));
+        path.push((at, (target, src)));
         if src == state.value {
             break;
         }
@@ -177,22 +189,20 @@ fn chain(tiles: &[Tile], body: &[Step], state: &Carried, states: &[Carried], mar
         }
         target = src;
     }
-    path.into_iter().for_each(|(at, src)| marks[at] = Some(src));
+    path.into_iter().for_each(|(at, pair)| marks[at].push(pair));
 }
 
 /// Marks further steps that can overwrite a tile of the same body.
-fn local_chains(tiles: &[Tile], body: &[Step], states: &[Carried], marks: &mut [Option<ValueId>]) {
+fn local_chains(tiles: &[Tile], body: &[Step], states: &[Carried], marks: &mut [Vec<Pair>]) {
     for at in 0..body.len() {
-        if marks[at].is_some() {
-            continue;
-        }
-        let Some(src) = replaceable(tiles, &body[at]) else { continue };
-        let ours = body[..at].iter().any(|s| writes(s) == Some(src));
-        let carried = states.iter().any(|s| s.next == src || s.value == src);
-        // A tile is overwritten once.
-        let taken = marks.iter().flatten().any(|m| *m == src);
-        if ours && !carried && !taken && is_last_use(body, at, src) {
-            marks[at] = Some(src);
+        for (dst, src) in replaceable(tiles, &body[at]) {
+            let ours = body[..at].iter().any(|s| writes(s).contains(&src));
+            let carried = states.iter().any(|s| s.next == src || s.value == src);
+            // A tile is overwritten once, and takes one place.
+            let taken = marks.iter().flatten().any(|pair| pair.1 == src) || marks[at].iter().any(|pair| pair.0 == dst);
+            if ours && !carried && !taken && is_last_use(body, at, src) {
+                marks[at].push((dst, src));
+            }
         }
     }
 }

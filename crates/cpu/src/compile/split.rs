@@ -1,22 +1,25 @@
 //! Rewrites a kernel into operations that the primitives compute directly, in the language of tile programs itself:
 //! - a part of an expression that lacks one of the result's axes becomes a value of its own, computed once per row or
 //!   column and not once per element;
+//! - a sum of as many equal numbers as an axis is long is their product, where that is exact;
 //! - a contraction's factors and result get the number type that it is computed in.
 
 use super::{Carrier, simplify};
+use einloom_cascade::numeric::round;
 use einloom_cascade::{BinaryOp, DType};
-use einloom_tile::{AxisId, Kernel, Op, Scalar, ValueDecl, ValueId};
-use std::collections::BTreeSet;
+use einloom_tile::{AxisId, AxisKind, Kernel, Op, Scalar, TileMonoid, ValueDecl, ValueId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The rewritten kernel.
 pub(super) fn split(kernel: &Kernel) -> Kernel {
     let mut out = kernel.clone();
     let body = std::mem::take(&mut out.body);
-    out.body = ops(&mut out, body);
+    out.body = ops(&mut out, body, &mut BTreeMap::new());
     out
 }
 
-fn ops(kernel: &mut Kernel, body: Vec<Op>) -> Vec<Op> {
+/// `constants`: the values that are the same number everywhere.
+fn ops(kernel: &mut Kernel, body: Vec<Op>, constants: &mut BTreeMap<ValueId, f64>) -> Vec<Op> {
     let mut out = vec![];
     for op in body {
         match op {
@@ -25,17 +28,35 @@ fn ops(kernel: &mut Kernel, body: Vec<Op>) -> Vec<Op> {
                 let expr = simplify::simplify(&expr, wide);
                 let sides = sides(kernel, dst);
                 let expr = if is_operation(&expr) { lift(kernel, expr, &sides, wide, &mut out) } else { expr };
+                if let Scalar::Const(x) = expr {
+                    constants.insert(dst, round(kernel.value(dst).dtype, x));
+                }
                 out.push(Op::Map { dst, expr });
             }
             Op::Mma { dst, a, b, acc } => mma(kernel, dst, a, b, acc, &mut out),
             Op::Stream { axis, within, states, body } => {
-                let body = ops(kernel, body);
+                let body = ops(kernel, body, constants);
                 out.push(Op::Stream { axis, within, states, body });
+            }
+            Op::Reduce { dst, src, axis, monoid: TileMonoid::Sum, acc: None } => {
+                let sum = constants.get(&src).and_then(|x| equal_numbers(kernel, axis, *x));
+                out.push(match sum {
+                    Some(sum) => Op::Map { dst, expr: Scalar::Const(sum) },
+                    None => Op::Reduce { dst, src, axis, monoid: TileMonoid::Sum, acc: None },
+                });
             }
             other => out.push(other),
         }
     }
     out
+}
+
+/// The sum of `x` along an axis, if every partial sum of it is a whole number that f32 holds.
+fn equal_numbers(kernel: &Kernel, axis: AxisId, x: f64) -> Option<f64> {
+    let axis = kernel.axis(axis);
+    let sum = x * axis.extent as f64;
+    let exact = x.fract() == 0.0 && sum.abs() <= f64::from(1 << 24);
+    (axis.kind == AxisKind::Whole && exact).then_some(sum)
 }
 
 /// Whether an expression is computed in f64.

@@ -1,11 +1,11 @@
 //! What plans promise about speed: no tile is rearranged or moved per chunk that need not be.
 
 use super::simplify::{simplify, specialise};
-use super::{Plan, Step, compile, each_step};
-use einloom_cascade::DType::{Bf16, F32};
+use super::{Plan, Step, Viewable, compile, each_step};
+use einloom_cascade::DType::{self, Bf16, F32};
 use einloom_cascade::{BinaryOp, UnaryOp};
 use einloom_tile::by_hand::{AttentionSizes, attention, matmul};
-use einloom_tile::{Coverage, Predicate, Program, Scalar, ValueId};
+use einloom_tile::{Builder, Coverage, Predicate, Program, Scalar, TileMonoid, ValueId};
 
 fn plan(program: &Program) -> Plan {
     compile(program, &program.kernels[0]).expect("planned")
@@ -59,6 +59,47 @@ fn masks_have_a_program_per_coverage_and_full_tiles_do_not_test() {
     });
     // Full: copy, multiply. Partial: select besides. Empty: fill.
     assert_eq!(steps, [[2, 3, 1]]);
+}
+
+/// Loads that stay where they are, steps that are reductions or stores, and what is joined to maps.
+fn joined(plan: &Plan) -> (Vec<Viewable>, usize, Vec<(usize, bool, bool)>) {
+    let (mut loads, mut apart, mut ends) = (vec![], 0, vec![]);
+    each_step(&plan.body, &mut |step| match step {
+        Step::Load { view, .. } => loads.push(*view),
+        Step::Reduce { .. } | Step::Store { .. } => apart += 1,
+        Step::Map { ends: e, .. } if !e.is_empty() => ends.push((e.folds.len(), e.store.is_some(), e.dropped)),
+        _ => {}
+    });
+    (loads, apart, ends)
+}
+
+/// `exp(x) / sum(n) exp(x)` by rows, below each row's maximum; `twice` computes the exponentials again for the result.
+fn normalised(dtype: DType, twice: bool) -> Program {
+    let mut p = Builder::new("normalised");
+    let (x, y) = (p.input("X", &[64, 1000], dtype), p.output("Y", &[64, 1000], dtype));
+    p.kernel("normalised", |g| {
+        let (m, n) = (g.grid("m", 64, 16), g.whole("n", 1000));
+        let tile = g.load("x", x, [m, n]);
+        let high = g.reduce("high", TileMonoid::Max, tile, n);
+        let exp = g.map("exp", (Scalar::from(tile) - high).exp());
+        let sum = g.reduce("sum", TileMonoid::Sum, exp, n);
+        let again = if twice { (Scalar::from(tile) - high).exp() } else { Scalar::from(exp) };
+        g.store(y, [m, n], again / sum);
+    });
+    p.finish().expect("well-formed")
+}
+
+#[test]
+fn rows_are_reduced_and_stored_without_tiles() {
+    use Viewable::{Encoded, Rows};
+    // The sum, and the result with its store; neither is in memory as a tile.
+    let both = [(1, false, true), (0, true, true)];
+    assert_eq!(joined(&plan(&normalised(F32, true))), (vec![Rows], 1, both.to_vec()));
+    // In bf16 the maximum too is that of strips as they are converted.
+    let all = [&[(1, false, true)], &both[..]].concat();
+    assert_eq!(joined(&plan(&normalised(Bf16, true))), (vec![Encoded], 0, all));
+    // What is needed again is kept.
+    assert_eq!(joined(&plan(&normalised(F32, false))), (vec![Rows], 1, vec![(1, false, false), (0, true, true)]));
 }
 
 fn tile() -> Scalar {

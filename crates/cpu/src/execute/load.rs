@@ -4,7 +4,7 @@ use super::convert::{Block, load};
 use super::place::{Place, pitch};
 use super::worker::Worker;
 use crate::RunError;
-use crate::compile::{Access, Carrier, Dimension, Tile};
+use crate::compile::{Access, Carrier, Dimension, Tile, Viewable};
 use einloom_cascade::numeric::round;
 use einloom_tile::{AxisId, Coord, CoordAtom, TensorId, ValueId};
 
@@ -29,7 +29,7 @@ impl Worker<'_> {
         tensor: TensorId,
         access: &Access,
         fill: Option<f64>,
-        viewable: bool,
+        view: Viewable,
     ) -> Result<(), RunError> {
         let tile = self.job.plan.tiles[dst.at()];
         let (rows, columns) = self.tiles().lengths(dst);
@@ -58,10 +58,18 @@ impl Worker<'_> {
                 to: 0,
                 pitch: pitch(columns),
             };
-            if viewable && is_adjacent(block, tile) {
-                self.places[dst.at()] = Place::View(tensor, block.start as usize, block.outer as usize);
-            } else {
-                self.load_block(tile, tensor, block);
+            let (start, outer) = (block.start as usize, block.outer as usize);
+            match view {
+                Viewable::Near if is_adjacent(block) && !competes(block, tile.carrier.bytes()) => {
+                    self.places[dst.at()] = Place::View(tensor, start, outer);
+                }
+                Viewable::Rows if stays_near(block, tile.carrier.bytes()) => {
+                    self.places[dst.at()] = Place::View(tensor, start, outer);
+                }
+                Viewable::Encoded if stays_near(block, 2) => {
+                    self.places[dst.at()] = Place::Encoded(tensor, start, outer)
+                }
+                _ => self.load_block(tile, tensor, block),
             }
             Ok(rows * columns)
         } else {
@@ -207,9 +215,18 @@ fn valid(x: i64, step: i64, count: usize, size: usize) -> (usize, usize) {
     (low as usize, high.clamp(low, count) as usize)
 }
 
-/// Whether a block can be used where it is: its rows are adjacent elements, and not so far apart that they would all
-/// compete for the same few lines of the first-level cache.
-fn is_adjacent(block: Block, tile: Tile) -> bool {
-    let far = block.outer * tile.carrier.bytes() as i64 % 2048 == 0 && block.rows > 8;
-    (block.inner == 1 || block.columns == 1) && block.outer >= 0 && (block.rows == 1 || !far)
+/// Whether a block can be used where it is: its rows are adjacent elements.
+fn is_adjacent(block: Block) -> bool {
+    (block.inner == 1 || block.columns == 1) && block.outer >= 0
+}
+
+/// Whether rows are so far apart that they would all compete for the same few lines of the caches.
+fn competes(block: Block, bytes: usize) -> bool {
+    block.rows > 8 && block.outer * bytes as i64 % 2048 == 0
+}
+
+/// Whether a block that is gone through row by row can be used where it is, and is still near when it is gone through
+/// again: its rows follow each other, or are few.
+fn stays_near(block: Block, bytes: usize) -> bool {
+    is_adjacent(block) && (block.outer == block.columns as i64 || !competes(block, bytes))
 }

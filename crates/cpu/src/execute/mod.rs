@@ -3,11 +3,13 @@
 mod arena;
 mod contract;
 mod convert;
+mod elementwise;
 mod load;
 mod map;
 mod place;
 mod reduce;
 mod relayout;
+mod source;
 mod store;
 mod worker;
 

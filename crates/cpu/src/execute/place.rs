@@ -4,7 +4,8 @@ use crate::compile::{Plan, Tile};
 use crate::kernels::memory::Shared;
 use crate::kernels::real::Real;
 use bytemuck::Pod;
-use einloom_tile::{TensorId, ValueId, Window};
+use einloom_cascade::DType;
+use einloom_tile::{Program, TensorId, ValueId, Window};
 
 use super::arena::Buffer;
 
@@ -15,11 +16,14 @@ pub(crate) enum Place {
     Slot,
     /// In a tensor, from this element on, with this many elements from row to row.
     View(TensorId, usize, usize),
+    /// The same, in the tensor's own narrower type: only maps read it, strip by strip.
+    Encoded(TensorId, usize, usize),
 }
 
 /// Everything that tiles are read from.
 #[derive(Clone, Copy)]
 pub(crate) struct Tiles<'a> {
+    pub program: &'a Program,
     pub plan: &'a Plan,
     pub windows: &'a [Window],
     pub places: &'a [Place],
@@ -41,10 +45,10 @@ pub(crate) fn lengths(tile: Tile, windows: &[Window]) -> (usize, usize) {
     (tile.outer.map_or(1, length), tile.inner.map_or(1, length))
 }
 
-/// Elements from row to row in a slot. Rows that are a multiple of 2 KiB apart would compete for the same few lines of
-/// the first-level cache.
+/// Elements from row to row in a slot. Rows a large power of two apart would compete for the same few lines of the
+/// first-level cache, when a contraction reads some columns of many rows.
 pub(crate) fn pitch(columns: usize) -> usize {
-    if columns >= 512 && columns.is_multiple_of(512) { columns + 16 } else { columns }
+    if columns >= 256 && columns.is_multiple_of(64) { columns + 16 } else { columns }
 }
 
 impl<'a> Tiles<'a> {
@@ -64,7 +68,15 @@ impl<'a> Tiles<'a> {
                 let data = self.tensors[tensor.at()].elements();
                 Rows { data: data.get(start..).unwrap_or(&[]), pitch }
             }
+            Place::Encoded(..) => Rows { data: &[], pitch: 0 },
         }
+    }
+
+    /// The elements of a tile that is left in its tensor's 16-bit type, and that type.
+    pub(crate) fn encoded(&self, v: ValueId) -> Option<(DType, Rows<'a, u16>)> {
+        let Place::Encoded(tensor, start, pitch) = self.places[v.at()] else { return None };
+        let data = self.tensors[tensor.at()].elements();
+        Some((self.program.tensor(tensor).dtype, Rows { data: data.get(start..).unwrap_or(&[]), pitch }))
     }
 
     /// Whether the tile is in this slot.

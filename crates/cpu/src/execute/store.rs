@@ -27,20 +27,8 @@ impl Worker<'_> {
         let tiles = self.tiles();
         let (rows, columns) = tiles.lengths(src);
         let decl = self.job.program.tensor(tensor);
-        let base = |d: &Dimension| {
-            let axes = d.axes.iter().map(|&(c, a)| c * self.windows[a.at()].base as i64).sum::<i64>();
-            let bent = d.irregular.iter().map(|(c, atom)| c * self.standing(atom)).sum::<i64>();
-            (d.offset + axes + bent) * d.stride as i64
-        };
-        let dimensions = &access.dimensions;
-        let target = Target {
-            memory: &self.job.tensors[tensor.at()],
-            start: dimensions.iter().map(base).sum(),
-            outer: dimensions.iter().map(|d| d.outer * d.stride as i64).sum(),
-            inner: dimensions.iter().map(|d| d.inner * d.stride as i64).sum(),
-            rows,
-            columns,
-        };
+        let (start, outer, inner) = self.place_in_memory(access);
+        let target = Target { memory: &self.job.tensors[tensor.at()], start, outer, inner, rows, columns };
         let (token, to) = (self.job.token, decl.dtype);
         match tiles.tile(src).carrier {
             Carrier::F32 => store_f32(token, tiles.rows::<f32>(src), target, to),
@@ -48,6 +36,17 @@ impl Worker<'_> {
             Carrier::I32 => store_i32(token, tiles.rows::<i32>(src), target, to),
         }
         self.stored[tensor.at()] += (rows * columns * to.bytes()) as u64;
+    }
+
+    /// The first element of a tile that is stored, and the elements from row to row and along a row.
+    pub(super) fn place_in_memory(&self, access: &Access) -> (i64, i64, i64) {
+        let base = |d: &Dimension| {
+            let axes = d.axes.iter().map(|&(c, a)| c * self.windows[a.at()].base as i64).sum::<i64>();
+            let bent = d.irregular.iter().map(|(c, atom)| c * self.standing(atom)).sum::<i64>();
+            (d.offset + axes + bent) * d.stride as i64
+        };
+        let sum = |f: &dyn Fn(&Dimension) -> i64| access.dimensions.iter().map(f).sum::<i64>();
+        (sum(&base), sum(&|d| d.outer * d.stride as i64), sum(&|d| d.inner * d.stride as i64))
     }
 
     /// A coordinate that does not vary over the tile, as those of stores are.

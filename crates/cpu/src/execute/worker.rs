@@ -5,7 +5,7 @@ use super::place::{Place, Tiles, lengths, pitch};
 use crate::RunError;
 use crate::compile::{Carried, Carrier, Plan, Step};
 use crate::kernels::isa::Token;
-use crate::kernels::memory::Shared;
+use crate::kernels::memory::{self, Shared};
 use einloom_cascade::numeric::round;
 use einloom_tile::{Init, Program, ValueId, Window, chunks, initial_windows, set_grid_point};
 
@@ -58,11 +58,14 @@ impl<'a> Worker<'a> {
     pub(crate) fn point(&mut self, point: usize) -> Result<(), RunError> {
         set_grid_point(&self.job.plan.kernel, point, &mut self.windows);
         let plan = self.job.plan;
-        self.steps(&plan.body).map(|_| ())
+        let done = self.steps(&plan.body).map(|_| ());
+        memory::settle();
+        done
     }
 
     pub(crate) fn tiles(&self) -> Tiles<'_> {
         Tiles {
+            program: self.job.program,
             plan: self.job.plan,
             windows: &self.windows,
             places: &self.places,
@@ -74,11 +77,11 @@ impl<'a> Worker<'a> {
     fn steps(&mut self, steps: &'a [Step]) -> Result<Flow, RunError> {
         for step in steps {
             match step {
-                Step::Load { dst, tensor, access, fill, viewable } => {
-                    self.load(*dst, *tensor, access, *fill, *viewable)?;
+                Step::Load { dst, tensor, access, fill, view } => {
+                    self.load(*dst, *tensor, access, *fill, *view)?;
                 }
                 Step::Store { tensor, access, src } => self.store(*tensor, access, *src),
-                Step::Map { dst, plan } => self.map(*dst, plan),
+                Step::Map { dst, plan, ends } => self.map(*dst, plan, ends),
                 Step::Relayout { dst, src } => self.relayout(*dst, *src),
                 Step::Contract { dst, left, right, start, sum, product } => {
                     self.contract(*dst, [*left, *right], *start, *sum, *product);

@@ -1,85 +1,86 @@
-//! The anchored exponential with AVX-512, whose instructions for rounding and scaling save half of the work of
+//! The anchored exponential with AVX-512, whose instructions for table look-up and scaling save half of the work of
 //! [`super::math::exp`]. Everything else of the language is left to the compiler's vectoriser.
 
 use super::isa::Instructions;
 #[cfg(target_arch = "x86_64")]
-use super::math::{EXP, EXP_LEAST, EXP_MOST, LN2_HIGH, LN2_LOW};
+use super::math::{EXP_LEAST, EXP_MOST, LN2_HIGH, LN2_LOW};
 
-/// `d[i] = exp(d[i] * by - less)`, each operation rounded; `less` has one element, or as many as `d`. The errors are
-/// those of [`super::math::exp`]. False if the instructions are not there: nothing is done then.
+/// `2^(i/16)`.
+#[cfg(target_arch = "x86_64")]
+static SIXTEENTHS: [f32; 16] = [
+    1.0,
+    1.044_273_7,
+    1.090_507_7,
+    1.138_788_6,
+    1.189_207_1,
+    1.241_857_8,
+    1.296_839_6,
+    1.354_255_6,
+    std::f32::consts::SQRT_2,
+    1.476_826_2,
+    1.542_210_8,
+    1.610_490_3,
+    1.681_792_9,
+    1.756_252_2,
+    1.834_008_1,
+    1.915_206_6,
+];
+
+/// `d[i] = exp(x[i] * by - less)`, each operation rounded, where `x` is `from`, or `d` itself; `from` has as many
+/// elements as `d`, and `less` one or as many. Within 1.07 ulp where the result is normal, else within 1 ulp of the
+/// least subnormal. False if the instructions are not there: nothing is done then.
 #[inline(always)]
-pub(super) fn run<I: Instructions>(d: &mut [f32], by: f32, less: &[f32]) -> bool {
+pub(super) fn run<I: Instructions>(d: &mut [f32], from: Option<&[f32]>, by: f32, less: &[f32]) -> bool {
     #[cfg(target_arch = "x86_64")]
     if I::AVX512 {
         // SAFETY: the type that says AVX512 is only named by code that runs where the instructions are.
-        unsafe { avx512(d, by, less) };
+        unsafe { avx512(d, from, by, less) };
         return true;
     }
-    let _ = (d, by, less);
+    let _ = (d, from, by, less);
     false
 }
 
+/// One loop, written out: closures with these instructions would be calls.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-fn avx512(d: &mut [f32], by: f32, less: &[f32]) {
+fn avx512(d: &mut [f32], from: Option<&[f32]>, by: f32, less: &[f32]) {
     use std::arch::x86_64::*;
 
-    let exp = |x: __m512| {
+    let n = d.len();
+    let same = less.len() == 1;
+    assert!(from.is_none_or(|x| x.len() >= n) && (same || less.len() >= n), "an operand is too short");
+    let to = d.as_mut_ptr();
+    let from = from.map_or(to.cast_const(), <[f32]>::as_ptr);
+    let by = _mm512_set1_ps(by);
+    let first = _mm512_set1_ps(less.first().copied().unwrap_or_default());
+    // SAFETY: the table has 16 entries.
+    let sixteenths = unsafe { _mm512_loadu_ps(SIXTEENTHS.as_ptr()) };
+    for at in (0..n).step_by(16) {
+        let mask = if n - at >= 16 { u16::MAX } else { (1 << (n - at)) - 1 };
+        // SAFETY: the mask has a bit per element that is there, and `less` has as many unless it has one.
+        let (x, less) = unsafe {
+            let less = if same { first } else { _mm512_maskz_loadu_ps(mask, less.as_ptr().add(at)) };
+            (_mm512_maskz_loadu_ps(mask, from.add(at)), less)
+        };
+        let x = _mm512_sub_ps(_mm512_mul_ps(x, by), less);
         // The comparisons of these instructions keep a NaN that is their second operand.
         let x = _mm512_min_ps(_mm512_set1_ps(EXP_MOST), _mm512_max_ps(_mm512_set1_ps(EXP_LEAST), x));
-        let n = _mm512_mul_ps(x, _mm512_set1_ps(std::f32::consts::LOG2_E));
-        let n = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT }>(n);
+        // To the nearest sixteenth of a power of two: adding a large number rounds, and leaves the number of the
+        // sixteenth in the lowest bits.
+        let magic = _mm512_set1_ps(786_432.0); // 1.5 * 2^(23 - 4)
+        let shifted = _mm512_fmadd_ps(x, _mm512_set1_ps(std::f32::consts::LOG2_E), magic);
+        let n = _mm512_sub_ps(shifted, magic);
         let r = _mm512_fnmadd_ps(n, _mm512_set1_ps(LN2_HIGH), x);
         let r = _mm512_fnmadd_ps(n, _mm512_set1_ps(LN2_LOW), r);
-        let mut p = _mm512_set1_ps(EXP[5]);
-        for k in (0..5).rev() {
-            p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(EXP[k]));
-        }
+        // `|r| <= ln(2)/32`: the fourth power is below a quarter of an ulp.
+        let p = _mm512_fmadd_ps(r, _mm512_set1_ps(1.0 / 6.0), _mm512_set1_ps(0.5));
         let e = _mm512_fmadd_ps(_mm512_mul_ps(r, r), p, r);
-        _mm512_scalef_ps(_mm512_add_ps(e, _mm512_set1_ps(1.0)), n)
-    };
-    let by = _mm512_set1_ps(by);
-    if let &[less] = less {
-        let less = _mm512_set1_ps(less);
-        each(d, |x, _| exp(_mm512_sub_ps(_mm512_mul_ps(x, by), less)));
-    } else {
-        each(d, |x, rest| exp(_mm512_sub_ps(_mm512_mul_ps(x, by), load(&less[rest..]))));
-    }
-}
-
-/// The first 16 elements, or all that there are and zeros.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn load(from: &[f32]) -> std::arch::x86_64::__m512 {
-    use std::arch::x86_64::*;
-    if from.len() >= 16 {
-        // SAFETY: 16 elements are there.
-        unsafe { _mm512_loadu_ps(from.as_ptr()) }
-    } else {
-        // SAFETY: the mask has a bit per element that is there.
-        unsafe { _mm512_maskz_loadu_ps((1u16 << from.len()) - 1, from.as_ptr()) }
-    }
-}
-
-/// Replaces every 16 elements, and the last fewer, by what `f` makes of them and of the number of the first.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn each(d: &mut [f32], f: impl Fn(std::arch::x86_64::__m512, usize) -> std::arch::x86_64::__m512) {
-    use std::arch::x86_64::*;
-    let mut at = 0;
-    while d.len() - at >= 16 {
-        let y = f(load(&d[at..]), at);
-        // SAFETY: 16 elements are left.
-        unsafe { _mm512_storeu_ps(d[at..].as_mut_ptr(), y) };
-        at += 16;
-    }
-    if at < d.len() {
-        let y = f(load(&d[at..]), at);
-        let mask = (1u16 << (d.len() - at)) - 1;
-        // SAFETY: the mask has a bit per element that is left.
-        unsafe { _mm512_mask_storeu_ps(d[at..].as_mut_ptr(), mask, y) };
+        let power = _mm512_permutexvar_ps(_mm512_castps_si512(shifted), sixteenths);
+        // It scales by the largest whole power that is no larger: the sixteenths are in the table's entry.
+        let y = _mm512_scalef_ps(_mm512_fmadd_ps(power, e, power), n);
+        // SAFETY: as above.
+        unsafe { _mm512_mask_storeu_ps(to.add(at), mask, y) };
     }
 }

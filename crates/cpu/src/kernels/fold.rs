@@ -1,7 +1,8 @@
 //! Reductions of f32 matrices along one side.
 
-use super::isa::{Isa, Token};
+use super::isa::{Instructions, Isa, Token};
 use super::lanes::{Floats, Portable};
+use super::memory::ask_ahead;
 use crate::execute::Rows;
 
 /// The reductions that have a kernel.
@@ -39,6 +40,101 @@ impl Monoid {
     }
 }
 
+/// Partial results of a row: one per lane of the widest register.
+pub(crate) type Partial = [f32; 16];
+
+impl Monoid {
+    /// The result over nothing.
+    pub(crate) fn identity(self) -> f32 {
+        match self {
+            Self::Sum => Sum::IDENTITY,
+            Self::Prod => Prod::IDENTITY,
+            Self::Max => Max::IDENTITY,
+            Self::Min => Min::IDENTITY,
+        }
+    }
+
+    /// The result over a short row.
+    #[inline(always)]
+    pub(crate) fn of_short(self, row: &[f32]) -> f32 {
+        match self {
+            Self::Sum => row.iter().fold(Sum::IDENTITY, |sum, &x| Sum::scalar(sum, x)),
+            Self::Prod => row.iter().fold(Prod::IDENTITY, |sum, &x| Prod::scalar(sum, x)),
+            Self::Max => row.iter().fold(Max::IDENTITY, |sum, &x| Max::scalar(sum, x)),
+            Self::Min => row.iter().fold(Min::IDENTITY, |sum, &x| Min::scalar(sum, x)),
+        }
+    }
+
+    /// Combines a piece of a row into the row's partial results.
+    #[inline(always)]
+    pub(crate) fn add<I: Instructions>(self, partial: &mut Partial, piece: &[f32]) {
+        match self {
+            Self::Sum => add_by::<I, Sum>(partial, piece),
+            Self::Prod => add_by::<I, Prod>(partial, piece),
+            Self::Max => add_by::<I, Max>(partial, piece),
+            Self::Min => add_by::<I, Min>(partial, piece),
+        }
+    }
+
+    /// What partial results amount to.
+    pub(crate) fn total(self, partial: Partial) -> f32 {
+        match self {
+            Self::Sum => Sum::total(partial),
+            Self::Prod => Prod::total(partial),
+            Self::Max => Max::total(partial),
+            Self::Min => Min::total(partial),
+        }
+    }
+}
+
+#[inline(always)]
+fn add_by<I: Instructions, R: Reduction>(partial: &mut Partial, piece: &[f32]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use super::lanes::x86::{F32x8, F32x16};
+        if I::AVX512 {
+            // SAFETY: the type that says AVX512 is only named by code that runs where the instructions are.
+            return unsafe { add_piece::<F32x16, R>(partial, piece) };
+        }
+        if I::FMA {
+            // SAFETY: likewise for AVX2 and FMA on this architecture.
+            return unsafe { add_piece::<F32x8, R>(partial, piece) };
+        }
+    }
+    // SAFETY: arrays need no special instructions.
+    unsafe { add_piece::<Portable<f32>, R>(partial, piece) }
+}
+
+/// In four registers, as [`fold_row`]; pieces are short enough that their sums need no blocks.
+#[inline(always)]
+unsafe fn add_piece<V: Floats, R: Reduction>(partial: &mut Partial, piece: &[f32]) {
+    // SAFETY: the caller promises the instructions; loads and stores are within the piece, and `LANES <= 16`.
+    unsafe {
+        let mut at = piece.as_ptr();
+        let registers = piece.len() / V::LANES;
+        let mut total = V::load(partial.as_ptr());
+        if registers >= 4 {
+            let mut sums = [V::splat(R::IDENTITY); 4];
+            for _ in 0..registers / 4 {
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    *sum = R::of(*sum, V::load(at.add(i * V::LANES)));
+                }
+                at = at.add(4 * V::LANES);
+            }
+            total = R::of(total, R::of(R::of(sums[0], sums[1]), R::of(sums[2], sums[3])));
+        }
+        for _ in 0..registers % 4 {
+            total = R::of(total, V::load(at));
+            at = at.add(V::LANES);
+        }
+        let rest = piece.len() % V::LANES;
+        if rest > 0 {
+            total = R::of(total, V::load_first_or(at, rest, R::IDENTITY));
+        }
+        total.store(partial.as_mut_ptr());
+    }
+}
+
 /// Reduces every row (`across`) or every column of a matrix.
 pub(crate) struct Fold<'a> {
     pub from: Rows<'a, f32>,
@@ -54,6 +150,7 @@ pub(crate) struct Fold<'a> {
 trait Reduction {
     const IDENTITY: f32;
     unsafe fn of<V: Floats>(x: V, y: V) -> V;
+    fn scalar(x: f32, y: f32) -> f32;
     /// Of the elements of a register.
     fn total(parts: [f32; 16]) -> f32;
 }
@@ -67,6 +164,10 @@ macro_rules! reduction {
             unsafe fn of<V: Floats>(x: V, y: V) -> V {
                 // SAFETY: the caller promises the instructions.
                 unsafe { x.$method(y) }
+            }
+            #[inline(always)]
+            fn scalar(x: f32, y: f32) -> f32 {
+                Monoid::$name.combine(x, y)
             }
             #[inline(always)]
             fn total(mut parts: [f32; 16]) -> f32 {
@@ -137,8 +238,12 @@ impl Fold<'_> {
         if across {
             for (r, result) in result[..rows].iter_mut().enumerate() {
                 let row = &from.data[r * from.pitch..][..columns];
-                // SAFETY: the caller's.
-                *result = unsafe { fold_row::<V, R>(row) };
+                *result = if columns <= SHORT {
+                    row.iter().fold(R::IDENTITY, |sum, &x| R::scalar(sum, x))
+                } else {
+                    // SAFETY: the caller's.
+                    unsafe { fold_row::<V, R>(row) }
+                };
             }
             return;
         }
@@ -162,6 +267,9 @@ impl Fold<'_> {
         }
     }
 }
+
+/// Rows up to this length are reduced element by element: setting up registers takes longer.
+pub(crate) const SHORT: usize = 8;
 
 /// Registers' worth of elements summed before the sum is added to a total, so that errors grow with the number of
 /// blocks and not with the number of elements.
@@ -213,6 +321,7 @@ unsafe fn fold_row<V: Floats, R: Reduction>(row: &[f32]) -> f32 {
             let block = left.min(BLOCK * V::LANES);
             let mut sums = [V::splat(R::IDENTITY); 4];
             for _ in 0..block / (4 * V::LANES) {
+                ask_ahead(std::slice::from_raw_parts(at, 4 * V::LANES));
                 for (i, sum) in sums.iter_mut().enumerate() {
                     *sum = R::of(*sum, V::load(at.add(i * V::LANES)));
                 }

@@ -20,6 +20,8 @@ pub(super) trait Lanes: Copy {
     const LANES: usize;
     /// Whether there are 32 registers to hold accumulators (else 16).
     const WIDE: bool;
+    /// Whether products are fast enough that counting terms one by one would take long beside them.
+    const TURNS: bool = false;
 
     /// The same element everywhere.
     unsafe fn splat(x: Self::Element) -> Self;
@@ -165,7 +167,7 @@ pub(super) mod x86 {
     static MASK: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
 
     macro_rules! register {
-        ($name:ident($vector:ty) of $element:ty; $lanes:literal, $wide:literal;
+        ($name:ident($vector:ty) of $element:ty; $lanes:literal, $wide:literal, $turns:literal;
          splat $splat:ident; load $load:ident; store $store:ident; add $add:ident;
          fused |$c:ident, $a:ident, $b:ident| $fused:expr;
          first |$p:ident, $n:ident| $load_first:expr;
@@ -180,6 +182,7 @@ pub(super) mod x86 {
                 type Element = $element;
                 const LANES: usize = $lanes;
                 const WIDE: bool = $wide;
+                const TURNS: bool = $turns;
 
                 #[inline(always)]
                 unsafe fn splat(x: $element) -> Self {
@@ -215,37 +218,37 @@ pub(super) mod x86 {
         };
     }
 
-    register! { F32x16(__m512) of f32; 16, true;
+    register! { F32x16(__m512) of f32; 16, true, true;
         splat _mm512_set1_ps; load _mm512_loadu_ps; store _mm512_storeu_ps; add _mm512_add_ps;
         fused |c, a, b| _mm512_fmadd_ps(a, b, c);
         first |p, n| _mm512_maskz_loadu_ps(first16(n), p);
         store_first |x, p, n| _mm512_mask_storeu_ps(p, first16(n), x)
     }
-    register! { F64x8(__m512d) of f64; 8, true;
+    register! { F64x8(__m512d) of f64; 8, true, false;
         splat _mm512_set1_pd; load _mm512_loadu_pd; store _mm512_storeu_pd; add _mm512_add_pd;
         fused |c, a, b| _mm512_fmadd_pd(a, b, c);
         first |p, n| _mm512_maskz_loadu_pd(first16(n) as u8, p);
         store_first |x, p, n| _mm512_mask_storeu_pd(p, first16(n) as u8, x)
     }
-    register! { I32x16(__m512i) of i32; 16, true;
+    register! { I32x16(__m512i) of i32; 16, true, false;
         splat _mm512_set1_epi32; load _mm512_loadu_epi32; store store_i32x16; add _mm512_add_epi32;
         fused |c, a, b| _mm512_add_epi32(c, _mm512_mullo_epi32(a, b));
         first |p, n| _mm512_maskz_loadu_epi32(first16(n), p);
         store_first |x, p, n| _mm512_mask_storeu_epi32(p, first16(n), x)
     }
-    register! { F32x8(__m256) of f32; 8, false;
+    register! { F32x8(__m256) of f32; 8, false, true;
         splat _mm256_set1_ps; load _mm256_loadu_ps; store _mm256_storeu_ps; add _mm256_add_ps;
         fused |c, a, b| _mm256_fmadd_ps(a, b, c);
         first |p, n| _mm256_maskload_ps(p, mask(n));
         store_first |x, p, n| _mm256_maskstore_ps(p, mask(n), x)
     }
-    register! { F64x4(__m256d) of f64; 4, false;
+    register! { F64x4(__m256d) of f64; 4, false, false;
         splat _mm256_set1_pd; load _mm256_loadu_pd; store _mm256_storeu_pd; add _mm256_add_pd;
         fused |c, a, b| _mm256_fmadd_pd(a, b, c);
         first |p, n| _mm256_maskload_pd(p, wide_mask(n));
         store_first |x, p, n| _mm256_maskstore_pd(p, wide_mask(n), x)
     }
-    register! { I32x8(__m256i) of i32; 8, false;
+    register! { I32x8(__m256i) of i32; 8, false, false;
         splat _mm256_set1_epi32; load _mm256_loadu_si256; store _mm256_storeu_si256; add _mm256_add_epi32;
         fused |c, a, b| _mm256_add_epi32(c, _mm256_mullo_epi32(a, b));
         first |p, n| _mm256_maskload_epi32(p, mask(n));
@@ -272,6 +275,10 @@ pub(super) mod x86 {
                 let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(self.0, self.0);
                 Self(_mm512_mask_mov_ps(_mm512_min_ps(self.0, other.0), nan, self.0))
             }
+        }
+        #[inline(always)]
+        unsafe fn load_first_or(from: *const f32, n: usize, other: f32) -> Self {
+            Self(unsafe { _mm512_mask_loadu_ps(_mm512_set1_ps(other), first16(n), from) })
         }
     }
 

@@ -1,7 +1,81 @@
 //! Tensors in memory, shared by the threads of a kernel.
 
+use super::isa::Instructions;
 use bytemuck::{Pod, Zeroable};
 use std::marker::PhantomData;
+
+/// Tensors from this size on, in bytes, do not stay in a core's share of the caches until they are read again.
+const LARGE: usize = 16 << 20;
+
+/// How far ahead of what is read memory is asked for, in bytes: what a core computes during an access or two.
+const AHEAD: usize = 4096;
+
+/// Asks for the lines that follow `piece` at a distance, as many as it has: what is read next of rows that follow each
+/// other. Nothing happens where there is no memory.
+#[inline(always)]
+pub(crate) fn ask_ahead<T>(piece: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in 0..size_of_val(piece).div_ceil(size_of::<Line>()) {
+        let at = piece.as_ptr().cast::<i8>().wrapping_add(AHEAD + line * size_of::<Line>());
+        // SAFETY: every x86-64 processor has it, and it accepts any address.
+        unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at) };
+    }
+    let _ = piece;
+}
+
+/// Orders what was written past the caches before everything that follows.
+pub(crate) fn settle() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has it.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+}
+
+/// Copies lines past the caches; false if there are no instructions for it: nothing is done then.
+///
+/// # Safety
+/// Both have as many lines; `to` is aligned to one.
+#[inline(always)]
+unsafe fn lines_past<I: Instructions>(to: *mut u8, from: *const u8, lines: usize) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if I::AVX512 {
+            // SAFETY: the type that says AVX512 is only named by code that runs where the instructions are.
+            unsafe { lines_past_512(to, from, lines) };
+            return true;
+        }
+        if I::FMA {
+            // SAFETY: likewise for AVX2 and FMA on this architecture.
+            unsafe { lines_past_256(to, from, lines) };
+            return true;
+        }
+    }
+    let _ = (to, from, lines);
+    false
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx512f,avx2,fma")]
+unsafe fn lines_past_512(to: *mut u8, from: *const u8, lines: usize) {
+    use std::arch::x86_64::*;
+    for i in 0..lines {
+        // SAFETY: the caller's.
+        unsafe { _mm512_stream_si512(to.add(64 * i).cast(), _mm512_loadu_si512(from.add(64 * i).cast())) };
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn lines_past_256(to: *mut u8, from: *const u8, lines: usize) {
+    use std::arch::x86_64::*;
+    for i in 0..2 * lines {
+        // SAFETY: the caller's.
+        unsafe { _mm256_stream_si256(to.add(32 * i).cast(), _mm256_loadu_si256(from.add(32 * i).cast())) };
+    }
+}
 
 /// 64 aligned bytes: the unit in which buffers are allocated.
 #[derive(Clone, Copy)]
@@ -58,6 +132,40 @@ impl<'a> Shared<'a> {
         bytemuck::try_cast_slice(bytes).unwrap_or(&[])
     }
 
+    /// Whether stores to it had better go past the caches: what is written would only push out what is still needed,
+    /// and would be read from memory before it is overwritten.
+    pub(crate) fn is_large(&self) -> bool {
+        self.bytes >= LARGE
+    }
+
+    /// Writes `values` to the elements from `start` on; past the caches if `past`, then [`settle`] must follow. Panics
+    /// as [`Shared::store`] does.
+    #[inline(always)]
+    pub(crate) fn write<I: Instructions, T: Pod>(&self, start: i64, values: &[T], past: bool) {
+        let count = self.bytes / size_of::<T>();
+        let inside = usize::try_from(start).is_ok_and(|s| s <= count && values.len() <= count - s);
+        let to = self.start.cast::<T>();
+        assert!(self.written && inside && to.is_aligned(), "a store outside its tensor");
+        // SAFETY: `start` is the number of an element, or the end.
+        let to = unsafe { to.add(start as usize) }.cast::<u8>();
+        let (from, bytes) = (values.as_ptr().cast::<u8>(), size_of_val(values));
+        let mut done = 0;
+        if past {
+            // Whole lines only: a part of one would have to be read to be written.
+            let head = to.align_offset(size_of::<Line>()).min(bytes);
+            let lines = (bytes - head) / size_of::<Line>();
+            // SAFETY: the bytes lie within `values`, and within the tensor's elements that were checked above.
+            unsafe { std::ptr::copy_nonoverlapping(from, to, head) };
+            // SAFETY: likewise; the first line is aligned.
+            if unsafe { lines_past::<I>(to.add(head), from.add(head), lines) } {
+                done = head + lines * size_of::<Line>();
+            }
+        }
+        // SAFETY: as above; no other thread touches these elements, and `values` is not part of a tensor that is
+        // written.
+        unsafe { std::ptr::copy_nonoverlapping(from.add(done), to.add(done), bytes - done) };
+    }
+
     /// Writes `f(values[i])` to element `start + i * step`, for as many as there are. Panics outside the tensor, or if
     /// the kernel does not write it: the verifier has excluded both.
     #[inline(always)]
@@ -80,6 +188,53 @@ impl<'a> Shared<'a> {
                 // SAFETY: as above.
                 unsafe { to.offset(i as isize * step as isize).write(f(x)) };
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Shared, settle};
+    use crate::kernels::isa::{Instructions, Isa, Token, Work, dispatch};
+
+    struct Write<'a>(&'a Shared<'a>, i64, &'a [u16], bool);
+
+    impl Work for Write<'_> {
+        type Output = ();
+        #[inline(always)]
+        fn run<I: Instructions>(self) {
+            self.0.write::<I, u16>(self.1, self.2, self.3);
+        }
+    }
+
+    #[test]
+    fn rows_of_every_length_and_alignment_are_written_and_nothing_else() {
+        let values: Vec<u16> = (1..=200).collect();
+        for token in Isa::ALL.into_iter().filter_map(Token::new) {
+            for start in 0..70 {
+                for length in [0, 1, 31, 32, 33, 64, 100, 200] {
+                    let mut bytes = vec![0u16; 300];
+                    let shared = Shared::write_only(bytemuck::cast_slice_mut(&mut bytes));
+                    dispatch(token, Write(&shared, start, &values[..length], true));
+                    settle();
+                    let start = start as usize;
+                    assert_eq!(bytes[start..start + length], values[..length]);
+                    assert!(bytes[..start].iter().chain(&bytes[start + length..]).all(|&x| x == 0));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_that_would_leave_its_tensor_is_not_written() {
+        for (start, length) in [(-1, 4), (298, 4), (301, 0), (i64::MAX, 1)] {
+            let attempt = std::panic::catch_unwind(|| {
+                let mut bytes = vec![0u16; 300];
+                let shared = Shared::write_only(bytemuck::cast_slice_mut(&mut bytes));
+                let token = Token::new(Isa::best()).expect("available");
+                dispatch(token, Write(&shared, start, &[7; 4][..length], true));
+            });
+            assert!(attempt.is_err(), "{length} elements at {start}");
         }
     }
 }

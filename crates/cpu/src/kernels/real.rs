@@ -42,10 +42,18 @@ pub(crate) trait Real:
     fn rounded(self, dtype: DType) -> Self;
     /// A function whose branch-free form is worth a loop of its own.
     fn function<I: Instructions>(self, op: UnaryOp) -> Self;
-    /// `d[i] = exp(d[i] * by - less)`, each operation rounded, if there is a kernel for it; false if there is none.
-    /// `less` has one element, or as many as `d`.
-    fn exp_kernel<I: Instructions>(_d: &mut [Self], _by: Self, _less: &[Self]) -> bool {
+    /// `d[i] = exp(x[i] * by - less)`, each operation rounded, if there is a kernel for it; false if there is none. `x`
+    /// is `from`, or `d` itself; `less` has one element, or as many as `d`.
+    fn exp_kernel<I: Instructions>(_d: &mut [Self], _from: Option<&[Self]>, _by: Self, _less: &[Self]) -> bool {
         false
+    }
+    /// `d[i] = d[i] / by`, if there is something faster than dividing; false if there is not.
+    fn quotient_kernel<I: Instructions>(_d: &mut [Self], _by: Self) -> bool {
+        false
+    }
+    /// The elements themselves if this type is f32.
+    fn floats(_x: &[Self]) -> Option<&[f32]> {
+        None
     }
     /// The square root.
     fn root(self) -> Self;
@@ -122,8 +130,16 @@ impl Real for f32 {
         }
     }
     #[inline(always)]
-    fn exp_kernel<I: Instructions>(d: &mut [Self], by: Self, less: &[Self]) -> bool {
-        super::exp::run::<I>(d, by, less)
+    fn exp_kernel<I: Instructions>(d: &mut [Self], from: Option<&[Self]>, by: Self, less: &[Self]) -> bool {
+        super::exp::run::<I>(d, from, by, less)
+    }
+    #[inline(always)]
+    fn quotient_kernel<I: Instructions>(d: &mut [Self], by: Self) -> bool {
+        math::quotients::<I>(d, by)
+    }
+    #[inline(always)]
+    fn floats(x: &[Self]) -> Option<&[f32]> {
+        Some(x)
     }
     #[inline(always)]
     fn root(self) -> Self {

@@ -6,7 +6,7 @@ use super::real::Real;
 use einloom_cascade::{BinaryOp, DType, UnaryOp};
 
 /// Elements of a strip at most.
-pub(crate) const STRIP: usize = 512;
+pub(crate) const STRIP: usize = 1024;
 
 /// What a step reads besides its own register.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -115,7 +115,7 @@ pub(crate) fn unary<T: Real, I: Instructions>(op: UnaryOp, d: &mut [T]) {
         }),
         UnaryOp::Relu => each(d, |x| if x < zero { zero } else { x }),
         UnaryOp::Exp => {
-            if !T::exp_kernel::<I>(d, T::ONE, &[zero]) {
+            if !T::exp_kernel::<I>(d, None, T::ONE, &[zero]) {
                 heavy(d, |x| x.function::<I>(UnaryOp::Exp));
             }
         }
@@ -147,8 +147,13 @@ fn waves<T: Real, I: Instructions>(op: UnaryOp, d: &mut [T]) {
 
 /// `d = op(d, with)`, or `op(with, d)`.
 #[inline(always)]
-pub(crate) fn binary<T: Real>(op: BinaryOp, d: &mut [T], with: Data<'_, T>, reversed: bool) {
+pub(crate) fn binary<T: Real, I: Instructions>(op: BinaryOp, d: &mut [T], with: Data<'_, T>, reversed: bool) {
     let zero = T::default();
+    if let (BinaryOp::Div, Data::Same(by), false) = (op, with, reversed)
+        && T::quotient_kernel::<I>(d, by)
+    {
+        return;
+    }
     let not_number = |x: T| x.partial_cmp(&x).is_none();
     match (op, reversed) {
         (BinaryOp::Add, _) => both(d, with, |x, y| x + y),
@@ -199,14 +204,19 @@ fn select<T: Real>(d: &mut [T], mask: Data<'_, T>, other: Data<'_, T>, flipped: 
     }
 }
 
+/// `d = exp(x * by - less)` for `x` in `from` or in `d`, if there is a kernel for it; false, and nothing done, if not.
+#[inline(always)]
+fn exp_kernel<T: Real, I: Instructions>(d: &mut [T], from: Option<&[T]>, by: Data<'_, T>, less: Data<'_, T>) -> bool {
+    match (by, less) {
+        (Data::Same(by), Data::Same(less)) => T::exp_kernel::<I>(d, from, by, &[less]),
+        (Data::Same(by), Data::Each(less)) => T::exp_kernel::<I>(d, from, by, less),
+        (Data::Each(_), _) => false,
+    }
+}
+
 #[inline(always)]
 fn scaled_exp<T: Real, I: Instructions>(d: &mut [T], by: Data<'_, T>, less: Data<'_, T>) {
-    let done = match (by, less) {
-        (Data::Same(by), Data::Same(less)) => T::exp_kernel::<I>(d, by, &[less]),
-        (Data::Same(by), Data::Each(less)) => T::exp_kernel::<I>(d, by, less),
-        (Data::Each(_), _) => false,
-    };
-    if !done {
+    if !exp_kernel::<T, I>(d, None, by, less) {
         both(d, by, |x, y| x * y);
         both(d, less, |x, y| x - y);
         unary::<T, I>(UnaryOp::Exp, d);
@@ -244,16 +254,73 @@ pub(crate) fn round<T: Real>(d: &mut [T], dtype: DType) {
 /// Registers 1 and up; 0 is the strip of the result.
 pub(crate) type Registers<T> = [Box<[T]>];
 
+/// `d = op(from, with)`, or `op(with, from)`, for the operations that are too light to copy `from` first; false, and
+/// nothing done, for the others.
+#[inline(always)]
+fn binary_from<T: Real>(op: BinaryOp, d: &mut [T], from: &[T], with: Data<'_, T>, reversed: bool) -> bool {
+    #[inline(always)]
+    fn each<T: Real>(d: &mut [T], from: &[T], with: Data<'_, T>, f: impl Fn(T, T) -> T) -> bool {
+        match with {
+            Data::Each(with) => d.iter_mut().zip(from).zip(with).for_each(|((d, &x), &y)| *d = f(x, y)),
+            Data::Same(y) => d.iter_mut().zip(from).for_each(|(d, &x)| *d = f(x, y)),
+        }
+        true
+    }
+    match (op, reversed) {
+        (BinaryOp::Add, _) => each(d, from, with, |x, y| x + y),
+        (BinaryOp::Sub, false) => each(d, from, with, |x, y| x - y),
+        (BinaryOp::Sub, true) => each(d, from, with, |x, y| y - x),
+        (BinaryOp::Mul, _) => each(d, from, with, |x, y| x * y),
+        _ => false,
+    }
+}
+
 /// Runs `steps` on one strip. `leaf` resolves leaves; every slice that it gives is at least as long as `result`.
+/// `between` is called before each step with its number.
 #[inline(always)]
 pub(crate) fn run<'a, T: Real, I: Instructions>(
     steps: &[Step],
     result: &mut [T],
     registers: &mut Registers<T>,
     leaf: impl Fn(u16) -> Data<'a, T>,
+    between: impl Fn(usize),
 ) {
     let n = result.len();
-    for step in steps {
+    // What an operand is, `registers` being as they are now.
+    #[inline(always)]
+    fn data<'r, 'a: 'r, T: Real>(
+        operand: Operand,
+        n: usize,
+        registers: &'r Registers<T>,
+        leaf: &impl Fn(u16) -> Data<'a, T>,
+    ) -> Data<'r, T> {
+        match operand {
+            Operand::Register(r) => Data::Each(&registers[usize::from(r)][..n]),
+            Operand::Leaf(l) => match leaf(l) {
+                Data::Each(x) => Data::Each(&x[..n]),
+                same => same,
+            },
+            Operand::Const(x) => Data::Same(T::from_f64(x)),
+        }
+    }
+    // The first copy is left to the next step where that can read from elsewhere.
+    let mut done = 0;
+    if let [Step::Copy { d: 0, from: Operand::Leaf(first) }, second, ..] = *steps
+        && let Data::Each(from) = leaf(first)
+    {
+        let data = |operand| data(operand, n, registers, &leaf);
+        let taken = match second {
+            Step::Binary { op, d: 0, with, reversed } => binary_from(op, result, &from[..n], data(with), reversed),
+            Step::ScaledExp { d: 0, by, less } => exp_kernel::<T, I>(result, Some(&from[..n]), data(by), data(less)),
+            _ => false,
+        };
+        if taken {
+            (0..2).for_each(&between);
+            done = 2;
+        }
+    }
+    for (number, step) in steps.iter().enumerate().skip(done) {
+        between(number);
         let (Step::Copy { d, .. }
         | Step::Unary { d, .. }
         | Step::Binary { d, .. }
@@ -264,14 +331,7 @@ pub(crate) fn run<'a, T: Real, I: Instructions>(
         let mut taken = if d == 0 { Box::default() } else { std::mem::take(&mut registers[usize::from(d)]) };
         // A step never reads its own register as an operand, and none but the last of a strip's steps ends in 0 while
         // another needs it: register 0 is only ever changed in place.
-        let data = |operand: Operand| match operand {
-            Operand::Register(r) => Data::Each(&registers[usize::from(r)][..n]),
-            Operand::Leaf(l) => match leaf(l) {
-                Data::Each(x) => Data::Each(&x[..n]),
-                same => same,
-            },
-            Operand::Const(x) => Data::Same(T::from_f64(x)),
-        };
+        let data = |operand: Operand| data(operand, n, registers, &leaf);
         let target = if d == 0 { &mut *result } else { &mut taken[..n] };
         match *step {
             Step::Copy { from, .. } => match data(from) {
@@ -279,7 +339,7 @@ pub(crate) fn run<'a, T: Real, I: Instructions>(
                 Data::Same(x) => target.fill(x),
             },
             Step::Unary { op, .. } => unary::<T, I>(op, target),
-            Step::Binary { op, with, reversed, .. } => binary(op, target, data(with), reversed),
+            Step::Binary { op, with, reversed, .. } => binary::<T, I>(op, target, data(with), reversed),
             Step::ScaledExp { by, less, .. } => scaled_exp::<T, I>(target, data(by), data(less)),
             Step::Select { mask, other, flipped, .. } => select(target, data(mask), data(other), flipped),
             Step::Round { dtype, .. } => round(target, dtype),

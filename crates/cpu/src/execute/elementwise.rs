@@ -1,0 +1,288 @@
+//! Elementwise operations: an expression over strips of the result, and what becomes of each strip.
+
+use super::arena::Scratch;
+use super::place::Rows;
+use super::source::{Source, holds};
+use crate::compile::Strips;
+use crate::kernels::fold::{Monoid, Partial, SHORT};
+use crate::kernels::isa::{Instructions, Work};
+use crate::kernels::math;
+use crate::kernels::memory::{Shared, ask_ahead};
+use crate::kernels::real::Real;
+use crate::kernels::strip::{self, Data, STRIP};
+use bytemuck::Pod;
+use einloom_cascade::DType;
+use einloom_cascade::numeric::{bf16_to_f32, f32_to_bf16, f32_to_f16};
+
+/// Where the result goes.
+pub(super) enum Sink<'a, T> {
+    Same(&'a mut [T]),
+    Floats(&'a mut [f32]),
+    Integers(&'a mut [i32]),
+    /// Nobody reads it but the [`Ends`].
+    Nowhere,
+}
+
+/// What else becomes of the result, if it is computed in f32.
+pub(super) struct Ends<'a> {
+    pub folds: &'a mut [Gather],
+    pub store: Option<Outlet<'a>>,
+}
+
+/// A reduction of every row.
+pub(super) struct Gather {
+    monoid: Monoid,
+    gathered: Gathered,
+}
+
+enum Gathered {
+    /// Of each row, what its pieces amount to so far.
+    Partial(Vec<Partial>),
+    /// Of each short row, which is one piece, the result.
+    Whole(Vec<f32>),
+}
+
+impl Gather {
+    /// Of `rows` rows of `columns` elements.
+    pub fn new(monoid: Monoid, rows: usize, columns: usize) -> Self {
+        let identity = monoid.identity();
+        let gathered = match columns {
+            0..=SHORT => Gathered::Whole(vec![identity; rows]),
+            _ => Gathered::Partial(vec![[identity; 16]; rows]),
+        };
+        Self { monoid, gathered }
+    }
+
+    /// The results of all rows.
+    pub fn totals(&self, mut f: impl FnMut(usize, f32)) {
+        match &self.gathered {
+            Gathered::Partial(rows) => rows.iter().enumerate().for_each(|(r, x)| f(r, self.monoid.total(*x))),
+            Gathered::Whole(rows) => rows.iter().enumerate().for_each(|(r, x)| f(r, *x)),
+        }
+    }
+
+    /// Takes in pieces of the rows from `first` on.
+    #[inline(always)]
+    fn add<I: Instructions>(&mut self, first: usize, width: usize, strip: &[f32]) {
+        let monoid = self.monoid;
+        match &mut self.gathered {
+            Gathered::Partial(rows) => {
+                for (partial, piece) in rows[first..].iter_mut().zip(strip.chunks_exact(width)) {
+                    monoid.add::<I>(partial, piece);
+                }
+            }
+            Gathered::Whole(rows) => {
+                for (result, row) in rows[first..].iter_mut().zip(strip.chunks_exact(width)) {
+                    *result = monoid.of_short(row);
+                }
+            }
+        }
+    }
+}
+
+/// A tensor that the rows are stored to.
+pub(super) struct Outlet<'a> {
+    pub memory: &'a Shared<'a>,
+    pub dtype: DType,
+    /// The first element.
+    pub start: i64,
+    /// From row to row.
+    pub outer: i64,
+}
+
+impl Outlet<'_> {
+    /// Stores a strip that begins at row `r0` and column `c0` and has rows of `width` elements.
+    #[inline(always)]
+    fn write<I: Instructions>(&self, r0: usize, c0: usize, width: usize, strip: &[f32], encoded: &mut [u16; STRIP]) {
+        let start = self.start + self.outer * r0 as i64 + c0 as i64;
+        let encoded = &mut encoded[..strip.len()];
+        match self.dtype {
+            DType::Bf16 => encoded.iter_mut().zip(strip).for_each(|(y, &x)| *y = f32_to_bf16(x)),
+            DType::F16 => encoded.iter_mut().zip(strip).for_each(|(y, &x)| *y = f32_to_f16(x)),
+            _ => return self.rows::<I, f32>(start, width, strip),
+        }
+        self.rows::<I, u16>(start, width, encoded);
+    }
+
+    #[inline(always)]
+    fn rows<I: Instructions, E: Pod>(&self, start: i64, width: usize, strip: &[E]) {
+        let past = self.memory.is_large();
+        if self.outer == width as i64 {
+            return self.memory.write::<I, E>(start, strip, past);
+        }
+        for (r, row) in strip.chunks_exact(width).enumerate() {
+            self.memory.write::<I, E>(start + self.outer * r as i64, row, past);
+        }
+    }
+}
+
+impl<T> Rows<'_, T> {
+    /// Asks for part `part` of as many of what follows the `n` elements at a row and column.
+    #[inline(always)]
+    fn ask_ahead(&self, row: usize, column: usize, n: usize, part: usize, parts: usize) {
+        let each = n.div_ceil(parts).next_multiple_of(64 / size_of::<T>());
+        let start = row * self.pitch + column;
+        let (from, to) = (start + (part * each).min(n), start + ((part + 1) * each).min(n));
+        if let Some(piece) = self.data.get(from..to) {
+            ask_ahead(piece);
+        }
+    }
+}
+
+/// An elementwise operation on a tile.
+pub(super) struct Elementwise<'a, T> {
+    pub strips: &'a Strips,
+    pub sources: Vec<Source<'a, T>>,
+    pub sink: Sink<'a, T>,
+    pub ends: Ends<'a>,
+    pub rows: usize,
+    pub columns: usize,
+    pub pitch: usize,
+    pub scratch: &'a mut Scratch<T>,
+}
+
+impl<T: Real + Pod> Work for Elementwise<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Instructions>(self) {
+        let Self { strips, sources, mut sink, ends, rows, columns, pitch, scratch } = self;
+        let Ends { folds, store } = ends;
+        let mut encoded = [0; STRIP];
+        let Scratch { registers, leaves, vectors, row: spare } = scratch;
+        // Short rows are taken several at a time.
+        let together = if pitch == columns && columns < STRIP / 2 { (STRIP / columns).min(rows) } else { 1 };
+        if together > 1 {
+            for (source, vector) in sources.iter().zip(vectors.iter_mut()) {
+                if let Source::Columns(columns) = source {
+                    vector.clear();
+                    vector.extend_from_slice(columns);
+                }
+                if matches!(source, Source::PerColumn | Source::Columns(_)) {
+                    let once = vector.len();
+                    (1..together).for_each(|_| vector.extend_from_within(..once));
+                }
+            }
+        }
+        // A leaf that is only read first is where it must be already.
+        let skip = usize::from(strips.first.is_some_and(|leaf| matches!(sources[usize::from(leaf)], Source::InPlace)));
+        for r0 in (0..rows).step_by(together) {
+            let height = together.min(rows - r0);
+            for c0 in (0..columns).step_by(if together > 1 { columns } else { STRIP }) {
+                let width = if together > 1 { columns } else { STRIP.min(columns - c0) };
+                let (at, n) = (r0 * pitch + c0, height * width);
+                for (number, (source, leaf)) in sources.iter().zip(leaves.iter_mut()).enumerate() {
+                    let leaf = &mut leaf[..n];
+                    match source {
+                        Source::InPlace if skip == 1 && strips.first == Some(number as u16) => {}
+                        Source::InPlace => {
+                            if let Sink::Same(target) = &sink {
+                                leaf.copy_from_slice(&target[at..][..n]);
+                            }
+                        }
+                        Source::Rows(from) if height > 1 && from.pitch != columns => {
+                            for r in 0..height {
+                                leaf[r * width..][..width]
+                                    .copy_from_slice(&from.data[(r0 + r) * from.pitch..][..width]);
+                            }
+                        }
+                        Source::Bf16(from) => {
+                            for r in 0..height {
+                                let from = &from.data[(r0 + r) * from.pitch + c0..][..width];
+                                for (x, &y) in leaf[r * width..][..width].iter_mut().zip(from) {
+                                    *x = T::from_f32(bf16_to_f32(y));
+                                }
+                            }
+                        }
+                        Source::F16(from) => {
+                            for r in 0..height {
+                                let from = &from.data[(r0 + r) * from.pitch + c0..][..width];
+                                for (x, &y) in leaf[r * width..][..width].iter_mut().zip(from) {
+                                    *x = T::from_f32(math::f16_to_f32(y));
+                                }
+                            }
+                        }
+                        Source::Floats(from) => {
+                            for r in 0..height {
+                                let from = &from.data[(r0 + r) * from.pitch + c0..][..width];
+                                for (x, &y) in leaf[r * width..][..width].iter_mut().zip(from) {
+                                    *x = T::from_f32(y);
+                                }
+                            }
+                        }
+                        Source::Integers(from) => {
+                            for r in 0..height {
+                                let from = &from.data[(r0 + r) * from.pitch + c0..][..width];
+                                for (x, &y) in leaf[r * width..][..width].iter_mut().zip(from) {
+                                    *x = T::from_i32(y);
+                                }
+                            }
+                        }
+                        Source::PerRow if height > 1 => {
+                            for r in 0..height {
+                                leaf[r * width..][..width].fill(vectors[number][r0 + r]);
+                            }
+                        }
+                        Source::Holds(conjuncts) => {
+                            for r in 0..height {
+                                holds(conjuncts, r0 + r, c0, &mut leaf[r * width..][..width]);
+                            }
+                        }
+                        Source::Rows(_) | Source::PerRow | Source::Columns(_) | Source::PerColumn | Source::Same(_) => {
+                        }
+                    }
+                }
+                let leaf = |number: u16| {
+                    let number = usize::from(number);
+                    match &sources[number] {
+                        Source::Rows(from) if height == 1 || from.pitch == columns => {
+                            Data::Each(&from.data[r0 * from.pitch + c0..][..n])
+                        }
+                        Source::PerRow if height == 1 => Data::Same(vectors[number][r0]),
+                        Source::PerColumn if height == 1 => Data::Each(&vectors[number][c0..][..n]),
+                        Source::Columns(x) if height == 1 && together == 1 => Data::Each(&x[c0..][..n]),
+                        Source::Columns(_) | Source::PerColumn => Data::Each(&vectors[number][..n]),
+                        Source::Same(x) => Data::Same(*x),
+                        _ => Data::Each(&leaves[number][..n]),
+                    }
+                };
+                let result = match &mut sink {
+                    Sink::Same(target) => &mut target[at..][..n],
+                    Sink::Floats(_) | Sink::Integers(_) | Sink::Nowhere => &mut spare[..n],
+                };
+                let steps = &strips.steps[skip..];
+                // What is read next is asked for a few lines at a time: more at once would have to wait.
+                let between = |step: usize| {
+                    for source in &sources {
+                        match source {
+                            Source::Rows(from) => from.ask_ahead(r0, c0, n, step, steps.len()),
+                            Source::Bf16(from) | Source::F16(from) => from.ask_ahead(r0, c0, n, step, steps.len()),
+                            _ => {}
+                        }
+                    }
+                };
+                strip::run::<T, I>(steps, result, registers, leaf, between);
+                if let Some(strip) = T::floats(result) {
+                    folds.iter_mut().for_each(|fold| fold.add::<I>(r0, width, strip));
+                    if let Some(outlet) = &store {
+                        outlet.write::<I>(r0, c0, width, strip, &mut encoded);
+                    }
+                }
+                match &mut sink {
+                    Sink::Same(_) | Sink::Nowhere => {}
+                    Sink::Floats(target) => {
+                        for (x, &y) in target[at..][..n].iter_mut().zip(&spare[..n]) {
+                            *x = y.to_f32();
+                        }
+                    }
+                    Sink::Integers(target) => {
+                        let (low, high) = (T::from_f64(f64::from(i32::MIN)), T::from_f64(f64::from(i32::MAX)));
+                        for (x, &y) in target[at..][..n].iter_mut().zip(&spare[..n]) {
+                            *x = y.to_i32(low, high);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Where the leaves of an elementwise operation are.
+
+use super::arena::Buffer;
+use super::place::{Rows, Tiles};
+use crate::compile::{Carrier, ElementKind, Leaf, Tile};
+use crate::kernels::math::f16_to_f32;
+use crate::kernels::real::Real;
+use bytemuck::Pod;
+use einloom_cascade::DType;
+use einloom_cascade::numeric::bf16_to_f32;
+use einloom_tile::{AxisId, ValueId};
+
+/// Where a leaf's elements come from.
+pub(super) enum Source<'a, T> {
+    /// The memory of the result itself.
+    InPlace,
+    /// A tile of the same carrier as the computation.
+    Rows(Rows<'a, T>),
+    /// A tile in f32, to be widened.
+    Floats(Rows<'a, f32>),
+    /// A tile in bf16, to be widened.
+    Bf16(Rows<'a, u16>),
+    /// A tile in f16, to be widened.
+    F16(Rows<'a, u16>),
+    /// An integer tile.
+    Integers(Rows<'a, i32>),
+    /// One element per row, in the scratch vector of the leaf's number.
+    PerRow,
+    /// One element per column, in a tile.
+    Columns(&'a [T]),
+    /// One element per column, in the scratch vector of the leaf's number.
+    PerColumn,
+    Same(T),
+    /// 1 where all of `outer * row + inner * column + rest >= 0`, else 0.
+    Holds(Vec<[i64; 3]>),
+}
+
+/// Where the elements of `leaf` come from in a map to `dst`, whose own buffer, if it has one, may hold a leaf.
+pub(super) fn source<'a, T: Real + Pod>(
+    tiles: Tiles<'a>,
+    dst: Tile,
+    own: Option<(usize, &Buffer)>,
+    carrier: Carrier,
+    leaf: &Leaf,
+    vector: &mut Vec<T>,
+) -> Source<'a, T> {
+    let in_place = |v: ValueId| own.filter(|(slot, _)| tiles.is_in(v, *slot)).map(|(_, buffer)| buffer);
+    let window = |axis: AxisId| tiles.windows[axis.at()];
+    vector.clear();
+    match leaf {
+        Leaf::Tile(v, ElementKind::Full) => {
+            let tile = tiles.tile(*v);
+            if in_place(*v).is_some() {
+                Source::InPlace
+            } else if let Some((from, rows)) = tiles.encoded(*v) {
+                if from == DType::Bf16 { Source::Bf16(rows) } else { Source::F16(rows) }
+            } else if tile.carrier == carrier {
+                Source::Rows(tiles.rows(*v))
+            } else if tile.carrier == Carrier::I32 {
+                Source::Integers(tiles.rows(*v))
+            } else {
+                Source::Floats(tiles.rows(*v))
+            }
+        }
+        Leaf::Tile(v, kind @ (ElementKind::Outer | ElementKind::Inner)) => {
+            let (_, columns) = tiles.lengths(*v);
+            let inner = *kind == ElementKind::Inner;
+            if let Some((from, rows)) = tiles.encoded(*v) {
+                let bf16 = from == DType::Bf16;
+                // For one row strip by strip, as the row's own elements; for several once.
+                if inner && dst.outer.is_none_or(|axis| window(axis).len == 1) {
+                    return if bf16 { Source::Bf16(rows) } else { Source::F16(rows) };
+                }
+                let decode = |&x: &u16| T::from_f32(if bf16 { bf16_to_f32(x) } else { f16_to_f32(x) });
+                vector.extend(rows.data[..columns].iter().map(decode));
+            } else {
+                match tiles.tile(*v).carrier {
+                    same if inner && same == carrier => return Source::Columns(&tiles.rows::<T>(*v).data[..columns]),
+                    Carrier::F32 => vector.extend(tiles.rows(*v).data[..columns].iter().map(|&x| T::from_f32(x))),
+                    Carrier::F64 => vector.extend(tiles.rows(*v).data[..columns].iter().map(|&x| T::from_f64(x))),
+                    Carrier::I32 => vector.extend(tiles.rows(*v).data[..columns].iter().map(|&x| T::from_i32(x))),
+                }
+            }
+            if inner { Source::PerColumn } else { Source::PerRow }
+        }
+        Leaf::Tile(v, ElementKind::Single) => Source::Same(match (in_place(*v), tiles.tile(*v).carrier) {
+            (None, _) => tiles.element(*v, 0, 0),
+            // A result of one element may take the place of an operand of one element.
+            (Some(own), Carrier::F32) => T::from_f32(own.get()[0]),
+            (Some(own), Carrier::F64) => T::from_f64(own.get()[0]),
+            (Some(own), Carrier::I32) => T::from_i32(own.get()[0]),
+        }),
+        Leaf::Position(axis, kind) => {
+            let window = window(*axis);
+            let positions = window.base..window.base + window.len;
+            match kind {
+                ElementKind::Single => return Source::Same(T::from_f64(window.base as f64)),
+                ElementKind::Outer | ElementKind::Inner | ElementKind::Full => {
+                    vector.extend(positions.map(|p| T::from_f64(p as f64)));
+                }
+            }
+            if *kind == ElementKind::Outer { Source::PerRow } else { Source::PerColumn }
+        }
+        Leaf::Within(predicate) => {
+            let conjunct = |affine: &einloom_tile::Affine| {
+                let mut out = [0, 0, affine.constant];
+                for &(c, axis) in &affine.terms {
+                    out[2] += c * window(axis).base as i64;
+                    out[0] += if dst.outer == Some(axis) { c } else { 0 };
+                    out[1] += if dst.inner == Some(axis) { c } else { 0 };
+                }
+                out
+            };
+            Source::Holds(predicate.all.iter().map(conjunct).collect())
+        }
+    }
+}
+
+/// Sets `out[c]` to whether all conjuncts hold in row `row` at column `first + c`.
+#[inline(always)]
+pub(super) fn holds<T: Real>(conjuncts: &[[i64; 3]], row: usize, first: usize, out: &mut [T]) {
+    let (mut low, mut high) = (0, out.len() as i64);
+    for &[outer, inner, rest] in conjuncts {
+        let rest = rest + outer * row as i64 + inner * first as i64;
+        match inner {
+            0 if rest < 0 => high = 0,
+            0 => {}
+            c if c > 0 => low = low.max((-rest).div_euclid(c) + i64::from((-rest).rem_euclid(c) != 0)),
+            c => high = high.min(rest.div_euclid(-c) + 1),
+        }
+    }
+    let low = low.clamp(0, out.len() as i64) as usize;
+    let high = high.clamp(low as i64, out.len() as i64) as usize;
+    out[..low].fill(T::default());
+    out[low..high].fill(T::ONE);
+    out[high..].fill(T::default());
+}

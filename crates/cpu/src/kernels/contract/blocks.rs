@@ -1,0 +1,243 @@
+//! Blocks of the result in registers: as many rows and columns at a time as there are registers for, over all terms of a
+//! part that the caches hold.
+
+use super::{Contraction, Start};
+use crate::kernels::lanes::Lanes;
+
+/// Terms summed in registers before they are added to the result: keeps the part of `b` that is read again and again
+/// in the caches near by, and shortens the chains in which rounding errors grow.
+const DEPTH: usize = 256;
+
+/// Raw operands of one block.
+#[derive(Clone, Copy)]
+struct Block<T> {
+    k: usize,
+    a: *const T,
+    /// Elements of `a` from row to row and from term to term.
+    a_i: usize,
+    a_k: usize,
+    b: *const T,
+    b_k: usize,
+    acc: *const T,
+    acc_i: usize,
+    c: *mut T,
+    c_i: usize,
+    /// Columns in the last register.
+    last: usize,
+}
+
+/// # Safety
+/// The processor has `V`'s instructions, and the job's slices hold its matrices.
+#[inline(always)]
+pub(super) unsafe fn contract<V: Lanes>(job: Contraction<'_, V::Element>) {
+    let c = job.c.as_mut_ptr();
+    let (mut acc, mut acc_i) = match job.start {
+        Start::Zero => (std::ptr::null(), 0),
+        Start::Kept => (c.cast_const(), job.c_i),
+        Start::From(acc, stride) => (acc.as_ptr(), stride),
+    };
+    let mut k0 = 0;
+    loop {
+        let k = (job.k - k0).min(DEPTH);
+        let mut j = 0;
+        while j < job.n {
+            let registers = (job.n - j).div_ceil(V::LANES);
+            let registers = if V::WIDE && registers >= 4 { 4 } else { registers.min(2) };
+            let columns = (registers * V::LANES).min(job.n - j);
+            let block = Block {
+                k,
+                a: job.a.as_ptr().wrapping_add(k0 * job.a_k),
+                a_i: job.a_i,
+                a_k: job.a_k,
+                b: job.b.as_ptr().wrapping_add(k0 * job.b_k + j),
+                b_k: job.b_k,
+                acc: if acc.is_null() { acc } else { acc.wrapping_add(j) },
+                acc_i,
+                c: c.wrapping_add(j),
+                c_i: job.c_i,
+                last: columns - (registers - 1) * V::LANES,
+            };
+            // SAFETY: rows 0..m of `columns` columns from `j` and terms `k0..k0 + k` lie in the checked slices.
+            unsafe {
+                match (registers, block.last == V::LANES) {
+                    (4, true) => column::<V, 4, false>(job.m, block),
+                    (4, false) => column::<V, 4, true>(job.m, block),
+                    (2, true) => column::<V, 2, false>(job.m, block),
+                    (2, false) => column::<V, 2, true>(job.m, block),
+                    (_, true) => column::<V, 1, false>(job.m, block),
+                    (_, false) => column::<V, 1, true>(job.m, block),
+                }
+            }
+            j += columns;
+        }
+        k0 += k;
+        if k0 >= job.k {
+            return;
+        }
+        (acc, acc_i) = (c.cast_const(), job.c_i);
+    }
+}
+
+/// All rows of `NR` registers of columns.
+#[inline(always)]
+unsafe fn column<V: Lanes, const NR: usize, const RAGGED: bool>(m: usize, mut block: Block<V::Element>) {
+    let mut rows = m;
+    // One block with MR rows, as often as it fits.
+    macro_rules! rows_of {
+        ($mr:literal) => {
+            while rows >= $mr {
+                // The shapes in which nearly all work is done have loops of their own; for every shape they would be a
+                // lot of code.
+                let often = V::TURNS && !RAGGED && ($mr == 6 || $mr == 4) && NR == if V::WIDE { 4 } else { 2 };
+                // SAFETY: the caller's; `rows` rows are left.
+                unsafe {
+                    if often && block.a_i == 1 {
+                        registers::<V, $mr, NR, RAGGED, ROWS>(block);
+                    } else if often && block.a_k == 1 {
+                        registers::<V, $mr, NR, RAGGED, TERMS>(block);
+                    } else {
+                        registers::<V, $mr, NR, RAGGED, NEITHER>(block);
+                    }
+                }
+                block.a = block.a.wrapping_add($mr * block.a_i);
+                block.c = block.c.wrapping_add($mr * block.c_i);
+                if !block.acc.is_null() {
+                    block.acc = block.acc.wrapping_add($mr * block.acc_i);
+                }
+                rows -= $mr;
+            }
+        };
+    }
+    // 24 accumulators of 32 registers, or 12 of 16, leave room for `b` and the broadcast of `a`.
+    match (V::WIDE, NR) {
+        (true, 4) | (false, 2) => {
+            rows_of!(6);
+        }
+        (true, _) => {
+            rows_of!(12);
+            rows_of!(8);
+        }
+        (false, _) => {
+            rows_of!(8);
+        }
+    }
+    rows_of!(4);
+    rows_of!(2);
+    rows_of!(1);
+}
+
+/// What is known to be adjacent in `a`.
+const NEITHER: u8 = 0;
+const ROWS: u8 = 1;
+const TERMS: u8 = 2;
+
+/// `MR` rows by `NR` registers, held in registers over all terms.
+#[inline(always)]
+unsafe fn registers<V: Lanes, const MR: usize, const NR: usize, const RAGGED: bool, const ADJACENT: u8>(
+    x: Block<V::Element>,
+) {
+    // SAFETY: the caller promises the instructions and that MR rows, the NR registers' columns (`last` in the last
+    // one if RAGGED) and `k` terms exist.
+    unsafe {
+        let mut sums = [[V::splat(V::Element::default()); NR]; MR];
+        // Few pointers change from term to term: what adds to them competes with the multiplications for ports.
+        let mut starts = [x.a; MR];
+        for (i, start) in starts.iter_mut().enumerate() {
+            *start = x.a.wrapping_add(i * x.a_i);
+            if ADJACENT == TERMS {
+                *start = independent(*start);
+            }
+        }
+        let (mut a, mut b) = (x.a, x.b);
+        let mut at = 0;
+        macro_rules! term {
+            ($turn:expr) => {
+                let mut left = starts;
+                for i in 0..MR {
+                    left[i] = match ADJACENT {
+                        ROWS => a.wrapping_add($turn * x.a_k + i),
+                        TERMS => left[i].wrapping_add(at + $turn),
+                        _ => a.wrapping_add(i * x.a_i),
+                    };
+                }
+                term::<V, MR, NR, RAGGED>(&mut sums, left, b.wrapping_add($turn * x.b_k), x.last);
+            };
+        }
+        // Four terms a turn: the loop's own counting then costs little, and short sums end where the processor
+        // expects it.
+        while ADJACENT != NEITHER && at + 4 <= x.k {
+            term!(0);
+            term!(1);
+            term!(2);
+            term!(3);
+            at += 4;
+            a = a.wrapping_add(4 * x.a_k);
+            b = b.wrapping_add(4 * x.b_k);
+        }
+        while at < x.k {
+            term!(0);
+            at += 1;
+            a = a.wrapping_add(x.a_k);
+            b = b.wrapping_add(x.b_k);
+        }
+        // One small loop after the other: each is unrolled, so that the sums stay in registers.
+        if !x.acc.is_null() {
+            for (i, sums) in sums.iter_mut().enumerate() {
+                for (r, sum) in sums.iter_mut().enumerate() {
+                    let from = x.acc.wrapping_add(i * x.acc_i + r * V::LANES);
+                    let start = if RAGGED && r == NR - 1 { V::load_first(from, x.last) } else { V::load(from) };
+                    *sum = sum.add(start);
+                }
+            }
+        }
+        for (i, sums) in sums.iter().enumerate() {
+            for (r, &sum) in sums.iter().enumerate() {
+                let to = x.c.wrapping_add(i * x.c_i + r * V::LANES);
+                if RAGGED && r == NR - 1 {
+                    sum.store_first(to, x.last);
+                } else {
+                    sum.store(to);
+                }
+            }
+        }
+    }
+}
+
+/// Adds one term to every sum.
+#[inline(always)]
+unsafe fn term<V: Lanes, const MR: usize, const NR: usize, const RAGGED: bool>(
+    sums: &mut [[V; NR]; MR],
+    left: [*const V::Element; MR],
+    right: *const V::Element,
+    last: usize,
+) {
+    // SAFETY: the caller promises the instructions, an element in each row of `left`, and NR registers from `right`
+    // on (`last` elements in the last one if RAGGED).
+    unsafe {
+        let mut registers = [V::splat(V::Element::default()); NR];
+        for (r, register) in registers.iter_mut().enumerate() {
+            let from = right.add(r * V::LANES);
+            *register = if RAGGED && r == NR - 1 { V::load_first(from, last) } else { V::load(from) };
+        }
+        for (sums, left) in sums.iter_mut().zip(left) {
+            let left = V::splat(*left);
+            for (sum, register) in sums.iter_mut().zip(registers) {
+                *sum = sum.fused(left, register);
+            }
+        }
+    }
+}
+
+/// The same pointer. The compiler no longer knows how it was computed, and keeps it in a register of its own.
+#[inline(always)]
+fn independent<T>(p: *const T) -> *const T {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let mut p = p;
+        // SAFETY: no instruction at all.
+        unsafe { std::arch::asm!("/* {0} */", inout(reg) p, options(pure, readonly, nostack, preserves_flags)) };
+        p
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    p
+}
