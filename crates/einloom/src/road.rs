@@ -102,7 +102,8 @@ impl Derived {
         if !undecided.is_empty() {
             return Err(Error::Bind(undecided));
         }
-        let plan = einloom_plan::plan(&self.derivation.derived, &bound, machine, options).map_err(Error::Plan)?;
+        let forms = einloom_plan::Form::all(&self.derivation);
+        let (_, plan) = einloom_plan::choose(&forms, &bound, machine, options).map_err(Error::Plan)?;
         Ok(Planned { cascade: self.cascade().clone(), bound, machine: machine.clone(), plan })
     }
 }

@@ -43,6 +43,8 @@ struct TensorJson {
     written: usize,
     derived: usize,
     footprint: String,
+    written_by: Vec<Vec<String>>,
+    derived_by: Vec<Vec<String>>,
 }
 
 /// A rule that did not fire. `statement` is the tensor that the statement defines.
@@ -71,7 +73,13 @@ pub(crate) fn command(ui: &mut Ui, args: &Source) -> Result<(), Failure> {
 
 fn ranks(derived: &Derived) -> Vec<(String, RankJson)> {
     let tensor = |t: &einloom_algebra::TensorPasses| {
-        let json = TensorJson { written: t.written, derived: t.derived, footprint: t.footprint.clone() };
+        let json = TensorJson {
+            written: t.written,
+            derived: t.derived,
+            footprint: t.footprint.clone(),
+            written_by: t.written_by.clone(),
+            derived_by: t.derived_by.clone(),
+        };
         (t.tensor.clone(), json)
     };
     let rank = |r: &einloom_algebra::RankPasses| {
@@ -111,15 +119,29 @@ pub(crate) fn text(derived: &Derived) -> String {
     if !many.is_empty() {
         out += &table.text();
     }
+    for (rank, t) in many.iter().flat_map(|r| r.tensors.iter().map(|t| (&r.rank, t))) {
+        for (what, by) in [("written", &t.written_by), ("derived", &t.derived_by)] {
+            if by.len() > 1 {
+                let passes: Vec<String> =
+                    by.iter().enumerate().map(|(k, names)| format!("{} {}", k + 1, names.join(", "))).collect();
+                out += &format!("  {} over {rank} as {what}: {}\n", t.tensor, passes.join(" | "));
+            }
+        }
+    }
     if !once.is_empty() {
         let names: Vec<&str> = once.iter().map(|r| r.rank.as_str()).collect();
         out += &format!("  one pass over {}, as written and as derived\n", names.join(", "));
     }
     for r in &derived.derivation().refusals {
         let target = super::target(derived.cascade(), r.statement);
-        out += &format!("\nrefused: {} for {target} over {}: {}\n", r.rule.name(), r.ranks.join(", "), r.reason);
+        let mut refused =
+            format!("\nrefused: {} for {target} over {}: {}\n", r.rule.name(), r.ranks.join(", "), r.reason);
         if let Some(hint) = &r.hint {
-            out += &format!("  hint: {hint}\n");
+            refused += &format!("  hint: {hint}\n");
+        }
+        // Several reductions of one statement may be refused for the same reason.
+        if !out.contains(&refused) {
+            out += &refused;
         }
     }
     out

@@ -23,6 +23,7 @@ pub(crate) struct ProofsJson {
 #[derive(Debug, Serialize)]
 struct ExactJson {
     certified: bool,
+    forms: usize,
     sizes: usize,
     points: usize,
     bits: u32,
@@ -74,6 +75,7 @@ pub(crate) fn text(proofs: &Proofs) -> String {
 fn exact(proof: &ExactProof) -> ExactJson {
     ExactJson {
         certified: proof.sizes > 0 && proof.not_certified.is_none(),
+        forms: proof.forms,
         sizes: proof.sizes,
         points: proof.points,
         bits: proof.bits,
@@ -84,15 +86,16 @@ fn exact(proof: &ExactProof) -> ExactJson {
 fn exact_text(proof: &ExactProof) -> String {
     let what = match &proof.not_certified {
         Some(output) => format!(
-            "not certified exactly: {output} needs more than the axioms of fields and exp(a + b) = exp(a)·exp(b)"
+            "not certified exactly: {output} needs more than the axioms of fields, exp(a + b) = exp(a)·exp(b) and sqrt(a·b) = sqrt(a)·sqrt(b)"
         ),
         None if proof.sizes == 0 => {
             "not certified exactly: a gather through random positions leaves its tensor".to_string()
         }
-        None => format!(
-            "exactly at {} random points of finite fields, {} sizes (error < 2^-{})",
-            proof.points, proof.sizes, proof.bits
-        ),
+        None => {
+            let forms = if proof.forms == 1 { String::new() } else { format!("{} forms ", proof.forms) };
+            let (points, sizes, bits) = (proof.points, proof.sizes, proof.bits);
+            format!("{forms}exactly at {points} random points of finite fields, {sizes} sizes (error < 2^-{bits})")
+        }
     };
     format!("  {what}\n")
 }
@@ -157,7 +160,7 @@ fn numeric_text(proof: &Proof) -> String {
         (proof.undefined, "no value by either, for a position outside a tensor"),
         (proof.overflowed, "overflow as written, not as derived"),
         (proof.out_of_range, "not finite as derived, for values out of the range of f32 as written"),
-        (proof.masked, "NaN as derived, from an infinity under a filter (0 * inf)"),
+        (proof.masked, "NaN as derived, from an infinity under a filter or met in another order (0 * inf)"),
         (proof.sensitive, "too sensitive to rounding to prove much"),
     ];
     for (count, what) in of_these.iter().filter(|p| p.0 > 0) {

@@ -79,7 +79,7 @@ impl Kind {
 }
 
 /// Values for every input, representable in its number type.
-pub(super) fn inputs(cascade: &Cascade, bound: &Bound, kind: Kind, seed: u64) -> Arrays {
+pub fn inputs(cascade: &Cascade, bound: &Bound, kind: Kind, seed: u64) -> Arrays {
     let float = |t: &TensorId| cascade[*t].dtype.is_none_or(DType::is_float);
     let floats: Vec<TensorId> = cascade.inputs().filter(float).collect();
     // -inf in one input at a time: in two, hardly anything but NaN is left to compare.

@@ -19,7 +19,8 @@ pub struct Proof {
     /// Inputs on which the declared program is not finite as derived, and values of it as written are out of the range
     /// of f32: where a derivation could have avoided that, it did not.
     pub out_of_range: usize,
-    /// Inputs with an infinity under a filter that the derived program multiplies by 0 instead of leaving it out.
+    /// Inputs with an infinity that the derived program multiplies by 0 where the text leaves it out: under a filter, or
+    /// in an alternative that sums in another order.
     pub masked: usize,
     /// Inputs so sensitive that rounding on the way moves the meaning by more than a hundredth: they prove little.
     pub sensitive: usize,

@@ -19,7 +19,10 @@ const ROUNDS: usize = 6;
 /// How far an output of the meaning moves, in its rows' scale, when every operation and every floating-point input is
 /// off by up to `step` relatively: twice the largest of a few random moves. Infinite where a move changes which
 /// elements are finite.
-pub(crate) fn sensitivity(
+///
+/// # Errors
+/// Those of the meaning.
+pub fn sensitivity(
     cascade: &Cascade,
     bound: &Bound,
     inputs: &Arrays,

@@ -225,7 +225,7 @@ impl Battery {
         inputs: &BTreeMap<String, Tensor>,
     ) -> Option<BTreeMap<String, Tensor>> {
         let derivation = self.derived.derivation();
-        let as_written = Derivation { derived: derivation.written.clone(), ..derivation.clone() };
+        let as_written = Derivation { derived: derivation.written.clone(), alternatives: vec![], ..derivation.clone() };
         let machine = einloom_machine::built_in("cpu-generic")?;
         let options = PlanOptions { fuse: Fusion::None, ..options.clone() };
         let planned = Derived::from_derivation(as_written).plan_bound(bound.clone(), &machine, &options).ok()?;

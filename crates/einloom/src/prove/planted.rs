@@ -1,0 +1,276 @@
+//! Mistakes that a rule could make, planted in derivations of programs: each proof must see each of them on its own, and
+//! find nothing wrong with the same program as it is derived.
+//!
+//! A mistake is planted in one of two ways: as what the rule would have made of the text, written as a text itself, or
+//! in the states of the derived form.
+
+use super::{Effort, Form, prove_exactly, prove_forms};
+use crate::Derived;
+use crate::compare::in_f64;
+use einloom_algebra::{Def, Derivation, Graph, NodeId, Reduction, Repair, Term, derive};
+use einloom_cascade::{BinaryOp, Cascade, Monoid, UnaryOp};
+
+/// What is wrong.
+enum Mistake {
+    /// The program is derived as if this were its text. Inputs, outputs and ranks must be declared alike.
+    Text(&'static str),
+    /// The derived form is changed.
+    Form(fn(&mut Graph)),
+}
+
+struct Plant {
+    name: &'static str,
+    program: &'static str,
+    mistake: Mistake,
+}
+
+const ATTENTION: &str = "input S[m,n]: f32, V[n,e]: f32\noutput O: f32\n\
+    P[m,n] = exp(S[m,n] - max(n) S[m,n])\nO[m,e] = sum(n) P[m,n] / (sum(n) P[m,n]) * V[n,e]\n";
+const CAUSAL: &str = "input S[m,n]: f32, V[n,e]: f32\noutput O: f32\nP[m,n] = exp(S[m,n] - max(n: n <= m) S[m,n])\n\
+    O[m,e] = sum(n: n <= m) P[m,n] / (sum(n: n <= m) P[m,n]) * V[n,e]\n";
+const LOGSUMEXP: &str = "input X[m,n]: f32\noutput L: f32\nL[m] = logsumexp(n) X[m,n]\n";
+const VARIANCE: &str = "input X[m,n]: f32\noutput V: f32\nmu[m] = mean(n) X[m,n]\nV[m] = mean(n) (X[m,n] - mu[m])^2\n";
+const COVARIANCE: &str = "input X[m,n]: f32, Y[m,n]: f32\noutput C: f32\n\
+    C[m] = mean(n) (X[m,n] - mean(n) X[m,n]) * (Y[m,n] - mean(n) Y[m,n])\n";
+const WEIGHTED: &str = "input X[m,n]: f32, c[n]: f32, r[m]: f32\noutput O: f32\nO[m] = sum(n) X[m,n] * c[n] * r[m]\n";
+const DECAYED: &str = "input X[t,c]: f32, a[t]: f32\noutput H: f32\nH[0,c] = 0\nH[t+1,c] = a[t] * H[t,c] + X[t,c]\n";
+const PREFIX: &str = "input Q[t,d]: f32, K[n,d]: f32, V[n,e]: f32\noutput O: f32\nindex t, n in T\n\
+    O[t,e] = sum(n: n <= t) (sum(d) Q[t,d] * K[n,d]) * V[n,e]\n";
+
+const RECURRENT: &str = "input Q[t,d]: f32, K[t,d]: f32, V[t,e]: f32\noutput O: f32\nH[0,d,e] = 0\n\
+    H[t+1,d,e] = H[t,d,e] + K[t,d] * V[t,e]\nO[t,e] = sum(d) Q[t,d] * H[t+1,d,e]\n";
+
+const PLANTS: [Plant; 20] = [
+    Plant {
+        name: "separate: no repair",
+        program: ATTENTION,
+        mistake: Mistake::Form(|g| each_reduction(g, |r| r.streaming.repair = None)),
+    },
+    Plant {
+        name: "separate: one state of two without repair",
+        program: ATTENTION,
+        mistake: Mistake::Form(|g| last_reduction(g, |r| r.streaming.repair = None)),
+    },
+    Plant {
+        name: "separate: the sign of the repair's exponent",
+        program: ATTENTION,
+        mistake: Mistake::Form(|g| each_repair(g, |r| r.factor = turned(&r.factor))),
+    },
+    Plant {
+        name: "separate: the repair twice",
+        program: ATTENTION,
+        mistake: Mistake::Form(|g| each_repair(g, |r| r.factor = product(&r.factor, &r.factor))),
+    },
+    Plant {
+        name: "separate: one state without its anchor",
+        program: ATTENTION,
+        mistake: Mistake::Form(|g| {
+            last_reduction(g, |r| {
+                let anchors = r.streaming.anchors.clone();
+                r.body = without(&r.body, &anchors);
+            });
+        }),
+    },
+    Plant {
+        name: "separate: the anchor of other elements",
+        program: CAUSAL,
+        mistake: Mistake::Text(
+            "input S[m,n]: f32, V[n,e]: f32\noutput O: f32\nP[m,n] = exp(S[m,n] - max(n: n <= m) S[m,n])\n\
+             Z[m] = sum(n: n <= m) exp(S[m,n] - max(n) S[m,n])\nO[m,e] = sum(n: n <= m) P[m,n] / Z[m] * V[n,e]\n",
+        ),
+    },
+    Plant {
+        name: "merge: maxima put together as minima",
+        program: ATTENTION,
+        mistake: Mistake::Form(|g| {
+            each_reduction(g, |r| {
+                if r.monoid == Monoid::Max {
+                    r.monoid = Monoid::Min;
+                }
+            });
+        }),
+    },
+    Plant {
+        name: "merge: sums put together as maxima",
+        program: LOGSUMEXP,
+        mistake: Mistake::Form(|g| last_reduction(g, |r| r.monoid = Monoid::Max)),
+    },
+    Plant {
+        name: "defer: a factor that carries the rank",
+        program: WEIGHTED,
+        mistake: Mistake::Text(
+            "input X[m,n]: f32, c[n]: f32, r[m]: f32\noutput O: f32\nO[m] = (sum(n) X[m,n]) * (sum(n) c[n]) * r[m]\n",
+        ),
+    },
+    Plant {
+        name: "defer: an addend from a sum",
+        program: "input X[m,n]: f32, r[m]: f32\noutput O: f32\nO[m] = sum(n) (X[m,n] + r[m])\n",
+        mistake: Mistake::Text("input X[m,n]: f32, r[m]: f32\noutput O: f32\nO[m] = (sum(n) X[m,n]) + r[m]\n"),
+    },
+    Plant {
+        name: "defer: a factor of any sign from a maximum",
+        program: "input X[m,n]: f32, r[m]: f32\noutput O: f32\nO[m] = max(n) (X[m,n] * r[m])\n",
+        mistake: Mistake::Text("input X[m,n]: f32, r[m]: f32\noutput O: f32\nO[m] = (max(n) X[m,n]) * r[m]\n"),
+    },
+    Plant {
+        name: "filter: off by one",
+        program: CAUSAL,
+        mistake: Mistake::Text(
+            "input S[m,n]: f32, V[n,e]: f32\noutput O: f32\nP[m,n] = exp(S[m,n] - max(n: n <= m) S[m,n])\n\
+             O[m,e] = sum(n: n < m) P[m,n] / (sum(n: n <= m) P[m,n]) * V[n,e]\n",
+        ),
+    },
+    Plant {
+        name: "filter: an element is dropped",
+        program: WEIGHTED,
+        mistake: Mistake::Text(
+            "input X[m,n]: f32, c[n]: f32, r[m]: f32\noutput O: f32\nO[m] = sum(n: n > 0) X[m,n] * c[n] * r[m]\n",
+        ),
+    },
+    Plant {
+        name: "stabilise: a reader that does not cancel the shift",
+        program: "input X[m,n]: f32\noutput Z: f32\nZ[m] = sum(n) exp(X[m,n])\n",
+        mistake: Mistake::Text("input X[m,n]: f32\noutput Z: f32\nZ[m] = sum(n) exp(X[m,n] - max(n) X[m,n])\n"),
+    },
+    Plant {
+        name: "centre: the second moment stays when the mean moves",
+        program: VARIANCE,
+        mistake: Mistake::Form(|g| each_repair(g, |r| r.plus = None)),
+    },
+    Plant {
+        name: "centre: the cross term of the moments is missing",
+        program: COVARIANCE,
+        mistake: Mistake::Form(|g| each_repair(g, |r| r.plus = None)),
+    },
+    Plant {
+        name: "share: another reduction over the same elements",
+        program: "input X[m,n]: f32\noutput R: f32\nR[m] = (sum(n) X[m,n]) / ((sum(n) X[m,n]^2) + 1)\n",
+        mistake: Mistake::Text(
+            "input X[m,n]: f32\noutput R: f32\nR[m] = (sum(n) X[m,n]^2) / ((sum(n) X[m,n]^2) + 1)\n",
+        ),
+    },
+    Plant {
+        name: "scan: the decay of the step before",
+        program: DECAYED,
+        mistake: Mistake::Text(
+            "input X[t,c]: f32, a[t]: f32\noutput H: f32\nH[0,c] = 0\nH[t+1,c] = a[t] * (H[t,c] + X[t,c])\n",
+        ),
+    },
+    Plant {
+        name: "scan: the state before its own step",
+        program: RECURRENT,
+        mistake: Mistake::Text(
+            "input Q[t,d]: f32, K[t,d]: f32, V[t,e]: f32\noutput O: f32\nH[0,d,e] = 0\n\
+             H[t+1,d,e] = H[t,d,e] + K[t,d] * V[t,e]\nO[t,e] = sum(d) Q[t,d] * H[t,d,e]\n",
+        ),
+    },
+    Plant {
+        name: "prefix: the diagonal is missing",
+        program: PREFIX,
+        mistake: Mistake::Text(
+            "input Q[t,d]: f32, K[n,d]: f32, V[n,e]: f32\noutput O: f32\nindex t, n in T\n\
+             O[t,e] = sum(n: n < t) (sum(d) Q[t,d] * K[n,d]) * V[n,e]\n",
+        ),
+    },
+];
+
+fn each_reduction(g: &mut Graph, mut change: impl FnMut(&mut Reduction)) {
+    for node in &mut g.nodes {
+        if let Def::Reduce(r) = &mut node.def {
+            change(r);
+        }
+    }
+}
+
+fn last_reduction(g: &mut Graph, change: impl FnOnce(&mut Reduction)) {
+    let last = g.nodes.iter_mut().rev().find_map(|n| match &mut n.def {
+        Def::Reduce(r) => Some(r),
+        _ => None,
+    });
+    change(last.expect("a reduction"));
+}
+
+fn each_repair(g: &mut Graph, mut change: impl FnMut(&mut Repair)) {
+    let mut changed = 0;
+    each_reduction(g, |r| {
+        if let Some(repair) = &mut r.streaming.repair {
+            change(repair);
+            changed += 1;
+        }
+    });
+    assert_ne!(changed, 0, "nothing is repaired");
+}
+
+fn product(a: &Term, b: &Term) -> Term {
+    Term::Binary(BinaryOp::Mul, Box::new(a.clone()), Box::new(b.clone()))
+}
+
+/// `exp(-x)` for `exp(x)`.
+fn turned(t: &Term) -> Term {
+    match t {
+        Term::Unary(UnaryOp::Exp, x) => Term::Unary(UnaryOp::Exp, Box::new(Term::Unary(UnaryOp::Neg, x.clone()))),
+        other => other.map_children(&mut turned),
+    }
+}
+
+/// The term with 0 for these nodes.
+fn without(t: &Term, nodes: &[NodeId]) -> Term {
+    match t {
+        Term::Read(n, _) if nodes.contains(n) => Term::Number(0.0),
+        other => other.map_children(&mut |t| without(t, nodes)),
+    }
+}
+
+fn cascade(text: &str) -> Cascade {
+    let parsed = einloom_cascade::parse(text);
+    assert_eq!(parsed.diagnostics, [], "{text}");
+    parsed.cascade
+}
+
+/// The derivation of the program with the mistake in its derived form; `wide` computes in f64.
+fn planted(program: &Cascade, mistake: Option<&Mistake>, wide: bool) -> Derived {
+    let width = |c: &Cascade| if wide { in_f64(c) } else { c.clone() };
+    // Alternatives would be right, and a plan could take one.
+    let mut d = Derivation { alternatives: vec![], ..derive(&width(program)) };
+    match mistake {
+        None => {}
+        Some(Mistake::Form(change)) => change(&mut d.derived),
+        Some(Mistake::Text(text)) => d.derived = derive(&width(&cascade(text))).derived,
+    }
+    Derived::from_derivation(d)
+}
+
+/// What each proof says: whether it finds nothing wrong, exactly and numerically.
+fn proofs(program: &str, mistake: Option<&Mistake>) -> (bool, bool) {
+    let program = cascade(program);
+    let exact = prove_exactly(&planted(&program, mistake, false), 0);
+    let forms = [Form { wide: planted(&program, mistake, true), declared: planted(&program, mistake, false) }];
+    let machine = einloom_machine::built_in("cpu-generic").expect("built in");
+    let numeric = prove_forms(&program, &forms, &machine, false, 0, Effort::QUICK, &mut |_| {}).expect("a plan");
+    assert!(numeric.inputs > 0);
+    (exact.sizes > 0 && exact.not_certified.is_none(), numeric.disagreements.is_empty())
+}
+
+#[test]
+fn both_proofs_see_every_planted_mistake() {
+    let mut wrong = vec![];
+    for Plant { name, program, mistake } in &PLANTS {
+        let found = proofs(program, Some(mistake));
+        if found != (false, false) {
+            wrong.push(format!("{name}: exactly {}, numerically {}", found.0, found.1));
+        }
+    }
+    assert!(wrong.is_empty(), "not seen:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn both_proofs_accept_what_is_right() {
+    let mut wrong = vec![];
+    for Plant { name, program, .. } in &PLANTS {
+        let found = proofs(program, None);
+        if found != (true, true) {
+            wrong.push(format!("{name}: exactly {}, numerically {}", found.0, found.1));
+        }
+    }
+    assert!(wrong.is_empty(), "not proved:\n{}", wrong.join("\n"));
+}
