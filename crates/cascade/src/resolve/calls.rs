@@ -51,6 +51,9 @@ impl<'p> Resolver<'p> {
             self.wrong_arity(name, span, &format!("{} argument{plural}", item.arguments.len()), values.len());
             return None;
         }
+        if op.looked_at && values.iter().all(Option::is_none) {
+            return None;
+        }
         self.expand(item, values, span)
     }
 
@@ -79,6 +82,9 @@ impl<'p> Resolver<'p> {
             self.scope.clear();
             let unknown = item.arguments.iter().map(|_| None).collect();
             self.expand(item, unknown, item.name.span);
+            if let Some(op) = self.names.ops.get_mut(item.name.text) {
+                op.looked_at = true;
+            }
         }
         uncalled
     }

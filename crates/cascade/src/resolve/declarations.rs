@@ -46,7 +46,7 @@ impl<'p> Resolver<'p> {
                 );
                 continue;
             }
-            self.names.ops.insert(item.name.text, Op { item, called: false });
+            self.names.ops.insert(item.name.text, Op { item, called: false, looked_at: false });
         }
     }
 

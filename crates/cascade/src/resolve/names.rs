@@ -22,6 +22,9 @@ pub(super) struct Op<'p> {
     pub item: &'p OpItem<'p>,
     /// Whether a statement, or an op that is looked at, calls it: its body was checked then.
     pub called: bool,
+    /// Whether its body was checked with arguments that nothing is known of: doing so again finds nothing new, and ops
+    /// that call ops would be walked through once for each of them.
+    pub looked_at: bool,
 }
 
 /// A tensor that the text declares or defines.

@@ -1,0 +1,272 @@
+//! Whether a difference is one.
+
+use super::wide::Range;
+use super::{Subject, noise};
+use einloom::compare::{Precision, distance};
+use einloom::prove;
+use einloom::random::Random;
+use einloom_algebra::stream::{Cut, Reals, evaluate_in};
+use einloom_algebra::{Derivation, Graph, flatten};
+use einloom_cascade::meaning::{Array, Arrays};
+use einloom_cascade::{Cascade, DType, Expr, ExprKind, Monoid, TensorId};
+
+/// Where an output is not what it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// The output; empty if one of the two stopped.
+    pub output: String,
+    /// Where in it, counted row-major.
+    pub position: usize,
+    /// The meaning.
+    pub expected: f64,
+    /// What was found.
+    pub found: f64,
+    /// In the scale of its row.
+    pub error: f64,
+    /// What would have been allowed.
+    pub tolerance: f64,
+}
+
+impl Difference {
+    /// The meaning has a value, the other stopped.
+    pub(super) fn stopped() -> Self {
+        let nan = f64::NAN;
+        Self { output: String::new(), position: 0, expected: nan, found: nan, error: f64::INFINITY, tolerance: 0.0 }
+    }
+}
+
+/// What came of a comparison.
+pub(super) enum Verdict {
+    Agrees,
+    /// Rounding alone moves the meaning as far.
+    Sensitive,
+    /// The text as written leaves the range of f64, or comes near its end.
+    Range,
+    /// A position of an extremum among values that are no numbers.
+    Undefined,
+    /// The same in exact arithmetic, but rounding errors grow more than in the text as it is written.
+    Unstable(Difference),
+    Differs(Difference),
+}
+
+/// Independent measurements of the sensitivity before a difference counts: one that is missed is a false alarm.
+const OPINIONS: u64 = 4;
+/// Intermediate values beyond two to this power are near the end of f64's range: a derivation may square them.
+const NEAR_OVERFLOW: i64 = 250;
+/// Intermediate values below two to this power vanish when they are squared.
+const NEAR_ZERO: i64 = -500;
+/// Results below this in magnitude have lost their precision, or may have in another order of operations.
+const NEAR_UNDERFLOW: f64 = 1e-120;
+
+impl Subject {
+    /// The streamed form in f64.
+    pub(super) fn compare_wide(
+        &self,
+        derivation: &Derivation,
+        inputs: &Arrays,
+        expected: &Arrays,
+        found: &Arrays,
+        cut: Cut,
+    ) -> Verdict {
+        let longest = self.bound.sizes().iter().map(|&s| s.max(1) as f64).product();
+        let precision = Precision { arithmetic: DType::F64, longest, rounding: 0.0 };
+        let mut verdict = Verdict::Agrees;
+        for &output in &self.wide.outputs {
+            let name = &self.wide[output].name;
+            let (Some(expected), Some(found)) = (expected.get(name), found.get(name)) else { continue };
+            match self.compare_output(&precision, inputs, output, expected, found) {
+                Verdict::Agrees => {}
+                Verdict::Differs(d) => match self.explain(derivation, inputs, output, expected, cut, d) {
+                    Verdict::Differs(difference) => return Verdict::Differs(difference),
+                    excuse => verdict = excuse,
+                },
+                excuse => verdict = excuse,
+            }
+        }
+        verdict
+    }
+
+    /// One output, up to rounding. What is not finite in the meaning is compared too.
+    pub(super) fn compare_output(
+        &self,
+        precision: &Precision,
+        inputs: &Arrays,
+        output: TensorId,
+        expected: &Array,
+        found: &Array,
+    ) -> Verdict {
+        let dtype = self.wide[output].dtype.unwrap_or(DType::F64);
+        match differs(precision, dtype, &self.wide[output].name, expected, found) {
+            None => Verdict::Agrees,
+            Some(difference) => {
+                let step = precision.tolerance(DType::F64).arithmetic;
+                self.excuse(&self.wide, inputs, output, step, difference)
+            }
+        }
+    }
+
+    /// Excuses a difference that noise of size `step` in every operation, or in every read by itself, explains.
+    pub(super) fn excuse(
+        &self,
+        cascade: &Cascade,
+        inputs: &Arrays,
+        output: TensorId,
+        step: f64,
+        difference: Difference,
+    ) -> Verdict {
+        let mut most = 0.0f64;
+        // A derivation may read an element in two places where the text reads it in one, as when a difference is split.
+        let (noisy, extra) = noise::in_reads(cascade);
+        let mut more = inputs.clone();
+        more.extend(extra);
+        for seed in 0..OPINIONS {
+            for (cascade, inputs) in [(cascade, inputs), (&noisy, &more)] {
+                match prove::sensitivity(cascade, &self.bound, inputs, output, step, seed) {
+                    Ok(moved) => most = most.max(moved),
+                    // The noise moved a position out of its tensor.
+                    Err(_) => return Verdict::Sensitive,
+                }
+                if difference.error <= difference.tolerance + most || most > 0.5 {
+                    return Verdict::Sensitive;
+                }
+            }
+        }
+        Verdict::Differs(Difference { tolerance: difference.tolerance + most, ..difference })
+    }
+
+    /// Whether the text asks for the position of an extremum or compares data, and meets a NaN somewhere. Among values
+    /// that are no numbers the derived form finds no position where the meaning finds the first; and where a sum of
+    /// infinities is no number as written and is one as derived, a comparison hides that it ever was.
+    pub(super) fn finds_nan(&self, cascade: &Cascade, inputs: &Arrays) -> bool {
+        let asks = |e: &Expr| match &e.kind {
+            ExprKind::Reduce { monoid: Monoid::ArgMax | Monoid::ArgMin, .. } => true,
+            ExprKind::Binary(op, ..) => op.is_comparison() && some(e, &|e| matches!(e.kind, ExprKind::Read { .. })),
+            _ => false,
+        };
+        if !cascade.statements.iter().any(|s| some(&s.value, &asks)) {
+            return false;
+        }
+        let graph = flatten(cascade);
+        let range = Range::new(&graph, &self.bound, inputs);
+        evaluate_in(&range, &graph, &self.bound, Cut::Whole).is_none()
+            || range.met_nan.get()
+            || range.farthest.get() >= 1023
+            || range.nearest.get() <= -1022
+    }
+
+    /// Looks for what explains a difference that rounding does not: both forms again, over numbers whose exponents do not
+    /// run out, and over finite fields.
+    #[allow(clippy::too_many_arguments)] // All there is to know of a difference.
+    fn explain(
+        &self,
+        derivation: &Derivation,
+        inputs: &Arrays,
+        output: TensorId,
+        expected: &Array,
+        cut: Cut,
+        seen: Difference,
+    ) -> Verdict {
+        let Some(number) = self.wide.outputs.iter().position(|o| *o == output) else { return Verdict::Agrees };
+        if self.finds_nan(&self.wide, inputs) {
+            return Verdict::Undefined;
+        }
+        let evaluate = |graph: &Graph, cut: Cut| -> Option<(Array, bool)> {
+            let range = Range::new(graph, &self.bound, inputs);
+            let (shape, values) = evaluate_in(&range, graph, &self.bound, cut)?.swap_remove(number);
+            let values = values.into_iter().map(|v| v.to_f64()).collect();
+            // A product of numbers that vanish is a small number, a quotient by one is none.
+            let vanishes = seen.error.is_infinite() && range.nearest.get() < NEAR_ZERO;
+            Some((Array { shape, values }, vanishes || range.farthest.get() > NEAR_OVERFLOW))
+        };
+        let (Some((truth, extreme)), Some((derived, _))) =
+            (evaluate(&derivation.written, Cut::Whole), evaluate(&derivation.derived, cut))
+        else {
+            return Verdict::Differs(Difference::stopped());
+        };
+        let dtype = self.wide[output].dtype.unwrap_or(DType::F64);
+        let name = &self.wide[output].name;
+        // Coarser by far: only what is wrong is in question.
+        let precision = Precision { arithmetic: DType::F64, longest: 1e10, rounding: 0.0 };
+        let apart = |a: &Array, b: &Array| differs(&precision, dtype, name, a, b);
+        let tiny = |d: &Difference| d.expected.abs() < NEAR_UNDERFLOW && d.found.abs() < NEAR_UNDERFLOW;
+        let Some(difference) = apart(&truth, &derived) else {
+            return match apart(&truth, expected) {
+                // The one that lost its range or its precision is to blame.
+                Some(d) if d.error.is_infinite() => Verdict::Range,
+                Some(_) => Verdict::Sensitive,
+                None if extreme || tiny(&seen) => Verdict::Range,
+                None if seen.error.is_finite() => Verdict::Unstable(seen),
+                None if self.by_accident(derivation, inputs, number, cut) => Verdict::Sensitive,
+                None => Verdict::Differs(seen),
+            };
+        };
+        // Where the meaning has no value even then, it divides by zero or meets infinities of the inputs, and no two ways
+        // to compute that are the same.
+        if only_undefined(&truth, &derived, &precision, dtype) {
+            return Verdict::Range;
+        }
+        if difference.error.is_infinite() && self.by_accident(derivation, inputs, number, cut) {
+            return Verdict::Sensitive;
+        }
+        self.excuse(&self.wide, inputs, output, 1e-12, difference)
+    }
+
+    /// Whether an element that is not finite in the derived form becomes finite when the inputs move a little, or the
+    /// meaning's does not stay finite: then something cancelled to 0 by accident.
+    fn by_accident(&self, derivation: &Derivation, inputs: &Arrays, output: usize, cut: Cut) -> bool {
+        (0..3).any(|seed| {
+            let mut random = Random::new(seed, "accident");
+            let mut moved = inputs.clone();
+            for (name, array) in &mut moved {
+                if self.wide.tensor(name).is_some_and(|t| self.wide[t].dtype.is_none_or(DType::is_float)) {
+                    array.values.iter_mut().for_each(|v| *v *= 1.0 + 1e-9 * random.unit());
+                }
+            }
+            let evaluate = |graph: &Graph, cut: Cut| -> Option<Vec<f64>> {
+                let reals = Reals { graph, bound: &self.bound, inputs: &moved };
+                Some(evaluate_in(&reals, graph, &self.bound, cut)?.swap_remove(output).1)
+            };
+            let (Some(meaning), Some(found)) =
+                (evaluate(&derivation.written, Cut::Whole), evaluate(&derivation.derived, cut))
+            else {
+                return true;
+            };
+            !meaning.iter().zip(&found).any(|(m, f)| m.is_finite() && !f.is_finite())
+        })
+    }
+}
+
+/// Whether the condition holds for some expression in this one.
+pub(super) fn some(expr: &Expr, holds: &dyn Fn(&Expr) -> bool) -> bool {
+    let mut found = holds(expr);
+    expr.for_each_child(&mut |child| found = found || some(child, holds));
+    found
+}
+
+/// The worst difference beyond the tolerance.
+pub(super) fn differs(
+    precision: &Precision,
+    dtype: DType,
+    name: &str,
+    expected: &Array,
+    found: &Array,
+) -> Option<Difference> {
+    let row = expected.shape.last().copied().unwrap_or(1);
+    let error = distance(&found.values, &expected.values, row, precision.floor(dtype));
+    let tolerance = precision.tolerance(dtype).total();
+    let at = |values: &[f64]| values.get(error.worst).copied().unwrap_or(f64::NAN);
+    (error.scaled > tolerance).then(|| Difference {
+        output: name.to_owned(),
+        position: error.worst,
+        expected: at(&expected.values),
+        found: at(&found.values),
+        error: error.scaled,
+        tolerance,
+    })
+}
+
+/// Whether both agree wherever the first is a number.
+fn only_undefined(truth: &Array, derived: &Array, precision: &Precision, dtype: DType) -> bool {
+    let values = truth.values.iter().zip(&derived.values).map(|(&t, &d)| if t.is_finite() { d } else { t }).collect();
+    differs(precision, dtype, "", truth, &Array { shape: truth.shape.clone(), values }).is_none()
+}

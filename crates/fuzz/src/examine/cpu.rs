@@ -1,0 +1,181 @@
+//! The planned program on the processor against the meaning.
+
+use super::compare::{Verdict, differs};
+use super::{Difference, Effort, Report, Subject, Way};
+use einloom::compare::Precision;
+use einloom::prove::{self, Kind};
+use einloom::random::Random;
+use einloom::{Derived, PlanOptions, Planned, RunOptions};
+use einloom_algebra::derive;
+use einloom_cascade::meaning::{self, Array, Arrays};
+use einloom_cascade::{Cascade, DType, Expr, ExprKind, Role, TensorId};
+use einloom_machine::Machine;
+use einloom_plan::Fusion;
+use std::collections::BTreeSet;
+
+impl Subject {
+    /// On inputs of several kinds, with random tiles: in f64 and as declared.
+    pub(super) fn cpu(&self, wide: Derived, machine: &Machine, effort: &Effort, seed: u64, report: &mut Report) {
+        let mut random = Random::new(seed, "cpu");
+        let declared = Derived::from_derivation(derive(&self.cascade));
+        for (way, derived) in [(Way::CpuWide, wide), (Way::Cpu, declared)] {
+            let tile = random.pick(&[0, 1, 2, 3, 4, 8]);
+            let fuse = if random.unit() < 0.2 { Fusion::None } else { Fusion::Auto };
+            let Some(planned) = self.plan(&derived, machine, tile, fuse, report) else { continue };
+            for (k, &kind) in effort.kinds.iter().enumerate() {
+                let inputs = prove::inputs(planned.cascade(), &self.bound, kind, seed.wrapping_add(k as u64));
+                self.run(&planned, way, &inputs, Some(kind), format!("tile {tile}, {fuse:?}"), report);
+            }
+        }
+    }
+
+    /// On these inputs alone.
+    pub(super) fn cpu_on(&self, wide: &Derived, machine: &Machine, inputs: &Arrays, report: &mut Report) {
+        let declared = Derived::from_derivation(derive(&self.cascade));
+        for (way, derived) in [(Way::CpuWide, wide), (Way::Cpu, &declared)] {
+            for tile in [0, 1, 2, 3, 4] {
+                for fuse in [Fusion::Auto, Fusion::None] {
+                    let Some(planned) = self.plan(derived, machine, tile, fuse, report) else { continue };
+                    self.run(&planned, way, inputs, None, format!("tile {tile}, {fuse:?}"), report);
+                }
+            }
+        }
+    }
+
+    fn plan(
+        &self,
+        derived: &Derived,
+        machine: &Machine,
+        tile: usize,
+        fuse: Fusion,
+        report: &mut Report,
+    ) -> Option<Planned> {
+        let tiles = match tile {
+            0 => Default::default(),
+            _ => derived.cascade().indices.iter().map(|i| (i.name.clone(), tile)).collect(),
+        };
+        match derived.plan(&self.given, machine, &PlanOptions { tiles, fuse, ..PlanOptions::default() }) {
+            Ok(planned) => Some(planned),
+            Err(error) => {
+                report.unplanned.push(error.to_string());
+                None
+            }
+        }
+    }
+
+    fn run(&self, planned: &Planned, way: Way, inputs: &Arrays, kind: Option<Kind>, how: String, report: &mut Report) {
+        let cascade = planned.cascade();
+        let options = RunOptions { threads: Some(1), ..RunOptions::default() };
+        let found = planned.run(&prove::tensors(cascade, inputs), &options);
+        let expected = meaning::evaluate(cascade, &self.bound, inputs);
+        let (found, expected) = match (found, expected) {
+            (Ok(found), Ok(expected)) => (found.outputs, expected),
+            // A position outside its tensor, which the derived form may never need.
+            (_, Err(_)) => {
+                report.undefined += 1;
+                return;
+            }
+            (Err(_), Ok(_)) if self.finds_nan(cascade, inputs) => {
+                report.undefined += 1;
+                return;
+            }
+            (Err(_), Ok(_)) => {
+                return self.disagree(report, way, how, inputs, kind, Difference::stopped());
+            }
+        };
+        report.ran += 1;
+        let mut precision = Precision::of(cascade, &self.bound, planned.program());
+        if has_narrow(cascade) {
+            precision.arithmetic = DType::F32;
+        }
+        let infinite = kind.is_none_or(Kind::is_infinite);
+        for &output in &cascade.outputs {
+            let name = &cascade[output].name;
+            let (Some(found), Some(expected)) = (found.get(name), expected.get(name)) else { continue };
+            let dtype = planned.dtype(output);
+            let mut values = found.values();
+            for (v, &e) in values.iter_mut().zip(&expected.values) {
+                // An overflow of the text; and where tiles of products are filtered by 0, `0 * inf` is a NaN.
+                if !e.is_finite() || (v.is_nan() && infinite) {
+                    *v = e;
+                }
+            }
+            let found = Array { shape: expected.shape.clone(), values };
+            let Some(difference) = differs(&precision, dtype, name, expected, &found) else { continue };
+            if self.finds_nan(cascade, inputs) {
+                report.undefined += 1;
+                continue;
+            }
+            if !dtype.is_float() {
+                // A position or a rounding to integers that the last digit decides.
+                let step = precision.tolerance(DType::F32).total();
+                match prove::sensitivity(cascade, &self.bound, inputs, output, step, 0) {
+                    Ok(0.0) => {}
+                    _ => {
+                        report.sensitive += 1;
+                        continue;
+                    }
+                }
+            }
+            let tolerance = precision.tolerance(dtype);
+            let step = tolerance.arithmetic + tolerance.rounding;
+            // f32 and narrower types may run out of range where f64 does not.
+            if !difference.error.is_finite() && way == Way::Cpu && kind != Some(Kind::Normal) {
+                report.range += 1;
+                continue;
+            }
+            let verdict = match difference.error.is_finite() {
+                true => self.excuse(cascade, inputs, output, step, difference),
+                false => Verdict::Differs(difference),
+            };
+            match verdict {
+                Verdict::Differs(d) => return self.disagree(report, way, how, inputs, kind, d),
+                Verdict::Range => report.range += 1,
+                Verdict::Undefined => report.undefined += 1,
+                Verdict::Unstable(difference) => report.unstable.push(difference.error),
+                Verdict::Sensitive => report.sensitive += 1,
+                Verdict::Agrees => {}
+            }
+        }
+    }
+}
+
+/// Whether some value has no f64 among its operands: constants, positions and integers make numbers that are computed
+/// in f32 whatever the program's floating-point types are. A derivation may split such a value off, so one integer input
+/// is enough.
+fn has_narrow(cascade: &Cascade) -> bool {
+    if cascade.inputs().any(|t| cascade[t].dtype.is_some_and(|d| !d.is_float())) {
+        return true;
+    }
+    let mut wide: BTreeSet<TensorId> = (0..cascade.tensors.len() as u32).map(TensorId).collect();
+    wide.retain(|&t| cascade[t].role == Role::Input && cascade[t].dtype == Some(DType::F64));
+    loop {
+        let reached: Vec<TensorId> =
+            cascade.statements.iter().filter(|s| reads(&s.value, &wide)).map(|s| s.target).collect();
+        let before = wide.len();
+        wide.extend(reached);
+        if wide.len() == before {
+            break;
+        }
+    }
+    cascade.statements.iter().any(|s| narrow(&s.value, &wide))
+}
+
+fn reads(expr: &Expr, wide: &BTreeSet<TensorId>) -> bool {
+    let mut found = matches!(&expr.kind, ExprKind::Read { tensor, .. } if wide.contains(tensor));
+    expr.for_each_child(&mut |child| found |= reads(child, wide));
+    found
+}
+
+fn narrow(expr: &Expr, wide: &BTreeSet<TensorId>) -> bool {
+    let leaf = matches!(
+        expr.kind,
+        ExprKind::Number(_) | ExprKind::Param(_) | ExprKind::Size(_) | ExprKind::Position(_) | ExprKind::Read { .. }
+    );
+    if !leaf && !reads(expr, wide) && !matches!(&expr.kind, ExprKind::Binary(op, ..) if op.is_predicate()) {
+        return true;
+    }
+    let mut found = false;
+    expr.for_each_child(&mut |child| found |= narrow(child, wide));
+    found
+}
