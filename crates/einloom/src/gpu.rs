@@ -8,6 +8,7 @@ use crate::road::{Outcome, Planned};
 use crate::{Error, Finding, Tensor};
 use einloom_cuda::runtime::{Bound, Buffer, Device, Executable, RunError, View, ViewMut};
 use einloom_cuda::{Arch, Target};
+use einloom_machine::Machine;
 use einloom_tile::{TensorDecl, TensorRole};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -45,11 +46,21 @@ impl Gpu {
         match arch {
             None => Ok(own),
             Some(arch) if arch == own.arch => Ok(own),
-            Some(Arch::Sm80) => {
-                Ok(Target { shared_bytes: Target::SM_80.shared_bytes.min(own.shared_bytes), ..Target::SM_80 })
-            }
+            // The instructions are the older ones, the memory is this GPU's.
+            Some(Arch::Sm80) => Ok(Target { shared_bytes: own.shared_bytes, ..Target::SM_80 }),
             Some(arch) => Err(lacks("no-gpu", format!("{} does not run code for {arch}", self.device.name()))),
         }
+    }
+
+    /// What to schedule for on a described machine: the architecture's instructions, the machine's memory.
+    pub fn target_of(machine: &Machine, arch: Arch) -> Target {
+        let usual = match arch {
+            Arch::Sm80 => Target::SM_80,
+            Arch::Sm90a => Target::SM_90A,
+        };
+        let private = machine.levels.iter().rev().find(|l| l.shared_by <= 1).and_then(|l| l.capacity);
+        let described = private.filter(|_| machine.lanes.is_some()).and_then(|c| usize::try_from(c.0).ok());
+        Target { shared_bytes: described.unwrap_or(usual.shared_bytes), ..usual }
     }
 
     /// Memory to overwrite between timed runs, so that each finds an L2 cache without its tensors.

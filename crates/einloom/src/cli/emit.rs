@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::ui::Ui;
 use super::{prepare, source};
 use einloom::Planned;
-use einloom::gpu::Toolchain;
+use einloom::gpu::{Gpu, Toolchain};
 use einloom_cuda::Arch;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -52,10 +52,8 @@ fn architecture(args: &EmitArgs) -> Result<Arch, Failure> {
 
 /// CUDA C++ for the architecture asked for; slower ways that had to be taken become notes.
 fn cuda(ui: &Ui, args: &EmitArgs, planned: &Planned) -> Result<einloom_cuda::Source, Failure> {
-    let target = match architecture(args)? {
-        Arch::Sm80 => einloom_cuda::Target::SM_80,
-        Arch::Sm90a => einloom_cuda::Target::SM_90A,
-    };
+    let arch = architecture(args)?;
+    let target = Gpu::target_of(&prepare::machine(&args.target, Backend::Cuda, Some(arch))?, arch);
     let target = einloom_cuda::Target { clusters: args.clusters.clusters(), ..target };
     let source = einloom::gpu::source(planned, &target)?;
     source.fallbacks.iter().for_each(|(kernel, f)| ui.note(&format!("{kernel}: {f}")));

@@ -1,0 +1,74 @@
+//! Every shipped program, planned for a GPU, compiles with NVRTC for both targets, without a GPU. It is emitted in any
+//! case; what is not compiled is said.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros)] // Programs are read from files; what is skipped is said.
+
+use einloom::gpu::{Gpu, Toolchain, source};
+use einloom::{Derived, PlanOptions, Program};
+use einloom_cascade::Given;
+use einloom_cuda::Arch;
+use std::path::Path;
+
+/// Sizes of batches and heads, and of other ranks in turn: the second where a program does not take the first.
+const POOLS: [(usize, &[usize]); 2] = [(2, &[64, 128, 96]), (1, &[8, 24, 88])];
+
+fn programs() -> Vec<(String, Derived)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cascades");
+    let mut out = vec![];
+    for folder in [root.clone(), root.join("published")] {
+        for entry in std::fs::read_dir(folder).expect("programs") {
+            let path = entry.expect("entry").path();
+            if path.extension().is_some_and(|e| e == "ein") {
+                let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+                let text = std::fs::read_to_string(&path).expect("text");
+                let checked = Program::from_text(&text).check().unwrap_or_else(|e| panic!("{name}: {e}"));
+                out.push((name, checked.derive()));
+            }
+        }
+    }
+    out.sort_by(|a, b| a.0.cmp(&b.0));
+    out
+}
+
+fn given(derived: &Derived, (few, pool): (usize, &[usize])) -> Given {
+    let mut given = Given::default();
+    let free = derived.cascade().ranks.iter().filter(|r| r.default.is_none());
+    for (k, rank) in free.enumerate() {
+        let size = if ["B", "H", "G", "J"].contains(&rank.name.as_str()) { few } else { pool[k % pool.len()] };
+        given.sizes.insert(rank.name.clone(), size);
+    }
+    given
+}
+
+#[test]
+fn every_shipped_program_compiles_for_both_targets() {
+    let toolchain = match Toolchain::open() {
+        Ok(t) => Some(t),
+        Err(e) => {
+            eprintln!("emitted, but not compiled: {e}");
+            None
+        }
+    };
+    let programs = programs();
+    std::thread::scope(|s| {
+        for arch in [Arch::Sm80, Arch::Sm90a] {
+            let (programs, toolchain) = (&programs, &toolchain);
+            s.spawn(move || {
+                let mut machine = einloom::machines::find("h200").expect("built in");
+                if arch == Arch::Sm80 {
+                    machine.matrix.retain(|unit| !unit.asynchronous);
+                }
+                let target = Gpu::target_of(&machine, arch);
+                let options = PlanOptions { narrow_contractions: true, ..PlanOptions::default() };
+                for (name, derived) in programs {
+                    let plans = POOLS.iter().find_map(|&p| derived.plan(&given(derived, p), &machine, &options).ok());
+                    let planned = plans.unwrap_or_else(|| panic!("{name}: no sizes fit"));
+                    let source = source(&planned, &target).unwrap_or_else(|e| panic!("{name}: {e}"));
+                    if let Some(toolchain) = toolchain {
+                        toolchain.ptx(&source).unwrap_or_else(|e| panic!("{name} for {arch}: {e}"));
+                    }
+                }
+            });
+        }
+    });
+}
