@@ -16,7 +16,7 @@
 //! All that depends on whether it moved reads one condition, so that a backend can leave that out where no row of a group
 //! of threads moves.
 //!
-//! Known as conditional rescaling from FlashAttention-4 (Zadouri et al., 2025), there for softmax alone.
+//! FlashAttention-4 rescales its softmax so, by hand; here it is a property of repairs, whatever is summed.
 
 use super::{Emitter, Fail, Lagging};
 use crate::expr::{Expr, ExprId};
