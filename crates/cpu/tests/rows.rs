@@ -4,6 +4,7 @@
 mod support;
 
 use einloom_cascade::DType::{self, Bf16, F16, F32, F64};
+use einloom_cascade::{BinaryOp, UnaryOp};
 use einloom_tile::{Builder, Coord, Predicate, Program, Scalar, TileMonoid, carry};
 use support::check;
 
@@ -175,5 +176,47 @@ fn counting_by_summing_ones_is_exact_whatever_reads_the_ones() {
             g.store(z, [n], Scalar::from(ones) / count);
         });
         check(&finish(p), &[], 1e-7);
+    }
+}
+
+/// The same relative to the maximum where that is finite and to 0 elsewhere: the quotients read the exponentials back,
+/// and rows whose maximum is not finite compute their own.
+fn guarded_quotients(rows: usize, columns: usize, dtype: DType) -> Program {
+    let mut p = Builder::new("quotients");
+    let (x, y) = (p.input("X", &[rows, columns], dtype), p.output("Y", &[rows, columns], dtype));
+    p.kernel("quotients", |g| {
+        let (m, n) = (g.grid("m", rows, 4), g.whole("n", columns));
+        let tile = g.load("x", x, [m, n]);
+        let high = g.reduce("high", TileMonoid::Max, tile, n);
+        let finite = g.map(
+            "finite",
+            Scalar::Binary(
+                BinaryOp::Lt,
+                Box::new(Scalar::Unary(UnaryOp::Abs, Box::new(high.into()))),
+                Box::new(f64::INFINITY.into()),
+            ),
+        );
+        let anchor =
+            g.map("anchor", Scalar::Select(Box::new(finite.into()), Box::new(high.into()), Box::new(0.0.into())));
+        let power = g.map("power", (Scalar::from(tile) - anchor).exp());
+        let sum = g.reduce("sum", TileMonoid::Sum, power, n);
+        g.store(y, [m, n], (Scalar::from(tile) - high).exp() / sum);
+    });
+    finish(p)
+}
+
+#[test]
+fn what_a_guard_kept_out_is_computed_again_where_the_guard_fails() {
+    for columns in LENGTHS {
+        for dtype in [F32, Bf16] {
+            let mut values = ramp(7 * columns);
+            let row = |r: usize| r * columns..(r + 1) * columns;
+            values[row(0)].fill(f64::NEG_INFINITY);
+            values[row(2)][columns / 2] = f64::NAN;
+            values[row(3)][columns - 1] = f64::INFINITY;
+            values[row(6)].fill(f64::INFINITY);
+            let tolerance = if dtype == F32 { 2e-6 } else { 1e-2 };
+            check(&guarded_quotients(7, columns, dtype), &[values], tolerance);
+        }
     }
 }

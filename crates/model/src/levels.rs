@@ -44,12 +44,27 @@ impl Reuse<'_> {
             let points = steps.fold(1, u64::saturating_mul).clamp(1, active);
             let share = (u128::from(capacity.0) * u128::from(points) / u128::from(active)) as u64;
             if self.fits(&all, depth, share, self.resident_bytes.saturating_mul(points)) {
-                self.region(&all, depth, Lean::High, &mut traffic);
+                // What does not move from one region to the next is used again before it is pushed out.
+                let mut by_depth: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+                for &k in &all {
+                    by_depth.entry(self.stays_from(k, depth)).or_default().push(k);
+                }
+                by_depth.iter().for_each(|(&d, some)| self.region(some, d, Lean::High, &mut traffic));
                 return traffic;
             }
         }
         self.descend(&self.nest.body, grid, capacity.0 / active, &mut traffic);
         traffic
+    }
+
+    /// The depth of the outermost region that a load touches the same elements in as in the region of this depth, because
+    /// it does not move with the loops in between.
+    fn stays_from(&self, k: usize, depth: usize) -> usize {
+        let access = &self.nest.accesses[k];
+        let moves = |axis| access.at.iter().any(|c| mentions(c, axis));
+        let outer = access.loops[..depth.min(access.loops.len())].iter().rev();
+        let data = access.at.iter().any(reads_tiles);
+        if access.store || data { depth } else { depth - outer.take_while(|l| !moves(l.axis)).count() }
     }
 
     /// The traffic of a body that does not fit as a whole: of its accesses one by one, and of the streams in it.
@@ -141,4 +156,22 @@ impl Reuse<'_> {
         }
         terms.join("+")
     }
+}
+
+/// Whether a coordinate moves with an axis.
+fn mentions(coord: &einloom_tile::Coord, axis: einloom_tile::AxisId) -> bool {
+    coord.terms.iter().any(|(_, atom)| match atom {
+        CoordAtom::Axis(a) => *a == axis,
+        CoordAtom::Floor(inner, _) => mentions(inner, axis),
+        CoordAtom::Tile(_) => false,
+    })
+}
+
+/// Whether data decide a coordinate.
+fn reads_tiles(coord: &einloom_tile::Coord) -> bool {
+    coord.terms.iter().any(|(_, atom)| match atom {
+        CoordAtom::Axis(_) => false,
+        CoordAtom::Floor(inner, _) => reads_tiles(inner),
+        CoordAtom::Tile(_) => true,
+    })
 }

@@ -122,7 +122,10 @@ impl Workshop<'_> {
         for style in self.styles(cone) {
             match self.emit(cone, roles, &style, name) {
                 Ok(mut t) if tried.iter().all(|other| other.tiling != t.tiling) => {
-                    t.seconds = self.seconds(&t.kernel);
+                    t.seconds = match contracts(self.p, self.x, cone) {
+                        true => self.seconds(&t.kernel),
+                        false => self.seconds_of_sweeps(&t.kernel),
+                    };
                     tried.push(t);
                 }
                 Ok(_) => {}
@@ -209,6 +212,23 @@ impl Workshop<'_> {
         t.seconds * spill.sqrt() + overhead::seconds(k, self.machine)
     }
 
+    /// The same for a kernel that goes through its tiles element by element: what is not close comes in order, and
+    /// costs no more than its way. Nothing is computed meanwhile but what the bytes that have arrived allow, so part of
+    /// the time at the inner levels adds to that of the slowest.
+    fn seconds_of_sweeps(&mut self, kernel: &Kernel) -> f64 {
+        const NOT_HIDDEN: f64 = 0.25;
+        let program = program_of(self.p, self.x, self.types, vec![kernel.clone()]);
+        let k = &program.kernels[0];
+        let t = kernel_transfers(&program, k, self.machine);
+        let spill = (t.resident_bytes as f64 / (2 * self.budget()) as f64).max(1.0);
+        let slowest = t.levels.iter().map(|l| l.seconds).fold(0.0, f64::max);
+        let others: f64 = t.levels.iter().map(|l| l.seconds).sum::<f64>() - slowest;
+        t.seconds * spill.sqrt()
+            + NOT_HIDDEN * others
+            + overhead::seconds(k, self.machine)
+            + overhead::seconds_of_runs(k, self.machine)
+    }
+
     /// Bytes of tiles that a core holds close: half of its largest private cache.
     fn budget(&self) -> u64 {
         let private = self.machine.levels.iter().filter(|l| l.shared_by <= 1).filter_map(|l| l.capacity).map(|c| c.0);
@@ -249,6 +269,9 @@ impl Workshop<'_> {
             let mut out: Vec<Style> = sizes.iter().map(|&(r, _, s)| whole(r, s)).collect();
             out.extend(sizes.iter().take(3).map(|&(r, c, s)| style(r, c, s, 256, 256)));
             out.push(style(64, all, 256, 512, row(64)));
+            // Few long rows, whole: two f32 tiles of them stay near.
+            let long = |rows: usize| budget / (rows * 4 * 2);
+            out.extend([4, 1].map(|rows| style(rows, all, 1024, long(rows), long(rows))));
             out
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{Tile, simplify};
 use crate::kernels::strip::{Operand, Step};
-use einloom_cascade::{BinaryOp, UnaryOp};
+use einloom_cascade::{BinaryOp, DType, UnaryOp};
 use einloom_tile::{AxisId, Coverage, Predicate, Scalar, ValueId};
 
 /// How a leaf varies over the elements of the result.
@@ -75,6 +75,15 @@ impl ExpressionPlan {
         Self { wide, predicates, variants }
     }
 
+    /// Leaves out a last rounding to `dtype`.
+    pub(super) fn leave_rounding(&mut self, dtype: DType) {
+        for strips in &mut self.variants {
+            if strips.steps.last() == Some(&Step::Round { d: 0, dtype }) {
+                strips.steps.pop();
+            }
+        }
+    }
+
     /// The program for the predicates' coverages.
     pub(crate) fn variant(&self, coverage: impl Fn(&Predicate) -> Coverage) -> &Strips {
         let digit = |p| COVERAGES.iter().position(|c| *c == coverage(p)).unwrap_or(1);
@@ -116,6 +125,7 @@ fn reads(steps: &[Step], leaf: u16) -> usize {
         Step::Binary { with, .. } => is(with),
         Step::ScaledExp { by, less, .. } => is(by) + is(less),
         Step::Select { mask, other, .. } => is(mask) + is(other),
+        Step::Shortcut { mask, from, .. } => is(mask) + is(from),
         Step::Unary { .. } | Step::Round { .. } => 0,
     };
     steps.iter().map(count).sum()
@@ -141,6 +151,13 @@ fn fuse(steps: &mut Vec<Step>) {
         };
         if let Some((length, step)) = joined {
             steps.splice(at..at + length, [step]);
+            for (number, step) in steps[..at].iter_mut().enumerate() {
+                if let Step::Shortcut { skip, .. } = step
+                    && number + *skip >= at
+                {
+                    *skip -= length - 1;
+                }
+            }
         }
         at += 1;
     }
@@ -276,15 +293,37 @@ impl Emit<'_> {
         self.steps.push(Step::Binary { op, d, with, reversed });
     }
 
+    /// Begins a selection between something that is there and something to compute, by what is the same for a whole
+    /// row, with a test of whether it need be computed at all; where the test is.
+    fn shortcut(&mut self, c: &Scalar, y: &Scalar, d: u8, computed_when: bool) -> Option<usize> {
+        let Scalar::Tile(mask) = c else { return None };
+        let tile = self.tiles[mask.at()];
+        let kind = self.kind(tile.outer.into_iter().chain(tile.inner));
+        let there = matches!(y, Scalar::Tile(_) | Scalar::Const(_));
+        if !there || !matches!(kind, ElementKind::Outer | ElementKind::Single) {
+            return None;
+        }
+        let (mask, from) = (self.simple(c)?, self.simple(y)?);
+        self.steps.push(Step::Shortcut { d, mask, when: !computed_when, from, skip: 0 });
+        Some(self.steps.len() - 1)
+    }
+
     fn select(&mut self, c: &Scalar, x: &Scalar, y: &Scalar, d: u8) {
         let flipped = self.rank(y) > self.rank(x);
         let (x, y) = if flipped { (y, x) } else { (x, y) };
+        let shortcut = self.shortcut(c, y, d, !flipped);
         self.whole(x, d);
         let scratch = self.above(d);
         let other = self.operand(y, scratch);
         let scratch = self.above(scratch);
         let mask = self.operand(c, scratch);
         self.steps.push(Step::Select { d, mask, other, flipped });
+        if let Some(at) = shortcut {
+            let length = self.steps.len() - at - 1;
+            if let Step::Shortcut { skip, .. } = &mut self.steps[at] {
+                *skip = length;
+            }
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod access;
 mod expression;
 mod layout;
 mod lower;
+mod reuse;
 mod simplify;
 mod slots;
 mod split;
@@ -241,7 +242,9 @@ pub(crate) struct Plan {
 
 /// Plans one kernel of a verified program.
 pub(crate) fn compile(program: &Program, kernel: &Kernel) -> Result<Plan, BuildError> {
-    let kernel = split::split(kernel);
+    let mut kernel = kernel.clone();
+    reuse::reuse(&mut kernel);
+    let kernel = split::split(&kernel);
     let inner = layout::choose(program, &kernel);
     lower::lower(program, kernel, &inner)
 }

@@ -96,7 +96,11 @@ fn body(program: &Program, tiles: &[Tile], steps: &mut Vec<Step>, uses: &mut [us
             if end > first {
                 ends.dropped = uses[dst.at()] == 0;
                 let mut map = steps.remove(at);
-                if let Step::Map { ends: place, .. } = &mut map {
+                if let Step::Map { ends: place, plan, .. } = &mut map {
+                    // What is stored and nothing else is rounded when it is encoded.
+                    if let Some((tensor, _)) = ends.store.as_ref().filter(|_| ends.dropped && ends.folds.is_empty()) {
+                        plan.leave_rounding(program.tensor(*tensor).dtype);
+                    }
                     *place = ends;
                 }
                 steps.splice(first - 1..end - 1, [map]);

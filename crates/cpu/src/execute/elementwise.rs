@@ -1,13 +1,12 @@
 //! Elementwise operations: an expression over strips of the result, and what becomes of each strip.
 
 use super::arena::Scratch;
-use super::place::Rows;
 use super::source::{Source, holds};
 use crate::compile::Strips;
 use crate::kernels::fold::{Monoid, Partial, SHORT};
 use crate::kernels::isa::{Instructions, Work};
 use crate::kernels::math;
-use crate::kernels::memory::{Shared, ask_ahead};
+use crate::kernels::memory::Shared;
 use crate::kernels::real::Real;
 use crate::kernels::strip::{self, Data, STRIP};
 use bytemuck::Pod;
@@ -112,19 +111,6 @@ impl Outlet<'_> {
         }
         for (r, row) in strip.chunks_exact(width).enumerate() {
             self.memory.write::<I, E>(start + self.outer * r as i64, row, past);
-        }
-    }
-}
-
-impl<T> Rows<'_, T> {
-    /// Asks for part `part` of as many of what follows the `n` elements at a row and column.
-    #[inline(always)]
-    fn ask_ahead(&self, row: usize, column: usize, n: usize, part: usize, parts: usize) {
-        let each = n.div_ceil(parts).next_multiple_of(64 / size_of::<T>());
-        let start = row * self.pitch + column;
-        let (from, to) = (start + (part * each).min(n), start + ((part + 1) * each).min(n));
-        if let Some(piece) = self.data.get(from..to) {
-            ask_ahead(piece);
         }
     }
 }
@@ -250,18 +236,7 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
                     Sink::Same(target) => &mut target[at..][..n],
                     Sink::Floats(_) | Sink::Integers(_) | Sink::Nowhere => &mut spare[..n],
                 };
-                let steps = &strips.steps[skip..];
-                // What is read next is asked for a few lines at a time: more at once would have to wait.
-                let between = |step: usize| {
-                    for source in &sources {
-                        match source {
-                            Source::Rows(from) => from.ask_ahead(r0, c0, n, step, steps.len()),
-                            Source::Bf16(from) | Source::F16(from) => from.ask_ahead(r0, c0, n, step, steps.len()),
-                            _ => {}
-                        }
-                    }
-                };
-                strip::run::<T, I>(steps, result, registers, leaf, between);
+                strip::run::<T, I>(&strips.steps[skip..], result, registers, leaf);
                 if let Some(strip) = T::floats(result) {
                     folds.iter_mut().for_each(|fold| fold.add::<I>(r0, width, strip));
                     if let Some(outlet) = &store {

@@ -41,7 +41,7 @@ pub(super) fn run<I: Instructions>(d: &mut [f32], from: Option<&[f32]>, by: f32,
     false
 }
 
-/// One loop, written out: closures with these instructions would be calls.
+/// One loop for all elements; the last vector is masked.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
@@ -53,34 +53,56 @@ fn avx512(d: &mut [f32], from: Option<&[f32]>, by: f32, less: &[f32]) {
     assert!(from.is_none_or(|x| x.len() >= n) && (same || less.len() >= n), "an operand is too short");
     let to = d.as_mut_ptr();
     let from = from.map_or(to.cast_const(), <[f32]>::as_ptr);
-    let by = _mm512_set1_ps(by);
-    let first = _mm512_set1_ps(less.first().copied().unwrap_or_default());
     // SAFETY: the table has 16 entries.
     let sixteenths = unsafe { _mm512_loadu_ps(SIXTEENTHS.as_ptr()) };
-    for at in (0..n).step_by(16) {
+    let first = _mm512_set1_ps(less.first().copied().unwrap_or_default());
+    let mut at = 0;
+    if same && by == 1.0 {
+        // Two vectors at a time: each is a long chain of operations.
+        while at + 32 <= n {
+            // SAFETY: 32 elements are there.
+            unsafe {
+                let x = _mm512_sub_ps(_mm512_loadu_ps(from.add(at)), first);
+                let y = _mm512_sub_ps(_mm512_loadu_ps(from.add(at + 16)), first);
+                _mm512_storeu_ps(to.add(at), exp(x, sixteenths));
+                _mm512_storeu_ps(to.add(at + 16), exp(y, sixteenths));
+            }
+            at += 32;
+        }
+    }
+    let by = _mm512_set1_ps(by);
+    while at < n {
         let mask = if n - at >= 16 { u16::MAX } else { (1 << (n - at)) - 1 };
         // SAFETY: the mask has a bit per element that is there, and `less` has as many unless it has one.
-        let (x, less) = unsafe {
+        unsafe {
             let less = if same { first } else { _mm512_maskz_loadu_ps(mask, less.as_ptr().add(at)) };
-            (_mm512_maskz_loadu_ps(mask, from.add(at)), less)
-        };
-        let x = _mm512_sub_ps(_mm512_mul_ps(x, by), less);
-        // The comparisons of these instructions keep a NaN that is their second operand.
-        let x = _mm512_min_ps(_mm512_set1_ps(EXP_MOST), _mm512_max_ps(_mm512_set1_ps(EXP_LEAST), x));
-        // To the nearest sixteenth of a power of two: adding a large number rounds, and leaves the number of the
-        // sixteenth in the lowest bits.
-        let magic = _mm512_set1_ps(786_432.0); // 1.5 * 2^(23 - 4)
-        let shifted = _mm512_fmadd_ps(x, _mm512_set1_ps(std::f32::consts::LOG2_E), magic);
-        let n = _mm512_sub_ps(shifted, magic);
-        let r = _mm512_fnmadd_ps(n, _mm512_set1_ps(LN2_HIGH), x);
-        let r = _mm512_fnmadd_ps(n, _mm512_set1_ps(LN2_LOW), r);
-        // `|r| <= ln(2)/32`: the fourth power is below a quarter of an ulp.
-        let p = _mm512_fmadd_ps(r, _mm512_set1_ps(1.0 / 6.0), _mm512_set1_ps(0.5));
-        let e = _mm512_fmadd_ps(_mm512_mul_ps(r, r), p, r);
-        let power = _mm512_permutexvar_ps(_mm512_castps_si512(shifted), sixteenths);
-        // It scales by the largest whole power that is no larger: the sixteenths are in the table's entry.
-        let y = _mm512_scalef_ps(_mm512_fmadd_ps(power, e, power), n);
-        // SAFETY: as above.
-        unsafe { _mm512_mask_storeu_ps(to.add(at), mask, y) };
+            let x = _mm512_sub_ps(_mm512_mul_ps(_mm512_maskz_loadu_ps(mask, from.add(at)), by), less);
+            _mm512_mask_storeu_ps(to.add(at), mask, exp(x, sixteenths));
+        }
+        at += 16;
     }
+}
+
+/// The exponentials of 16 numbers.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+fn exp(x: std::arch::x86_64::__m512, sixteenths: std::arch::x86_64::__m512) -> std::arch::x86_64::__m512 {
+    use std::arch::x86_64::*;
+
+    // The comparisons of these instructions keep a NaN that is their second operand.
+    let x = _mm512_min_ps(_mm512_set1_ps(EXP_MOST), _mm512_max_ps(_mm512_set1_ps(EXP_LEAST), x));
+    // To the nearest sixteenth of a power of two: adding a large number rounds, and leaves the number of the
+    // sixteenth in the lowest bits.
+    let magic = _mm512_set1_ps(786_432.0); // 1.5 * 2^(23 - 4)
+    let shifted = _mm512_fmadd_ps(x, _mm512_set1_ps(std::f32::consts::LOG2_E), magic);
+    let n = _mm512_sub_ps(shifted, magic);
+    let r = _mm512_fnmadd_ps(n, _mm512_set1_ps(LN2_HIGH), x);
+    let r = _mm512_fnmadd_ps(n, _mm512_set1_ps(LN2_LOW), r);
+    // `|r| <= ln(2)/32`: the fourth power is below a quarter of an ulp.
+    let p = _mm512_fmadd_ps(r, _mm512_set1_ps(1.0 / 6.0), _mm512_set1_ps(0.5));
+    let e = _mm512_fmadd_ps(_mm512_mul_ps(r, r), p, r);
+    let power = _mm512_permutexvar_ps(_mm512_castps_si512(shifted), sixteenths);
+    // It scales by the largest whole power that is no larger: the sixteenths are in the table's entry.
+    _mm512_scalef_ps(_mm512_fmadd_ps(power, e, power), n)
 }

@@ -2,7 +2,6 @@
 
 use super::isa::{Instructions, Isa, Token};
 use super::lanes::{Floats, Portable};
-use super::memory::ask_ahead;
 use crate::execute::Rows;
 
 /// The reductions that have a kernel.
@@ -321,7 +320,6 @@ unsafe fn fold_row<V: Floats, R: Reduction>(row: &[f32]) -> f32 {
             let block = left.min(BLOCK * V::LANES);
             let mut sums = [V::splat(R::IDENTITY); 4];
             for _ in 0..block / (4 * V::LANES) {
-                ask_ahead(std::slice::from_raw_parts(at, 4 * V::LANES));
                 for (i, sum) in sums.iter_mut().enumerate() {
                     *sum = R::of(*sum, V::load(at.add(i * V::LANES)));
                 }

@@ -29,18 +29,33 @@ fn polynomial<I: Instructions, const N: usize>(x: f32, coefficients: [f32; N]) -
 /// elementary functions on the IBM RISC System/6000 processor", 1990, theorem 7. The result is the rounded quotient
 /// where neither it nor what is left underflows, so for dividends and quotients from `2^-100` on, else within 1.5 ulp.
 #[inline(always)]
-pub(crate) fn quotients<I: Instructions>(d: &mut [f32], by: f32) -> bool {
+pub(crate) fn quotients<I: Instructions>(d: &mut [f32], from: Option<&[f32]>, by: f32) -> bool {
     let inverse = 1.0 / by;
     if !I::FMA || !by.is_normal() || !inverse.is_normal() {
         return false;
     }
-    for x in d {
-        let q = *x * inverse;
-        let left = (-q).mul_add(by, *x);
-        // Infinities and NaNs leave a NaN; a zero has its sign already.
-        *x = if left.abs() > 0.0 { left.mul_add(inverse, q) } else { q };
+    // No closures: they would not have the instructions.
+    match from {
+        Some(from) => {
+            for (d, &x) in d.iter_mut().zip(from) {
+                *d = quotient(x, by, inverse);
+            }
+        }
+        None => {
+            for x in d {
+                *x = quotient(*x, by, inverse);
+            }
+        }
     }
     true
+}
+
+#[inline(always)]
+fn quotient(x: f32, by: f32, inverse: f32) -> f32 {
+    let q = x * inverse;
+    let left = (-q).mul_add(by, x);
+    // Infinities and NaNs leave a NaN; a zero has its sign already.
+    if left.abs() > 0.0 { left.mul_add(inverse, q) } else { q }
 }
 
 /// Adding and subtracting it rounds to the nearest integer; the low bits of the sum are that integer.

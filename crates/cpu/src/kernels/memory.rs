@@ -7,22 +7,6 @@ use std::marker::PhantomData;
 /// Tensors from this size on, in bytes, do not stay in a core's share of the caches until they are read again.
 const LARGE: usize = 16 << 20;
 
-/// How far ahead of what is read memory is asked for, in bytes: what a core computes during an access or two.
-const AHEAD: usize = 4096;
-
-/// Asks for the lines that follow `piece` at a distance, as many as it has: what is read next of rows that follow each
-/// other. Nothing happens where there is no memory.
-#[inline(always)]
-pub(crate) fn ask_ahead<T>(piece: &[T]) {
-    #[cfg(target_arch = "x86_64")]
-    for line in 0..size_of_val(piece).div_ceil(size_of::<Line>()) {
-        let at = piece.as_ptr().cast::<i8>().wrapping_add(AHEAD + line * size_of::<Line>());
-        // SAFETY: every x86-64 processor has it, and it accepts any address.
-        unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at) };
-    }
-    let _ = piece;
-}
-
 /// Orders what was written past the caches before everything that follows.
 pub(crate) fn settle() {
     #[cfg(target_arch = "x86_64")]

@@ -48,7 +48,7 @@ pub(crate) trait Real:
         false
     }
     /// `d[i] = d[i] / by`, if there is something faster than dividing; false if there is not.
-    fn quotient_kernel<I: Instructions>(_d: &mut [Self], _by: Self) -> bool {
+    fn quotient_kernel<I: Instructions>(_d: &mut [Self], _from: Option<&[Self]>, _by: Self) -> bool {
         false
     }
     /// The elements themselves if this type is f32.
@@ -134,8 +134,8 @@ impl Real for f32 {
         super::exp::run::<I>(d, from, by, less)
     }
     #[inline(always)]
-    fn quotient_kernel<I: Instructions>(d: &mut [Self], by: Self) -> bool {
-        math::quotients::<I>(d, by)
+    fn quotient_kernel<I: Instructions>(d: &mut [Self], from: Option<&[Self]>, by: Self) -> bool {
+        math::quotients::<I>(d, from, by)
     }
     #[inline(always)]
     fn floats(x: &[Self]) -> Option<&[f32]> {

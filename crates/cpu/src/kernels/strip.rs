@@ -32,6 +32,8 @@ pub(crate) enum Step {
     ScaledExp { d: u8, by: Operand, less: Operand },
     /// `d = mask ? d : other`, or `mask ? other : d` if `flipped`.
     Select { d: u8, mask: Operand, other: Operand, flipped: bool },
+    /// Where `mask` is `when` everywhere, `d = from`, and the next `skip` steps, which would compute it too, are not done.
+    Shortcut { d: u8, mask: Operand, when: bool, from: Operand, skip: usize },
     /// `d` rounded to a number type.
     Round { d: u8, dtype: DType },
 }
@@ -150,7 +152,7 @@ fn waves<T: Real, I: Instructions>(op: UnaryOp, d: &mut [T]) {
 pub(crate) fn binary<T: Real, I: Instructions>(op: BinaryOp, d: &mut [T], with: Data<'_, T>, reversed: bool) {
     let zero = T::default();
     if let (BinaryOp::Div, Data::Same(by), false) = (op, with, reversed)
-        && T::quotient_kernel::<I>(d, by)
+        && T::quotient_kernel::<I>(d, None, by)
     {
         return;
     }
@@ -223,6 +225,16 @@ fn scaled_exp<T: Real, I: Instructions>(d: &mut [T], by: Data<'_, T>, less: Data
     }
 }
 
+/// Whether all elements of a mask are `when`.
+#[inline(always)]
+fn everywhere<T: Real>(mask: Data<'_, T>, when: bool) -> bool {
+    let is = |x: T| (x != T::default()) == when;
+    match mask {
+        Data::Same(x) => is(x),
+        Data::Each(x) => x.iter().all(|&x| is(x)),
+    }
+}
+
 /// `d` rounded to a number type.
 #[inline(always)]
 pub(crate) fn round<T: Real>(d: &mut [T], dtype: DType) {
@@ -257,7 +269,13 @@ pub(crate) type Registers<T> = [Box<[T]>];
 /// `d = op(from, with)`, or `op(with, from)`, for the operations that are too light to copy `from` first; false, and
 /// nothing done, for the others.
 #[inline(always)]
-fn binary_from<T: Real>(op: BinaryOp, d: &mut [T], from: &[T], with: Data<'_, T>, reversed: bool) -> bool {
+fn binary_from<T: Real, I: Instructions>(
+    op: BinaryOp,
+    d: &mut [T],
+    from: &[T],
+    with: Data<'_, T>,
+    reversed: bool,
+) -> bool {
     #[inline(always)]
     fn each<T: Real>(d: &mut [T], from: &[T], with: Data<'_, T>, f: impl Fn(T, T) -> T) -> bool {
         match with {
@@ -271,19 +289,18 @@ fn binary_from<T: Real>(op: BinaryOp, d: &mut [T], from: &[T], with: Data<'_, T>
         (BinaryOp::Sub, false) => each(d, from, with, |x, y| x - y),
         (BinaryOp::Sub, true) => each(d, from, with, |x, y| y - x),
         (BinaryOp::Mul, _) => each(d, from, with, |x, y| x * y),
+        (BinaryOp::Div, false) => matches!(with, Data::Same(by) if T::quotient_kernel::<I>(d, Some(from), by)),
         _ => false,
     }
 }
 
 /// Runs `steps` on one strip. `leaf` resolves leaves; every slice that it gives is at least as long as `result`.
-/// `between` is called before each step with its number.
 #[inline(always)]
 pub(crate) fn run<'a, T: Real, I: Instructions>(
     steps: &[Step],
     result: &mut [T],
     registers: &mut Registers<T>,
     leaf: impl Fn(u16) -> Data<'a, T>,
-    between: impl Fn(usize),
 ) {
     let n = result.len();
     // What an operand is, `registers` being as they are now.
@@ -303,29 +320,41 @@ pub(crate) fn run<'a, T: Real, I: Instructions>(
             Operand::Const(x) => Data::Same(T::from_f64(x)),
         }
     }
-    // The first copy is left to the next step where that can read from elsewhere.
+    // A copy at the start is left to the next step where that can read from elsewhere.
+    let copied = match *steps.first().unwrap_or(&Step::Round { d: 0, dtype: DType::F64 }) {
+        Step::Copy { d: 0, from } => Some((1, from)),
+        Step::Shortcut { d: 0, mask, when, from, skip } if everywhere(data(mask, n, registers, &leaf), when) => {
+            Some((1 + skip, from))
+        }
+        _ => None,
+    };
     let mut done = 0;
-    if let [Step::Copy { d: 0, from: Operand::Leaf(first) }, second, ..] = *steps
-        && let Data::Each(from) = leaf(first)
+    if let Some((next, from)) = copied
+        && let Data::Each(from) = data(from, n, registers, &leaf)
     {
         let data = |operand| data(operand, n, registers, &leaf);
-        let taken = match second {
-            Step::Binary { op, d: 0, with, reversed } => binary_from(op, result, &from[..n], data(with), reversed),
-            Step::ScaledExp { d: 0, by, less } => exp_kernel::<T, I>(result, Some(&from[..n]), data(by), data(less)),
+        let taken = match steps.get(next) {
+            Some(&Step::Binary { op, d: 0, with, reversed }) => {
+                binary_from::<T, I>(op, result, from, data(with), reversed)
+            }
+            Some(&Step::ScaledExp { d: 0, by, less }) => exp_kernel::<T, I>(result, Some(from), data(by), data(less)),
             _ => false,
         };
         if taken {
-            (0..2).for_each(&between);
-            done = 2;
+            done = next + 1;
         }
     }
+    let mut skipped = done;
     for (number, step) in steps.iter().enumerate().skip(done) {
-        between(number);
+        if number < skipped {
+            continue;
+        }
         let (Step::Copy { d, .. }
         | Step::Unary { d, .. }
         | Step::Binary { d, .. }
         | Step::ScaledExp { d, .. }
         | Step::Select { d, .. }
+        | Step::Shortcut { d, .. }
         | Step::Round { d, .. }) = *step;
         // Taken out while it is written, so that the others can be read.
         let mut taken = if d == 0 { Box::default() } else { std::mem::take(&mut registers[usize::from(d)]) };
@@ -342,6 +371,15 @@ pub(crate) fn run<'a, T: Real, I: Instructions>(
             Step::Binary { op, with, reversed, .. } => binary::<T, I>(op, target, data(with), reversed),
             Step::ScaledExp { by, less, .. } => scaled_exp::<T, I>(target, data(by), data(less)),
             Step::Select { mask, other, flipped, .. } => select(target, data(mask), data(other), flipped),
+            Step::Shortcut { mask, when, from, skip, .. } => {
+                if everywhere(data(mask), when) {
+                    match data(from) {
+                        Data::Each(x) => target.copy_from_slice(x),
+                        Data::Same(x) => target.fill(x),
+                    }
+                    skipped = number + 1 + skip;
+                }
+            }
             Step::Round { dtype, .. } => round(target, dtype),
         }
         if d != 0 {

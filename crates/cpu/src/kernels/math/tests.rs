@@ -112,7 +112,7 @@ impl Work for Divide<'_> {
     type Output = bool;
     #[inline(always)]
     fn run<I: Instructions>(self) -> bool {
-        super::quotients::<I>(self.0, self.1)
+        super::quotients::<I>(self.0, None, self.1)
     }
 }
 
