@@ -14,7 +14,9 @@ impl Site {
     pub(super) fn build(&self, sides: Sides, inner: Vec<IndexId>) -> Result<Option<Rewriting>, Why> {
         let divides = sides.outside.factors.iter().any(|(t, p)| *p < 0.0 && !sign::positive_constant(t))
             || !sides.outside.weights.is_empty();
-        // Over nothing the sum is 0, whatever it is then divided by.
+        let multiplies =
+            sides.prefix.is_some() && sides.outside.factors.iter().any(|(t, _)| !sign::positive_constant(t));
+        // Over nothing the sum is 0, whatever it is then multiplied with or divided by.
         if divides && !sides.inside_filter.is_empty() {
             let reason =
                 "a condition on data decides whether there is anything to sum, and a division follows".to_string();
@@ -44,8 +46,12 @@ impl Site {
         if inner.is_empty() {
             guards.extend(sides.outside_filter.iter().cloned());
         }
-        if divides {
-            guards.push(self.some());
+        if divides || multiplies {
+            let rank = |i: IndexId| self.graph.cascade[i].rank;
+            // Where there is a position there is an element, if both are of one rank.
+            if !sides.prefix.is_some_and(|p| rank(p.up_to) == rank(p.of)) {
+                guards.push(self.some());
+            }
             if let Some(p) = sides.prefix.filter(|p| p.offset < 0) {
                 guards.push(compare(BinaryOp::Ge, Term::Position(p.up_to), Term::Number(-p.offset as f64)));
             }
