@@ -206,8 +206,7 @@ impl Deriver<'_> {
     /// Another node that computes this very reduction: same monoid, indices, conditions and body. A tensor of the
     /// program then only reads it.
     fn shared(&mut self, node: &Node, r: &Reduction) -> Option<NodeId> {
-        let same = |n: &NodeId| !self.pinned.contains_key(n) && self.equal_reduction(*n, r);
-        let other = self.out.ids().find(same)?;
+        let other = self.find_equal(r, |n| !self.pinned.contains_key(&n))?;
         let wide = |n: &Node| n.dtype == Some(DType::F64);
         if self.out[other].axes.iter().any(|a| !node.axes.contains(a)) || wide(&self.out[other]) != wide(node) {
             return None;

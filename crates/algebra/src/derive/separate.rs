@@ -80,8 +80,8 @@ impl Deriver<'_> {
         }
         // The first traversal in which the sum can be computed.
         let last = barriers.iter().map(|&b| self.levels.of(b) + 1).max().unwrap_or(0);
-        let mut found = None;
-        for floor in 0..=last {
+        let (mut found, mut floor) = (None, 0);
+        while floor <= last {
             match self.split(&body, &r.over, floor) {
                 Ok(parts) => {
                     found = Some((floor, parts));
@@ -93,6 +93,10 @@ impl Deriver<'_> {
                 Err(why) => {
                     let (reason, hint) = self.why_not(&why, &r.over, floor);
                     self.refuse(crate::Rule::Separate, &node, &r.over, reason, hint);
+                    // It fails for the same reason until all that the culprit waits for is complete.
+                    let waits = why.culprit().map(|t| self.barriers(t, &r.over)).unwrap_or_default();
+                    let complete = waits.iter().map(|&b| self.levels.of(b) + 1).max().unwrap_or(0);
+                    floor = complete.max(floor + 1);
                 }
             }
         }
@@ -167,7 +171,10 @@ impl Deriver<'_> {
 
     /// Whether a term needs the value of a reduction over the indices that no traversal before `floor` completes.
     pub(super) fn waits(&self, t: &Term, over: &[IndexId], floor: usize) -> bool {
-        self.barriers(t, over).iter().any(|&b| self.levels.of(b) >= floor)
+        let mut operands = vec![];
+        self.out.reads(t, &mut operands);
+        let late = |&b: &NodeId| self.levels.of(b) >= floor && self.is_over(b, over);
+        operands.iter().any(|o| self.needed(o.node).iter().any(late))
     }
 
     /// Reads the body as a product, and what mixes the indices with what it waits for as a polynomial. An error if that

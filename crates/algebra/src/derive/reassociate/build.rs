@@ -22,7 +22,7 @@ impl Site {
                 "a condition on data decides whether there is anything to sum, and a division follows".to_string();
             return Err((reason, Some("without the condition, or dividing by what cannot be 0, it would".into())));
         }
-        let mut g = self.graph.clone();
+        let mut g = (*self.graph).clone();
         let (state, read) = match &sides.prefix {
             Some(p) => self.prefix_node(p, &sides, &inner, g.recurrences.len())?,
             None if inner.is_empty() => return Ok(None),
@@ -204,7 +204,7 @@ impl Site {
 
     /// The graph with new nodes at its end, for printing.
     pub(super) fn with(&self, new: &[Node]) -> Graph {
-        let mut shown = self.graph.clone();
+        let mut shown = (*self.graph).clone();
         shown.nodes.extend(new.iter().cloned());
         shown
     }
