@@ -388,7 +388,7 @@ impl Flattener {
                 Term::Select(Box::new(self.term(c)), Box::new(self.term(a)), Box::new(self.term(b)))
             }
             ExprKind::Reduce { monoid, over, filter, body } => {
-                let integer = self.graph.cascade.kind(e) == Kind::Int && matches!(monoid, Monoid::Sum | Monoid::Prod);
+                let integer = self.graph.cascade.kind(e) == Kind::Int && *monoid == Monoid::Sum;
                 let reduction = self.reduction(*monoid, over, filter.as_deref(), body, false);
                 self.lift(reduction, e, integer)
             }

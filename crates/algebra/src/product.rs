@@ -113,6 +113,26 @@ impl Product {
         out
     }
 
+    /// The factors that `other` does not have.
+    pub fn without(&self, other: &Self) -> Self {
+        let (own, theirs) = (self.coefficient, other.coefficient);
+        let coefficient = match own / theirs {
+            _ if own == theirs => 1.0,
+            ratio if ratio.is_nan() => own,
+            ratio => ratio,
+        };
+        let mut out = Self { coefficient, ..self.clone() };
+        for (base, power) in &other.factors {
+            if let Some((_, own)) = out.factors.iter_mut().find(|(b, p)| b == base && (*p > 0.0) == (*power > 0.0)) {
+                *own -= power;
+            }
+        }
+        out.factors.retain(|(_, p)| *p != 0.0);
+        append(&mut out.exponent, other.exponent.clone(), -1.0);
+        append(&mut out.exponent2, other.exponent2.clone(), -1.0);
+        out
+    }
+
     /// Whether both have the same factors, in whatever order.
     pub fn same_as(&self, other: &Self) -> bool {
         fn permuted<T: PartialEq>(a: &[T], b: &[T]) -> bool {

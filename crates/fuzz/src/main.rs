@@ -8,6 +8,10 @@ use einloom_fuzz::{generate, shrink, text};
 use std::path::PathBuf;
 use std::time::Instant;
 
+/// Half of the time would be spent in the system's allocator: programs are made of many small trees.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Parser)]
 #[command(about = "Random programs and random text against every part of Einloom")]
 struct Args {

@@ -178,9 +178,9 @@ impl Lowering<'_> {
         }
         let inner = Fold { body, filter: filter.clone(), repair: repair.clone(), ..fold.clone() };
         let dtype = self.types.of_fold(self.p, self.x, &inner, self.p[n].dtype);
-        self.facts.define(self.p, self.x, n, &inner.parts(), &fold.over);
         let read = self.x.plain(n, &self.p[n].axes);
-        let state = self.free(read);
+        let mut state: BTreeSet<IndexId> = inner.parts().into_iter().flat_map(|e| self.free(e)).collect();
+        state.retain(|i| !fold.over.contains(i));
         let how = self.contraction(n, &inner, &state).unwrap_or_else(|| How::Fold(self.masked(&inner, body)));
         if let Some(product) = moved {
             for leaf in [read, self.x.intern(Expr::Old(n))] {
@@ -188,7 +188,7 @@ impl Lowering<'_> {
                 self.replace.insert(leaf, value);
             }
         }
-        let lowered = Lowered {
+        let mut lowered = Lowered {
             monoid: fold.monoid,
             over: fold.over.clone(),
             filter,
@@ -197,8 +197,11 @@ impl Lowering<'_> {
             repair: repair.filter(|r| !self.is_neutral(r)),
             how,
             dtype,
-            state,
+            state: BTreeSet::new(),
         };
+        // Where a filter never holds, the body and the indices that it carries are gone.
+        self.facts.define(self.p, self.x, n, &lowered.parts(), &fold.over);
+        lowered.state = self.free(read);
         self.folds.insert(n, lowered);
     }
 

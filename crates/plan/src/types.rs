@@ -41,8 +41,10 @@ impl Types {
         let body = self.of(p, x, fold.body);
         match (fold.monoid, declared) {
             (_, Some(DType::F64)) => DType::F64,
-            (FoldMonoid::Sum | FoldMonoid::Prod, Some(DType::I32)) => DType::I32,
-            (FoldMonoid::Sum | FoldMonoid::Prod, _) if body.is_integer() => DType::I32,
+            (FoldMonoid::Sum, Some(DType::I32)) => DType::I32,
+            (FoldMonoid::Sum, _) if body.is_integer() => DType::I32,
+            // A product of a few integers leaves every integer type.
+            (FoldMonoid::Prod, _) if body.is_integer() => DType::F64,
             // Over nothing an extremum is infinite, which no integer type holds.
             (_, _) if body == DType::I32 || body == DType::F64 => DType::F64,
             _ => DType::F32,
@@ -57,7 +59,10 @@ impl Types {
         if let Some(&d) = self.items.get(&id) {
             return d;
         }
-        // What an iterative tensor's own step reads of it does not decide its type.
+        // What an iterative tensor's own step reads of it does not decide its type. What was found on the way may hang
+        // on this guess.
+        let iterative = matches!(p[id].def, ItemDef::Iterative(_));
+        let before = iterative.then(|| (self.exprs.clone(), self.items.clone()));
         self.items.insert(id, DType::F32);
         let own = match &p[id].def {
             ItemDef::Input => DType::F32,
@@ -76,6 +81,9 @@ impl Types {
             d if d.is_integer() => DType::I32,
             _ => DType::F32,
         };
+        if let Some((exprs, items)) = before.filter(|_| own != DType::F32) {
+            (self.exprs, self.items) = (exprs, items);
+        }
         self.items.insert(id, own);
         own
     }

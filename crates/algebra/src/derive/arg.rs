@@ -2,7 +2,7 @@
 //!
 //! `argmax(n) x = min(n) where(x == max(n) x, n, inf)`, and the minimum streams beside the maximum: while the maximum
 //! stands, positions found remain; when it moves, none of the earlier elements attains it and the state is empty
-//! again.
+//! again. A NaN is as extreme as can be: the first one is attained by what equals nothing, not even itself, and stands.
 
 use super::Deriver;
 use crate::{Def, Node, NodeId, Reduction, Repair, Rule, Streaming, Term, show};
@@ -38,13 +38,16 @@ impl Deriver<'_> {
         let none = Term::Number(f64::INFINITY);
         let at: Vec<IndexExpr> = self.out[best].axes.iter().map(|&i| IndexExpr::var(i)).collect();
         let (new, old) = (Term::Read(best, at.clone()), Term::Old(best, at));
-        let attained = Term::Binary(BinaryOp::Eq, Box::new(r.body.clone()), Box::new(new.clone()));
+        let binary = |op: BinaryOp, a: &Term, b: &Term| Term::Binary(op, Box::new(a.clone()), Box::new(b.clone()));
+        let same_or_nan =
+            |a: &Term, b: &Term| binary(BinaryOp::Or, &binary(BinaryOp::Eq, a, b), &binary(BinaryOp::Ne, a, a));
+        let attained = same_or_nan(&r.body, &new);
         let body = Term::Select(Box::new(attained), Box::new(position), Box::new(none.clone()));
         let repair = Repair {
             combine: BinaryOp::Add,
             factor: Term::Number(0.0),
             plus: None,
-            keep_if: Some(Term::Binary(BinaryOp::Eq, Box::new(old), Box::new(new))),
+            keep_if: Some(same_or_nan(&old, &new)),
         };
         let streaming = Streaming { level: 0, anchors: vec![best], repair: Some(repair) };
         let first = self.reduction_node(&node, "first", Reduction { monoid: Monoid::Min, body, streaming, ..r });

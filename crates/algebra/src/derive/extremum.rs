@@ -14,16 +14,23 @@ struct Left {
     addend: product::Sum,
 }
 
+impl Left {
+    /// Whether the same has left.
+    fn takes_the_same(&self, other: &Self) -> bool {
+        (&self.exponential, &self.factor, &self.addend) == (&other.exponential, &other.factor, &other.addend)
+    }
+}
+
 impl Deriver<'_> {
     pub(super) fn extremum(&mut self, node: Node, mut r: Reduction) -> NodeId {
-        let own_filter = self.hoist_filter(&node, &mut r);
+        let own = self.hoist_filter(&node, &mut r);
         let before = show::reduction(&self.out, &r);
         let body = self.inline_barriers(&r.body, &r.over);
         let barriers = self.barriers(&body, &r.over);
         if barriers.is_empty() || !self.filters_ready(&r) {
             return self.barred(node, r, None);
         }
-        let Some(left) = self.leave(&body, &r.over) else {
+        let Some(left) = self.leave(&body, &r.over, true) else {
             let reason = format!(
                 "{} mixes {} with {}",
                 show::term(&self.out, &body),
@@ -41,7 +48,7 @@ impl Deriver<'_> {
         let state = self.reduction_node(
             &node,
             r.monoid.name(&self.old.cascade.clone()),
-            Reduction { body: left.body, ..r.clone() },
+            Reduction { body: left.body.clone(), ..r.clone() },
         );
         let mut value = self.out.read(state);
         if let Some(shift) = &left.exponential {
@@ -56,7 +63,10 @@ impl Deriver<'_> {
             value = Term::Binary(BinaryOp::Add, Box::new(value), Box::new(product::sum_term(&vec![(*c, t.clone())])));
         }
         let identity = if r.monoid == Monoid::Max { f64::NEG_INFINITY } else { f64::INFINITY };
-        let seen = self.seen(&node, &over, &own_filter);
+        // What leaves from under a condition that became a filter is not met where that does not hold.
+        let everywhere = own.body.map(|b| self.inline_barriers(&b, &over)).and_then(|b| self.leave(&b, &over, false));
+        let hidden = everywhere.is_some_and(|e| !e.takes_the_same(&left));
+        let seen = self.seen(&node, &over, if hidden { &r.filter } else { &own.filter });
         let (value, rest) = self.cancel(&guard::where_some(seen, value, identity));
         let def = Def::Map(value);
         let mut leaving: Vec<String> = vec![];
@@ -84,8 +94,8 @@ impl Deriver<'_> {
     }
 
     /// Takes out of `body` what does not carry the reduced indices. `None` if what remains still needs a reduction
-    /// over them.
-    fn leave(&self, body: &Term, over: &[IndexId]) -> Option<Left> {
+    /// over them, and must not.
+    fn leave(&self, body: &Term, over: &[IndexId], free: bool) -> Option<Left> {
         let stays = |t: &Term| t.mentions(over);
         let (mut x, addend): (product::Sum, product::Sum) = product::sum(body).into_iter().partition(|(_, t)| stays(t));
         let mut factor = Product::one();
@@ -109,8 +119,8 @@ impl Deriver<'_> {
             }
         }
         let body = product::sum_term(&x);
-        let free = !x.is_empty() && self.barriers(&body, over).is_empty();
-        free.then_some(Left { body, exponential, factor, addend })
+        let done = !x.is_empty() && self.barriers(&body, over).is_empty();
+        (done || !free).then_some(Left { body, exponential, factor, addend })
     }
 
     /// The running maximum of `exponent` over the reduced indices, as a state and the term that gives its value.
@@ -196,8 +206,7 @@ impl Deriver<'_> {
     /// Another node that computes this very reduction: same monoid, indices, conditions and body. A tensor of the
     /// program then only reads it.
     fn shared(&mut self, node: &Node, r: &Reduction) -> Option<NodeId> {
-        let same = |n: &NodeId| !self.pinned.contains_key(n) && self.equal_reduction(*n, r);
-        let other = self.out.ids().find(same)?;
+        let other = self.find_equal(r, |n| !self.pinned.contains_key(&n))?;
         let wide = |n: &Node| n.dtype == Some(DType::F64);
         if self.out[other].axes.iter().any(|a| !node.axes.contains(a)) || wide(&self.out[other]) != wide(node) {
             return None;

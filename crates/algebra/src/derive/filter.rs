@@ -4,14 +4,22 @@ use super::{Deriver, inline};
 use crate::{Def, Graph, Node, Reduction, Rule, Term, show, sign};
 use einloom_cascade::{BinaryOp, IndexId, Monoid, UnaryOp};
 
+/// A reduction before conditions became filters.
+pub(super) struct Before {
+    /// Its filters: over those alone a reduction over nothing has its identity by definition.
+    pub filter: Vec<Term>,
+    /// Its body with the conditions in place, if any became a filter: what stands outside all of them is met by every
+    /// element, what stands under one only by those that it lets through.
+    pub body: Option<Term>,
+}
+
 impl Deriver<'_> {
-    /// Moves conditions out of `where` into the reduction's filter. Returns the filters that were there before:
-    /// over those alone a reduction over nothing has its identity by definition.
+    /// Moves conditions out of `where` into the reduction's filter. Returns what was there before.
     ///
     /// Condition: where the filter does not hold, the body equals the monoid's identity (for a product with a
     /// neutral factor: the other factors being finite).
-    pub(super) fn hoist_filter(&mut self, node: &Node, r: &mut Reduction) -> Vec<Term> {
-        let own = r.filter.clone();
+    pub(super) fn hoist_filter(&mut self, node: &Node, r: &mut Reduction) -> Before {
+        let mut own = Before { filter: r.filter.clone(), body: None };
         let identity = match r.monoid {
             Monoid::Sum => 0.0,
             Monoid::Prod => 1.0,
@@ -20,7 +28,7 @@ impl Deriver<'_> {
             _ => return own,
         };
         let mut conditions = vec![];
-        let body = Strip { graph: &self.out, over: &r.over }.strip(&r.body, identity, &mut conditions);
+        let (body, opened) = Strip { graph: &self.out, over: &r.over }.strip(&r.body, identity, &mut conditions);
         // A condition that itself waits for a reduction over the index would make the traversal wait.
         let ready = |c: &Term| self.barriers(c, &r.over).is_empty();
         if conditions.is_empty() || !conditions.iter().all(ready) {
@@ -31,6 +39,7 @@ impl Deriver<'_> {
         conditions.retain(|c| !r.filter.contains(c));
         r.filter.extend(conditions);
         r.body = body;
+        own.body = Some(opened);
         let after = show::reduction(&self.out, r);
         let why = format!(
             "where {} fails the body is {}, which is neutral for {}",
@@ -48,7 +57,7 @@ impl Deriver<'_> {
 /// reduction over the same indices stay where they are.
 pub(super) fn stripped(graph: &Graph, r: &Reduction) -> (Term, Vec<Term>) {
     let mut conditions = vec![];
-    let body = Strip { graph, over: &r.over }.strip(&r.body, 0.0, &mut conditions);
+    let (body, _) = Strip { graph, over: &r.over }.strip(&r.body, 0.0, &mut conditions);
     let over = |n| matches!(&graph[n].def, Def::Reduce(other) if other.over.iter().any(|i| r.over.contains(i)));
     if conditions.iter().any(|c| inline::completed(graph, c).into_iter().any(over)) {
         return (r.body.clone(), r.filter.clone());
@@ -66,48 +75,53 @@ struct Strip<'a> {
 }
 
 impl Strip<'_> {
-    /// The term without the conditions outside which it equals `neutral`; they are appended to `out`.
-    fn strip(&self, term: &Term, neutral: f64, out: &mut Vec<Term>) -> Term {
-        let keep = |op: BinaryOp, a: Term, b: Term| Term::Binary(op, Box::new(a), Box::new(b));
+    /// The term without the conditions outside which it equals `neutral`, which are appended to `out`; and the same
+    /// term with them, definitions that hide them put in place.
+    fn strip(&self, term: &Term, neutral: f64, out: &mut Vec<Term>) -> (Term, Term) {
+        let both = |t: &Term| (t.clone(), t.clone());
+        let unary = |op: UnaryOp, (x, y): (Term, Term)| (Term::Unary(op, Box::new(x)), Term::Unary(op, Box::new(y)));
+        let binary = |op: BinaryOp, (a, x): (Term, Term), (b, y): (Term, Term)| {
+            (Term::Binary(op, Box::new(a), Box::new(b)), Term::Binary(op, Box::new(x), Box::new(y)))
+        };
         match term {
             Term::Select(c, a, b) if c.mentions(self.over) && b.as_number() == Some(neutral) => {
                 split(c, out);
-                self.strip(a, neutral, out)
+                (self.strip(a, neutral, out).0, term.clone())
             }
             Term::Select(c, a, b) if c.mentions(self.over) && a.as_number() == Some(neutral) => {
                 split(&negate(c), out);
-                self.strip(b, neutral, out)
+                (self.strip(b, neutral, out).0, term.clone())
             }
             Term::Read(n, at) => match &self.graph[*n].def {
                 Def::Map(def) if self.graph.is_plain(*n, at) && !inline::rounds(&self.graph[*n]) => {
                     let before = out.len();
                     let inner = self.strip(def, neutral, out);
-                    if out.len() > before { inner } else { term.clone() }
+                    if out.len() > before { inner } else { both(term) }
                 }
-                _ => term.clone(),
+                _ => both(term),
             },
-            Term::Unary(UnaryOp::Neg, x) => Term::Unary(UnaryOp::Neg, Box::new(self.strip(x, -neutral, out))),
+            Term::Unary(UnaryOp::Neg, x) => unary(UnaryOp::Neg, self.strip(x, -neutral, out)),
             Term::Unary(op @ (UnaryOp::Exp | UnaryOp::Exp2), x) if neutral == 0.0 => {
-                Term::Unary(*op, Box::new(self.strip(x, f64::NEG_INFINITY, out)))
+                unary(*op, self.strip(x, f64::NEG_INFINITY, out))
             }
-            Term::Binary(BinaryOp::Mul, a, b) if neutral == 0.0 => {
-                keep(BinaryOp::Mul, self.strip(a, neutral, out), self.strip(b, neutral, out))
+            Term::Binary(op @ BinaryOp::Mul, a, b) if neutral == 0.0 => {
+                binary(*op, self.strip(a, neutral, out), self.strip(b, neutral, out))
             }
-            Term::Binary(BinaryOp::Div, a, b) if neutral == 0.0 => {
-                keep(BinaryOp::Div, self.strip(a, neutral, out), (**b).clone())
+            Term::Binary(op @ BinaryOp::Div, a, b) if neutral == 0.0 => {
+                binary(*op, self.strip(a, neutral, out), both(b))
             }
             Term::Binary(op @ (BinaryOp::Mul | BinaryOp::Div), a, b)
                 if neutral.is_infinite() && sign::positive_constant(b) =>
             {
-                keep(*op, self.strip(a, neutral, out), (**b).clone())
+                binary(*op, self.strip(a, neutral, out), both(b))
             }
-            Term::Binary(BinaryOp::Add, a, b) if neutral.is_infinite() => {
-                keep(BinaryOp::Add, self.strip(a, neutral, out), self.strip(b, neutral, out))
+            Term::Binary(op @ BinaryOp::Add, a, b) if neutral.is_infinite() => {
+                binary(*op, self.strip(a, neutral, out), self.strip(b, neutral, out))
             }
-            Term::Binary(BinaryOp::Sub, a, b) if neutral.is_infinite() => {
-                keep(BinaryOp::Sub, self.strip(a, neutral, out), (**b).clone())
+            Term::Binary(op @ BinaryOp::Sub, a, b) if neutral.is_infinite() => {
+                binary(*op, self.strip(a, neutral, out), both(b))
             }
-            other => other.clone(),
+            other => both(other),
         }
     }
 }

@@ -4,7 +4,9 @@
 use super::Deriver;
 use crate::{Def, Node, NodeId, Product, Reduction, Streaming, Term, flatten::fresh_name, product};
 use einloom_cascade::{BinaryOp, DType, IndexId, Monoid, SizeExpr, UnaryOp};
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 fn binary(op: BinaryOp, a: Term, b: Term) -> Term {
     Term::Binary(op, Box::new(a), Box::new(b))
@@ -53,14 +55,27 @@ impl Deriver<'_> {
 
     /// Adds a reduction that belongs to `node`, or finds the equal one that exists.
     pub(super) fn reduction_node(&mut self, node: &Node, what: &str, reduction: Reduction) -> NodeId {
-        match self.out.ids().find(|n| !self.pinned.contains_key(n) && self.equal_reduction(*n, &reduction)) {
+        match self.find_equal(&reduction, |n| !self.pinned.contains_key(&n)) {
             Some(n) => n,
             None => self.new_reduction(node, what, reduction),
         }
     }
 
+    /// A node that is this reduction and passes a test, if there is one.
+    pub(super) fn find_equal(&self, wanted: &Reduction, test: impl Fn(NodeId) -> bool) -> Option<NodeId> {
+        let product = OnceCell::new();
+        let product = || product.get_or_init(|| Product::of(&wanted.body, &self.out));
+        self.out.ids().find(|&n| test(n) && self.equal_reduction(n, wanted, &product))
+    }
+
+    /// The body of node `n`, a reduction, as a product.
+    fn product_of(&self, n: NodeId, body: &Term) -> Rc<Product> {
+        let mut products = self.products.borrow_mut();
+        products.entry(n).or_insert_with(|| Rc::new(Product::of(body, &self.out))).clone()
+    }
+
     /// Whether a node is this reduction, over the axes that it would have. Factors of a sum have no order.
-    pub(super) fn equal_reduction(&self, n: NodeId, wanted: &Reduction) -> bool {
+    fn equal_reduction<'a>(&self, n: NodeId, wanted: &Reduction, wanted_product: &dyn Fn() -> &'a Product) -> bool {
         let node = &self.out[n];
         let Def::Reduce(r) = &node.def else { return false };
         // Lifted sums of integers are exact, whoever reads them.
@@ -68,10 +83,12 @@ impl Deriver<'_> {
         if !exact || r.monoid != wanted.monoid || r.over != wanted.over || r.filter != wanted.filter {
             return false;
         }
-        let same = r.body == wanted.body
-            || r.monoid == Monoid::Sum
-                && Product::of(&r.body, &self.out).same_as(&Product::of(&wanted.body, &self.out));
-        if !same || r.streaming != wanted.streaming {
+        if r.streaming != wanted.streaming {
+            return false;
+        }
+        let same =
+            r.body == wanted.body || r.monoid == Monoid::Sum && self.product_of(n, &r.body).same_as(wanted_product());
+        if !same {
             return false;
         }
         // Equal products may mention different indices: `exp(x[c] - x[c])` is 1. Whoever wants the one without must not

@@ -4,6 +4,7 @@ use super::{Deriver, Scaled};
 use crate::{Def, Graph, Node, NodeId, Product, Rule, Term, show};
 use einloom_cascade::{BinaryOp, DType, IndexExpr, IndexId, UnaryOp};
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 /// The reductions that a term needs, through pointwise nodes and through other reductions.
 pub(super) fn completed(graph: &Graph, term: &Term) -> BTreeSet<NodeId> {
@@ -31,19 +32,45 @@ pub(super) fn rounds(node: &Node) -> bool {
 impl Deriver<'_> {
     /// The reductions over exactly these indices that `term` needs complete.
     pub(super) fn barriers(&self, term: &Term, over: &[IndexId]) -> Vec<NodeId> {
-        let same = |a: &NodeId| match &self.out[*a].def {
-            Def::Reduce(r) => r.over.iter().any(|i| over.contains(i)),
-            _ => false,
-        };
-        completed(&self.out, term).into_iter().filter(same).collect()
+        let mut operands = vec![];
+        self.out.reads(term, &mut operands);
+        let mut found = BTreeSet::new();
+        operands.iter().for_each(|o| found.extend(self.needed(o.node).iter().copied()));
+        found.into_iter().filter(|&n| self.is_over(n, over)).collect()
+    }
+
+    /// Whether a node is a reduction over one of these indices.
+    pub(super) fn is_over(&self, node: NodeId, over: &[IndexId]) -> bool {
+        matches!(&self.out[node].def, Def::Reduce(r) if r.over.iter().any(|i| over.contains(i)))
+    }
+
+    /// The reductions that a node is or needs, found once for each node.
+    pub(super) fn needed(&self, node: NodeId) -> Rc<BTreeSet<NodeId>> {
+        let known = |n: NodeId| self.needed.borrow().get(&n).cloned();
+        if let Some(known) = known(node) {
+            return known;
+        }
+        let (mut found, mut seen, mut todo) = (BTreeSet::new(), BTreeSet::new(), vec![node]);
+        while let Some(n) = todo.pop() {
+            if let Some(known) = known(n) {
+                found.extend(known.iter().copied());
+            } else if seen.insert(n) {
+                if matches!(self.out[n].def, Def::Reduce(_)) {
+                    found.insert(n);
+                }
+                todo.extend(self.out.operands(n).iter().map(|o| o.node));
+            }
+        }
+        let found = Rc::new(found);
+        self.needed.borrow_mut().insert(node, found.clone());
+        found
     }
 
     /// Inlines pointwise nodes that are read at other places than their own axes (another index, a gather): only the
     /// wanted elements are then computed.
     pub(super) fn inline_displaced(&mut self, term: &Term, into: &Node) -> Term {
         let mut names = vec![];
-        let out = self.out.clone_maps();
-        let result = replace_displaced(term, &self.out, &out, &mut names, 0, &mut { LARGEST });
+        let result = replace_displaced(term, &self.out, &mut names, 0, &mut { LARGEST });
         for (name, before) in names {
             let why = format!("{name} is pointwise, so only the elements that {} reads need be computed", into.name);
             let after = show::term(&self.out, &result);
@@ -156,24 +183,13 @@ fn moves(e: &IndexExpr, over: &[IndexId]) -> bool {
     found
 }
 
-impl Graph {
-    /// The pointwise definitions, so that they can be read while the graph grows.
-    fn clone_maps(&self) -> Vec<Option<(Vec<IndexId>, Term)>> {
-        let pick = |n: &Node| match &n.def {
-            Def::Map(t) if !rounds(n) => Some((n.axes.clone(), t.clone())),
-            _ => None,
-        };
-        self.nodes.iter().map(pick).collect()
-    }
-}
-
 /// Definitions are followed this far; deeper chains stay as reads.
 const DEPTH: usize = 32;
 
 /// Operations that may come to stand in place of the reads of one term; what is beyond stays as reads.
 const LARGEST: usize = 4096;
 
-fn operations(term: &Term) -> usize {
+pub(super) fn operations(term: &Term) -> usize {
     let mut count = 0;
     term.visit(&mut |_| count += 1);
     count
@@ -182,21 +198,21 @@ fn operations(term: &Term) -> usize {
 fn replace_displaced(
     term: &Term,
     graph: &Graph,
-    maps: &[Option<(Vec<IndexId>, Term)>],
     names: &mut Vec<(String, String)>,
     depth: usize,
     left: &mut usize,
 ) -> Term {
     term.replace_reads(&mut |n, at| {
-        let (axes, def) = maps[n.0 as usize].as_ref()?;
-        if depth == DEPTH || *left == 0 || graph.is_plain(n, at) || axes.len() != at.len() {
+        let node = &graph[n];
+        let (Def::Map(def), axes) = (&node.def, &node.axes) else { return None };
+        if rounds(node) || depth == DEPTH || *left == 0 || graph.is_plain(n, at) || axes.len() != at.len() {
             return None;
         }
         let map = |i: IndexId| axes.iter().position(|&a| a == i).map(|k| at[k].clone());
         let inlined = def.substitute(&map)?;
         *left = left.saturating_sub(operations(def));
         names.push((graph[n].name.clone(), show::term(graph, term)));
-        Some(replace_displaced(&inlined, graph, maps, names, depth + 1, left))
+        Some(replace_displaced(&inlined, graph, names, depth + 1, left))
     })
 }
 

@@ -19,9 +19,11 @@ mod scan;
 mod separate;
 
 use crate::level::Levels;
-use crate::{Graph, Node, NodeId, Passes, Refusal, Rule, Step, Term, flatten, passes};
+use crate::{Graph, Node, NodeId, Passes, Product, Refusal, Rule, Step, Term, flatten, passes};
 use einloom_cascade::Cascade;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 /// A program as written and as derived, with everything that was done on the way.
 #[derive(Clone, Debug, PartialEq)]
@@ -157,6 +159,10 @@ struct Deriver<'a> {
     pinned: BTreeMap<NodeId, usize>,
     /// Nodes of `old` whose consumers did not.
     failed: BTreeSet<NodeId>,
+    /// Per node of `out` the reductions that it is or needs, as far as anybody has asked.
+    needed: RefCell<BTreeMap<NodeId, Rc<BTreeSet<NodeId>>>>,
+    /// Bodies of reductions of `out` as products, as far as anybody has asked.
+    products: RefCell<BTreeMap<NodeId, Rc<Product>>>,
 }
 
 /// `term`, in which exponentials of anchors remain that stabilisation introduced.
@@ -183,6 +189,8 @@ impl<'a> Deriver<'a> {
             levels: Levels::default(),
             pinned: BTreeMap::new(),
             failed: BTreeSet::new(),
+            needed: RefCell::default(),
+            products: RefCell::default(),
         }
     }
 

@@ -27,6 +27,9 @@ use crate::{Def, Node, NodeId, Product, Reduction, Repair, Rule, Streaming, Term
 use einloom_cascade::{BinaryOp, IndexExpr, IndexId, SizeExpr};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Operations of an offset, written out, beyond which it is not asked whether it is 0.
+const LARGEST_OFFSET: usize = 512;
+
 /// The centre of one variable.
 struct Centre {
     /// `u - a`, with `a` as it runs.
@@ -186,8 +189,13 @@ impl Deriver<'_> {
             }
         };
         let mut term = rest.clone();
+        let mut left = LARGEST_OFFSET;
         for (number, t) in &rest {
-            for (c, addend) in product::sum(&show::unguarded(&self.expanded(t, 0))) {
+            let written_out = show::unguarded(&self.expanded(t, 0, &mut left));
+            if left == 0 {
+                break;
+            }
+            for (c, addend) in product::sum(&written_out) {
                 add(number * c, Product::of(&addend, &self.out));
             }
         }
@@ -203,7 +211,10 @@ impl Deriver<'_> {
             // Not merged: what is subtracted from itself is 0 only where it is finite.
             term.push((number, scaled));
         }
-        (product::sum_term(&term), total.iter().all(|(n, _)| *n == 0.0))
+        if left == 0 {
+            self.offset_too_large(node, &m.r.over);
+        }
+        (product::sum_term(&term), left > 0 && total.iter().all(|(n, _)| *n == 0.0))
     }
 
     /// One monomial as a term, and the state that it reads. `None` where the state is 0.
@@ -295,9 +306,8 @@ impl Deriver<'_> {
         if floor == 0 {
             return self.reduction_node(node, what, reduction);
         }
-        let equal = |n: &NodeId| self.equal_reduction(*n, &reduction);
-        let runs = |n: &NodeId| self.levels.of(*n) >= floor || self.pinned.get(n) == Some(&floor);
-        if let Some(n) = self.out.ids().find(|n| runs(n) && equal(n)) {
+        let runs = |n: NodeId| self.levels.of(n) >= floor || self.pinned.get(&n) == Some(&floor);
+        if let Some(n) = self.find_equal(&reduction, runs) {
             return n;
         }
         let state = self.new_reduction(node, what, reduction);
@@ -339,17 +349,32 @@ impl Deriver<'_> {
         }
     }
 
-    /// A term with pointwise definitions put in place of their reads.
-    fn expanded(&self, t: &Term, depth: usize) -> Term {
+    /// A term with pointwise definitions put in place of their reads, as long as `left` operations last: a definition
+    /// that reads the one before twice doubles it.
+    fn expanded(&self, t: &Term, depth: usize, left: &mut usize) -> Term {
         if depth > 16 {
             return t.clone();
         }
         t.replace_reads(&mut |n, at| match &self.out[n].def {
             Def::Map(def) if self.out.is_plain(n, at) && !super::inline::rounds(&self.out[n]) => {
-                Some(self.expanded(def, depth + 1))
+                *left = left.saturating_sub(super::inline::operations(def));
+                if *left == 0 { None } else { Some(self.expanded(def, depth + 1, left)) }
             }
             _ => None,
         })
+    }
+
+    /// Says that nobody looked whether an offset is 0.
+    fn offset_too_large(&mut self, node: &Node, over: &[IndexId]) {
+        if self.refusals.iter().any(|r| r.rule == Rule::Centre && r.node == node.name) {
+            return;
+        }
+        let reason = format!(
+            "whether what {} subtracts is the running mean itself was not looked for: written out it is more than {LARGEST_OFFSET} operations",
+            node.name
+        );
+        let hint = "the sum streams all the same, and subtracts the two numbers; a definition that reads the one before only once does not double it";
+        self.refuse(Rule::Centre, node, over, reason, Some(hint.into()));
     }
 
     fn explain_moments(&mut self, m: &Moments, p: &Polynomial, shown: &Reduction, before: &str, value: &Term) {

@@ -73,6 +73,16 @@ pub(super) enum NotFinite {
     Large,
 }
 
+impl NotFinite {
+    /// The term that mixes the indices with what it waits for, if it is one.
+    pub(super) fn culprit(&self) -> Option<&Term> {
+        match self {
+            Self::Mixes(t) | Self::Exponent(t) | Self::Power(t, _) => Some(t),
+            Self::Large => None,
+        }
+    }
+}
+
 /// What the expansion asks about terms.
 pub(super) struct Expansion<'a> {
     pub graph: &'a Graph,

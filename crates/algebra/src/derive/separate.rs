@@ -9,6 +9,7 @@
 //! What cannot be separated makes the sum wait for a later traversal. There every reduction of earlier traversals is
 //! complete, so only what is left to wait for need be separated.
 
+use super::filter::Before;
 use super::polynomial::{Expansion, NotFinite, Polynomial, flat};
 use super::{Deriver, guard};
 use crate::{Def, Node, NodeId, Product, Reduction, Repair, Streaming, Term, product, show};
@@ -28,6 +29,18 @@ pub(super) struct Separated {
     pub mixed: Option<Polynomial>,
 }
 
+/// What leaves a sum from under conditions that became filters, and is not met where none of them holds.
+struct Under {
+    /// Factors.
+    factor: Product,
+    /// Whether a part of the exponent does.
+    shift: bool,
+    /// Whether what mixes the indices with other reductions stands there.
+    mixed: bool,
+    /// What a masked element is if its mask stands in an exponent: `exp(-inf + shift)`.
+    masked: Option<Term>,
+}
+
 /// The exponential in every state of one sum.
 pub(super) struct Anchor {
     /// The exponent relative to the anchor, as it stands in a state.
@@ -40,7 +53,7 @@ pub(super) struct Anchor {
 
 impl Deriver<'_> {
     pub(super) fn sum(&mut self, id: NodeId, node: Node, mut r: Reduction) -> NodeId {
-        let own_filter = self.hoist_filter(&node, &mut r);
+        let own = self.hoist_filter(&node, &mut r);
         let before = show::reduction(&self.out, &r);
         let body = self.inline_barriers(&r.body, &r.over);
         let barriers = self.barriers(&body, &r.over);
@@ -67,8 +80,8 @@ impl Deriver<'_> {
         }
         // The first traversal in which the sum can be computed.
         let last = barriers.iter().map(|&b| self.levels.of(b) + 1).max().unwrap_or(0);
-        let mut found = None;
-        for floor in 0..=last {
+        let (mut found, mut floor) = (None, 0);
+        while floor <= last {
             match self.split(&body, &r.over, floor) {
                 Ok(parts) => {
                     found = Some((floor, parts));
@@ -80,6 +93,10 @@ impl Deriver<'_> {
                 Err(why) => {
                     let (reason, hint) = self.why_not(&why, &r.over, floor);
                     self.refuse(crate::Rule::Separate, &node, &r.over, reason, hint);
+                    // It fails for the same reason until all that the culprit waits for is complete.
+                    let waits = why.culprit().map(|t| self.barriers(t, &r.over)).unwrap_or_default();
+                    let complete = waits.iter().map(|&b| self.levels.of(b) + 1).max().unwrap_or(0);
+                    floor = complete.max(floor + 1);
                 }
             }
         }
@@ -88,7 +105,38 @@ impl Deriver<'_> {
         if parts.outside.is_one() && !anchored && parts.mixed.is_none() {
             return self.barred(node, Reduction { body, ..r }, None);
         }
-        self.rebuild_sum(id, node, r, parts, floor, anchored, own_filter, before)
+        let bare = self.bare(&own, &r.over, &parts, floor);
+        self.rebuild_sum(id, node, r, parts, floor, anchored, own.filter, bare, before)
+    }
+
+    /// What leaves the sum from under conditions that became filters.
+    fn bare(&mut self, own: &Before, over: &[IndexId], parts: &Separated, floor: usize) -> Under {
+        let Some(opened) = &own.body else {
+            return Under { factor: Product::one(), shift: false, mixed: false, masked: None };
+        };
+        let opened = self.inline_barriers(opened, over);
+        let (inside, mut everywhere) = Product::of(&opened, &self.out).partition(|t| t.mentions(over));
+        let mut shift = parts.shift.clone();
+        if !parts.exponent.is_empty() {
+            product::append(&mut shift, std::mem::take(&mut everywhere.exponent), -1.0);
+            product::append(&mut shift, std::mem::take(&mut everywhere.exponent2), -std::f64::consts::LN_2);
+        }
+        let waits = |(t, _): &(Term, f64)| !matches!(t, Term::Select(..)) && self.waits(t, over, floor);
+        // A mask in an exponent of which nothing else carries the indices: what stands beside it there does not count
+        // where it masks, unless it is infinite too.
+        let mut masked = None;
+        if parts.exponent.is_empty() && !(inside.exponent.is_empty() && inside.exponent2.is_empty()) {
+            let mut beside = std::mem::take(&mut everywhere.exponent);
+            product::append(&mut beside, std::mem::take(&mut everywhere.exponent2), std::f64::consts::LN_2);
+            beside.push((1.0, Term::Number(f64::NEG_INFINITY)));
+            masked = Some(Term::Unary(UnaryOp::Exp, Box::new(product::sum_term(&beside))));
+        }
+        Under {
+            masked,
+            factor: parts.outside.without(&everywhere),
+            shift: !shift.is_empty(),
+            mixed: !inside.factors.iter().any(waits),
+        }
     }
 
     /// `Σ (f + g) = Σ f + Σ g`, for a body that does not separate as a whole: each addend may.
@@ -123,7 +171,10 @@ impl Deriver<'_> {
 
     /// Whether a term needs the value of a reduction over the indices that no traversal before `floor` completes.
     pub(super) fn waits(&self, t: &Term, over: &[IndexId], floor: usize) -> bool {
-        self.barriers(t, over).iter().any(|&b| self.levels.of(b) >= floor)
+        let mut operands = vec![];
+        self.out.reads(t, &mut operands);
+        let late = |&b: &NodeId| self.levels.of(b) >= floor && self.is_over(b, over);
+        operands.iter().any(|o| self.needed(o.node).iter().any(late))
     }
 
     /// Reads the body as a product, and what mixes the indices with what it waits for as a polynomial. An error if that
@@ -162,6 +213,7 @@ impl Deriver<'_> {
         floor: usize,
         anchored: bool,
         own_filter: Vec<Term>,
+        under: Under,
         before: String,
     ) -> NodeId {
         let over = r.over.clone();
@@ -198,8 +250,23 @@ impl Deriver<'_> {
             value = shifted(value, max, shift, stabilised);
         }
         let factor = parts.outside;
-        if !factor.is_one() {
-            value = times(value, &factor);
+        let inner_factor = under.factor;
+        let number = inner_factor.is_number() && inner_factor.coefficient.is_finite();
+        let hidden = !number || shift.is_some() && under.shift || parts.mixed.is_some() && under.mixed;
+        if hidden {
+            // An element that a condition masks meets nothing of what stands under it.
+            if !inner_factor.is_one() {
+                value = times(value, &inner_factor);
+            }
+            let seen = self.seen(&node, &over, &r.filter);
+            value = match under.masked {
+                Some(masked) => Term::Select(Box::new(seen), Box::new(value), Box::new(masked)),
+                None => guard::where_some(seen, value, 0.0),
+            };
+        }
+        let rest = if hidden { factor.without(&inner_factor) } else { factor.clone() };
+        if !rest.is_one() {
+            value = times(value, &rest);
         }
         let moved = matches!(&shift, Some((_, _, s)) if !s.is_empty());
         if !factor.is_number() || !factor.coefficient.is_finite() || moved || parts.mixed.is_some() {

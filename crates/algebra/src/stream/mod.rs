@@ -276,8 +276,9 @@ impl<D: Domain> Run<'_, D> {
                 inner.at.insert(*i, p as i64);
             }
             let mut holds = true;
+            // In order: a condition on data may be one that only the conditions before it let be asked.
             for f in &r.filter {
-                holds &= self.domain.holds(&self.term(f, &inner)?);
+                holds = holds && self.domain.holds(&self.term(f, &inner)?);
             }
             if !holds {
                 continue;

@@ -6,7 +6,7 @@ use einloom::compare::{Precision, distance};
 use einloom::prove;
 use einloom::random::Random;
 use einloom_algebra::stream::{Cut, Reals, evaluate_in};
-use einloom_algebra::{Derivation, Graph, flatten};
+use einloom_algebra::{Derivation, Graph, Rule, flatten};
 use einloom_cascade::meaning::{Array, Arrays};
 use einloom_cascade::{Cascade, DType, Expr, ExprKind, Monoid, TensorId};
 
@@ -52,7 +52,9 @@ pub(super) enum Verdict {
 /// Independent measurements of the sensitivity before a difference counts: one that is missed is a false alarm.
 const OPINIONS: u64 = 4;
 /// Intermediate values beyond two to this power are near the end of f64's range: a derivation may square them.
-const NEAR_OVERFLOW: i64 = 250;
+pub(super) const NEAR_OVERFLOW: i64 = 250;
+/// The same of f32.
+pub(super) const NEAR_OVERFLOW_NARROW: i64 = 60;
 /// Intermediate values below two to this power vanish when they are squared.
 const NEAR_ZERO: i64 = -500;
 /// Results below this in magnitude have lost their precision, or may have in another order of operations.
@@ -154,6 +156,13 @@ impl Subject {
             || range.nearest.get() <= -1022
     }
 
+    /// Whether some value of the text is infinite, however large its numbers may be.
+    fn meets_infinity(&self, inputs: &Arrays) -> bool {
+        let graph = flatten(&self.wide);
+        let range = Range::new(&graph, &self.bound, inputs);
+        evaluate_in(&range, &graph, &self.bound, Cut::Whole).is_none() || range.met_infinity.get()
+    }
+
     /// Looks for what explains a difference that rounding does not: both forms again, over numbers whose exponents do not
     /// run out, and over finite fields.
     #[allow(clippy::too_many_arguments)] // All there is to know of a difference.
@@ -168,6 +177,11 @@ impl Subject {
     ) -> Verdict {
         let Some(number) = self.wide.outputs.iter().position(|o| *o == output) else { return Verdict::Agrees };
         if self.finds_nan(&self.wide, inputs) {
+            return Verdict::Undefined;
+        }
+        // Moments of what is infinite are promised to be not finite, and no more: what divides by them hides that.
+        if seen.found.is_nan() && derivation.steps.iter().any(|s| s.rule == Rule::Centre) && self.meets_infinity(inputs)
+        {
             return Verdict::Undefined;
         }
         let evaluate = |graph: &Graph, cut: Cut| -> Option<(Array, bool)> {
@@ -205,10 +219,60 @@ impl Subject {
         if only_undefined(&truth, &derived, &precision, dtype) {
             return Verdict::Range;
         }
-        if difference.error.is_infinite() && self.by_accident(derivation, inputs, number, cut) {
+        let accident = match difference.error.is_finite() {
+            true => self.by_noise(derivation, inputs, number, &truth, &difference),
+            false => self.by_accident(derivation, inputs, number, cut),
+        };
+        if accident {
             return Verdict::Sensitive;
         }
         self.excuse(&self.wide, inputs, output, 1e-12, difference)
+    }
+
+    /// Whether the text itself, over numbers that round far below f64's last digit, moves about as far as the difference
+    /// when its inputs move by that last digit: then nothing but rounding was left of the element.
+    fn by_noise(
+        &self,
+        derivation: &Derivation,
+        inputs: &Arrays,
+        output: usize,
+        truth: &Array,
+        seen: &Difference,
+    ) -> bool {
+        let apart = (seen.expected - seen.found).abs();
+        (0..4).any(|seed| {
+            let mut random = Random::new(seed, "noise");
+            let moved = self.moved(inputs, f64::EPSILON, &mut random);
+            let range = Range::new(&derivation.written, &self.bound, &moved);
+            let Some(mut outputs) = evaluate_in(&range, &derivation.written, &self.bound, Cut::Whole) else {
+                return true;
+            };
+            let (_, values) = outputs.swap_remove(output);
+            let (here, there) = (truth.values.get(seen.position), values.get(seen.position));
+            let (Some(here), Some(there)) = (here, there) else { return false };
+            let far = (there.to_f64() - here).abs();
+            !far.is_finite() || 8.0 * far >= apart
+        })
+    }
+
+    /// The inputs, each number off by up to `step` of itself.
+    fn moved(&self, inputs: &Arrays, step: f64, random: &mut Random) -> Arrays {
+        let mut moved = inputs.clone();
+        for (name, array) in &mut moved {
+            if self.wide.tensor(name).is_some_and(|t| self.wide[t].dtype.is_none_or(DType::is_float)) {
+                array.values.iter_mut().for_each(|v| *v *= 1.0 + step * (2.0 * random.unit() - 1.0));
+            }
+        }
+        moved
+    }
+
+    /// Whether the text as written leaves the range of its numbers, or comes near its end.
+    pub(super) fn leaves_range(&self, cascade: &Cascade, inputs: &Arrays, farthest: i64) -> bool {
+        let graph = flatten(cascade);
+        let range = Range::new(&graph, &self.bound, inputs);
+        evaluate_in(&range, &graph, &self.bound, Cut::Whole).is_none()
+            || range.farthest.get() > farthest
+            || range.nearest.get() < -2 * farthest
     }
 
     /// Whether an element that is not finite in the derived form becomes finite when the inputs move a little, or the
@@ -216,12 +280,7 @@ impl Subject {
     fn by_accident(&self, derivation: &Derivation, inputs: &Arrays, output: usize, cut: Cut) -> bool {
         (0..3).any(|seed| {
             let mut random = Random::new(seed, "accident");
-            let mut moved = inputs.clone();
-            for (name, array) in &mut moved {
-                if self.wide.tensor(name).is_some_and(|t| self.wide[t].dtype.is_none_or(DType::is_float)) {
-                    array.values.iter_mut().for_each(|v| *v *= 1.0 + 1e-9 * random.unit());
-                }
-            }
+            let moved = self.moved(inputs, 1e-9, &mut random);
             let evaluate = |graph: &Graph, cut: Cut| -> Option<Vec<f64>> {
                 let reals = Reals { graph, bound: &self.bound, inputs: &moved };
                 Some(evaluate_in(&reals, graph, &self.bound, cut)?.swap_remove(output).1)

@@ -192,6 +192,8 @@ pub(super) struct Range<'a> {
     pub(super) inputs: &'a Arrays,
     /// Whether some operation gave a NaN.
     pub(super) met_nan: Cell<bool>,
+    /// Whether some input or operation gave an infinity.
+    pub(super) met_infinity: Cell<bool>,
     /// The largest exponent of any value.
     pub(super) farthest: Cell<i64>,
     /// The smallest.
@@ -200,12 +202,16 @@ pub(super) struct Range<'a> {
 
 impl<'a> Range<'a> {
     pub(super) fn new(graph: &'a Graph, bound: &'a Bound, inputs: &'a Arrays) -> Self {
-        Self { graph, bound, inputs, met_nan: Cell::new(false), farthest: Cell::new(0), nearest: Cell::new(0) }
+        let (met_nan, met_infinity) = (Cell::new(false), Cell::new(false));
+        Self { graph, bound, inputs, met_nan, met_infinity, farthest: Cell::new(0), nearest: Cell::new(0) }
     }
 
     fn noted(&self, v: Wide) -> Wide {
         if v.mantissa.high.is_nan() {
             self.met_nan.set(true);
+        }
+        if v.mantissa.high.is_infinite() {
+            self.met_infinity.set(true);
         }
         self.farthest.set(self.farthest.get().max(v.exponent));
         self.nearest.set(self.nearest.get().min(v.exponent));

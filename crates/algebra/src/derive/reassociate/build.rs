@@ -14,13 +14,15 @@ impl Site {
     pub(super) fn build(&self, sides: Sides, inner: Vec<IndexId>) -> Result<Option<Rewriting>, Why> {
         let divides = sides.outside.factors.iter().any(|(t, p)| *p < 0.0 && !sign::positive_constant(t))
             || !sides.outside.weights.is_empty();
-        // Over nothing the sum is 0, whatever it is then divided by.
+        let multiplies =
+            sides.prefix.is_some() && sides.outside.factors.iter().any(|(t, _)| !sign::positive_constant(t));
+        // Over nothing the sum is 0, whatever it is then multiplied with or divided by.
         if divides && !sides.inside_filter.is_empty() {
             let reason =
                 "a condition on data decides whether there is anything to sum, and a division follows".to_string();
             return Err((reason, Some("without the condition, or dividing by what cannot be 0, it would".into())));
         }
-        let mut g = self.graph.clone();
+        let mut g = (*self.graph).clone();
         let (state, read) = match &sides.prefix {
             Some(p) => self.prefix_node(p, &sides, &inner, g.recurrences.len())?,
             None if inner.is_empty() => return Ok(None),
@@ -44,8 +46,12 @@ impl Site {
         if inner.is_empty() {
             guards.extend(sides.outside_filter.iter().cloned());
         }
-        if divides {
-            guards.push(self.some());
+        if divides || multiplies {
+            let rank = |i: IndexId| self.graph.cascade[i].rank;
+            // Where there is a position there is an element, if both are of one rank.
+            if !sides.prefix.is_some_and(|p| rank(p.up_to) == rank(p.of)) {
+                guards.push(self.some());
+            }
             if let Some(p) = sides.prefix.filter(|p| p.offset < 0) {
                 guards.push(compare(BinaryOp::Ge, Term::Position(p.up_to), Term::Number(-p.offset as f64)));
             }
@@ -198,7 +204,7 @@ impl Site {
 
     /// The graph with new nodes at its end, for printing.
     pub(super) fn with(&self, new: &[Node]) -> Graph {
-        let mut shown = self.graph.clone();
+        let mut shown = (*self.graph).clone();
         shown.nodes.extend(new.iter().cloned());
         shown
     }

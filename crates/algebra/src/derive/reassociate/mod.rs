@@ -21,6 +21,7 @@ use crate::{Def, Graph, NodeId, Product, Refusal, Step, Term};
 use site::rewrite;
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::rc::Rc;
 
 /// A graph in which some sums have changed places, and how it came about.
 pub(super) struct Rewriting {
@@ -39,8 +40,9 @@ pub(super) fn alternatives(written: &Graph) -> (Vec<Rewriting>, Vec<Refusal>) {
     let mut todo = vec![Rewriting { graph: written.clone(), steps: vec![] }];
     while let Some(base) = todo.pop() {
         let mut sites = vec![];
+        let shared = Rc::new(base.graph.clone());
         for id in base.graph.ids() {
-            match rewrite(&base.graph, id) {
+            match rewrite(&shared, id) {
                 Ok(None) => {}
                 Ok(Some(r)) => sites.push((base.graph[id].name.clone(), r.steps.len() == 1)),
                 Err(refusal) if base.steps.is_empty() => refusals.push(refusal),
@@ -57,7 +59,7 @@ pub(super) fn alternatives(written: &Graph) -> (Vec<Rewriting>, Vec<Refusal>) {
             // Later sums first: what they no longer read is not rewritten any more.
             for name in names.into_iter().rev() {
                 let Some(id) = next.graph.ids().find(|&n| next.graph[n].name == name) else { continue };
-                if let Ok(Some(r)) = rewrite(&next.graph, id) {
+                if let Ok(Some(r)) = rewrite(&Rc::new(next.graph.clone()), id) {
                     next.graph = r.graph;
                     next.steps.extend(r.steps);
                     crate::derive::rebuild::prune(&mut next.graph);

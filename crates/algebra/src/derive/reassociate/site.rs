@@ -8,13 +8,16 @@ use crate::derive::{filter, inline};
 use crate::{Def, Graph, Node, NodeId, Refusal, Rule, Term};
 use einloom_cascade::{DType, IndexExpr, IndexId, Monoid};
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 /// The graph with the sum at `id` taken in another order. Nothing where no other order is cheaper at any size.
 ///
 /// # Errors
 /// The condition that failed, where a sum stands inside another and could otherwise change places with it, or where the
 /// sum is over a range that another index bounds.
-pub(in crate::derive) fn rewrite(graph: &Graph, id: NodeId) -> Result<Option<Rewriting>, Refusal> {
+pub(in crate::derive) fn rewrite(graph: &Rc<Graph>, id: NodeId) -> Result<Option<Rewriting>, Refusal> {
+    let shared = graph;
+    let graph: &Graph = shared;
     let node = &graph[id];
     let Def::Reduce(r) = &node.def else { return Ok(None) };
     let member = graph.recurrences.iter().any(|r| r.members.contains(&id));
@@ -24,7 +27,7 @@ pub(in crate::derive) fn rewrite(graph: &Graph, id: NodeId) -> Result<Option<Rew
     let (body, filter) = filter::stripped(graph, r);
     let body = open_maps(graph, &body, &r.over, false);
     let parts = Parts { factors: Body::of(&body, graph), filter, inner: vec![], query: BTreeSet::new() };
-    let site = Site { graph: graph.clone(), id, node: node.clone(), over: r.over.clone() };
+    let site = Site { graph: shared.clone(), id, node: node.clone(), over: r.over.clone() };
     let mut refused: Option<(Rule, Why)> = None;
     for k in 0..parts.factors.factors.len() {
         let mut site = site.clone();
@@ -99,7 +102,8 @@ pub(super) struct Parts {
 /// A sum that may change places with one inside it.
 #[derive(Clone)]
 pub(super) struct Site {
-    pub graph: Graph,
+    /// Shared until an index is added.
+    pub graph: Rc<Graph>,
     pub id: NodeId,
     pub node: Node,
     pub over: Vec<IndexId>,
@@ -125,8 +129,11 @@ impl Site {
         let mut taken: BTreeSet<IndexId> = self.node.axes.iter().chain(&self.over).copied().collect();
         rest.term().indices(&mut taken);
         parts.filter.iter().for_each(|t| t.indices(&mut taken));
-        let inner: Vec<IndexId> =
-            r.over.iter().map(|&i| if taken.contains(&i) { fresh_index(&mut self.graph, i) } else { i }).collect();
+        let inner: Vec<IndexId> = r
+            .over
+            .iter()
+            .map(|&i| if taken.contains(&i) { fresh_index(Rc::make_mut(&mut self.graph), i) } else { i })
+            .collect();
         let place = |i: IndexId| match r.over.iter().position(|&o| o == i) {
             Some(k) => Some(IndexExpr::var(inner[k])),
             None => node.axes.iter().position(|&a| a == i).map(|k| at[k].clone()),
