@@ -56,7 +56,7 @@ pub struct Kernel {
     pub lags: BTreeMap<String, usize>,
     /// What may be held in the buffer; the first that fits is taken.
     pub dataflows: Vec<Dataflow>,
-    /// Tensors that are computed and used in this kernel and go through the buffer between arrays.
+    /// Tensors that go through the buffer between Einsums of this kernel.
     pub through: Vec<String>,
 }
 
@@ -82,6 +82,10 @@ pub struct Dataflow {
     pub whole: Vec<String>,
     /// Tensors that are computed and used in this kernel and go to DRAM and back.
     pub spills: Vec<String>,
+    /// Tensors in the buffer that are read from it once more than the Einsums need them.
+    pub rereads: Vec<String>,
+    /// Room that what it holds must leave.
+    pub reserve: Bytes,
     /// What the published model took for the buffer's capacity, where that is not the chip's.
     pub capacity: Option<Bytes>,
     /// Published counts that follow no known rule.

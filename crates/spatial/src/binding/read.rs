@@ -97,6 +97,8 @@ fn dataflow(r: &mut Reader<'_>, at: &Section<'_, '_>) -> Dataflow {
         "uncut",
         "whole",
         "spills",
+        "rereads",
+        "reserve",
         "capacity",
         "measured",
     ];
@@ -125,6 +127,8 @@ fn dataflow(r: &mut Reader<'_>, at: &Section<'_, '_>) -> Dataflow {
         uncut: r.strings(at, "uncut"),
         whole: r.strings(at, "whole"),
         spills: r.strings(at, "spills"),
+        rereads: r.strings(at, "rereads"),
+        reserve: r.quantity::<Bytes>(at, "reserve").unwrap_or_default(),
         capacity: r.quantity::<Bytes>(at, "capacity"),
         measured,
     }

@@ -17,6 +17,8 @@ pub(super) struct KernelCycles<'a> {
 pub(super) struct EinsumCycles<'a> {
     pub einsum: &'a Einsum,
     pub array: &'a str,
+    /// Which phase of the kernel it runs in.
+    pub phase: usize,
     /// All instances together.
     pub cycles: f64,
 }
@@ -25,7 +27,7 @@ pub(super) struct EinsumCycles<'a> {
 pub(super) fn kernel<'a>(setup: &Setup<'a>, kernel: &'a Kernel) -> KernelCycles<'a> {
     let tiles = tiles(setup, kernel);
     let mut out = KernelCycles { cycles: 0.0, tiles, einsums: vec![] };
-    for phase in &kernel.phases {
+    for (at, phase) in kernel.phases.iter().enumerate() {
         if let Some(array) = phase.drains.as_ref().and_then(|a| setup.setting.chip.array(a)) {
             out.cycles += tiles * array.rows as f64;
         }
@@ -35,7 +37,7 @@ pub(super) fn kernel<'a>(setup: &Setup<'a>, kernel: &'a Kernel) -> KernelCycles<
             for einsum in names.iter().filter_map(|n| setup.setting.program.einsum(n)) {
                 let cycles = einsum_cycles(setup, einsum, array);
                 sum += cycles;
-                out.einsums.push(EinsumCycles { einsum, array, cycles });
+                out.einsums.push(EinsumCycles { einsum, array, phase: at, cycles });
             }
             longest = longest.max(sum);
         }

@@ -15,10 +15,8 @@ pub(super) struct Flow<'a> {
     /// Tiles of a block.
     pub block_tiles: usize,
     pub held_bytes: f64,
-    /// Words from DRAM to the buffer, all instances.
-    pub words_in: f64,
-    /// Words from the buffer to DRAM, all instances.
-    pub words_out: f64,
+    /// Words that DRAM puts into the buffer, all instances; what the dataflow does not hold streams past it.
+    pub filled: f64,
     pub traffic_bytes: f64,
     pub seconds: f64,
     pub note: Option<String>,
@@ -31,9 +29,8 @@ pub(super) fn choose<'a>(setup: &Setup<'a>, k: usize, cost: &KernelCycles<'_>) -
     for dataflow in &kernel.dataflows {
         let one = One { setup, k, dataflow };
         if let Some(words) = one.measured() {
-            let (words_in, words_out) = one.words(1);
-            let scale = words * setup.setting.instances / (words_in + words_out);
-            let mut flow = one.flow(1, 1, (words_in * scale, words_out * scale));
+            let scale = words * setup.setting.instances / one.words(1).all;
+            let mut flow = one.flow(1, 1, one.words(1).scaled(scale));
             flow.note = Some(format!("{}: DRAM traffic is the published count; no rule for it is known", kernel.name));
             return Ok(flow);
         }
@@ -104,24 +101,22 @@ impl<'a> One<'_, 'a> {
         }
     }
 
-    fn flow(&self, blocks: usize, block_tiles: usize, words: (f64, f64)) -> Flow<'a> {
-        let word = self.setup.setting.chip.word.0 as f64;
+    fn flow(&self, blocks: usize, block_tiles: usize, words: Words) -> Flow<'a> {
         Flow {
             dataflow: self.dataflow,
             blocks,
             block_tiles,
             held_bytes: self.held(block_tiles, &|r| self.setup.bound.size(r)),
-            words_in: words.0,
-            words_out: words.1,
-            traffic_bytes: (words.0 + words.1) * word,
+            filled: words.filled,
+            traffic_bytes: words.all * self.setup.setting.chip.word.0 as f64,
             seconds: self.seconds(words),
             note: None,
         }
     }
 
-    fn seconds(&self, words: (f64, f64)) -> f64 {
+    fn seconds(&self, words: Words) -> f64 {
         let chip = self.setup.setting.chip;
-        (words.0 + words.1) * chip.word.0 as f64 / chip.dram.bandwidth.0
+        words.all * chip.word.0 as f64 / chip.dram.bandwidth.0
     }
 
     fn tile(&self, rank: RankId) -> usize {
@@ -130,7 +125,7 @@ impl<'a> One<'_, 'a> {
 
     fn fits(&self, block_tiles: usize, size: &dyn Fn(RankId) -> usize) -> bool {
         let capacity = self.dataflow.capacity.unwrap_or(self.setup.setting.chip.buffer.capacity);
-        self.held(block_tiles, size) <= capacity.0 as f64
+        self.held(block_tiles, size) + self.dataflow.reserve.0 as f64 <= capacity.0 as f64
     }
 
     /// Bytes that the buffer holds for blocks of so many tiles.
@@ -151,46 +146,45 @@ impl<'a> One<'_, 'a> {
         parts.chain(wholes).sum::<f64>() * self.setup.setting.chip.word.0 as f64
     }
 
-    /// Words in and out of the buffer for all instances. What is read in this kernel and does not come from it is read
+    /// Words between DRAM and the chip for all instances. What is read in this kernel and does not come from it is read
     /// once, or once a block if it does not carry the rank that is cut; what others need is written once; what spills is
     /// written and read.
-    fn words(&self, blocks: usize) -> (f64, f64) {
+    fn words(&self, blocks: usize) -> Words {
         let setup = self.setup;
         let program = setup.setting.program;
-        let whole: BTreeSet<NodeId> =
-            self.dataflow.whole.iter().filter_map(|n| program.node(n)).map(|n| program.root(n)).collect();
+        let nodes = |names: &[String]| -> BTreeSet<NodeId> { names.iter().filter_map(|n| program.node(n)).collect() };
+        let (holds, whole) = (nodes(&self.dataflow.holds), nodes(&self.dataflow.whole));
         let block = self.dataflow.block.as_ref().and_then(|b| program.graph.cascade.rank(b.rank()));
         let here = |node: NodeId| setup.kernel_of.get(&node) == Some(&self.k);
         let mut reads: BTreeMap<NodeId, f64> = BTreeMap::new();
-        let mut words_out = 0.0;
+        let mut held: BTreeSet<NodeId> = BTreeSet::new();
+        let mut written: BTreeMap<NodeId, f64> = BTreeMap::new();
         for einsum in &program.einsums {
-            if here(einsum.node) {
-                for &operand in &einsum.operands {
-                    let root = program.root(operand);
-                    if here(root) {
-                        continue;
+            for &operand in &einsum.operands {
+                let root = program.root(operand);
+                match (here(einsum.node), here(root)) {
+                    (true, false) => {
+                        let is_whole = whole.contains(&root) || whole.contains(&operand);
+                        let again = block.is_some_and(|r| !program.dims(operand).contains(&r)) && !is_whole;
+                        let times = if again { blocks as f64 } else { 1.0 };
+                        let entry = reads.entry(root).or_default();
+                        *entry = entry.max(times * self.size(root));
+                        if is_whole || holds.contains(&operand) || holds.contains(&root) {
+                            held.insert(root);
+                        }
                     }
-                    let again = block.is_some_and(|r| !program.dims(operand).contains(&r)) && !whole.contains(&root);
-                    let times = if again { blocks as f64 } else { 1.0 };
-                    let entry = reads.entry(root).or_default();
-                    *entry = entry.max(times * self.size(root));
-                }
-                if program.graph.outputs.contains(&einsum.node) {
-                    words_out += self.size(einsum.node);
-                }
-            } else {
-                // Another kernel reads what this one makes.
-                for &operand in &einsum.operands {
-                    let root = program.root(operand);
-                    if here(root) && !program.graph.outputs.contains(&root) && first_reader(setup, root, einsum.node) {
-                        words_out += self.size(root);
-                    }
+                    (false, true) => drop(written.insert(root, self.size(root))),
+                    _ => {}
                 }
             }
+            if here(einsum.node) && program.graph.outputs.contains(&einsum.node) {
+                written.insert(einsum.node, self.size(einsum.node));
+            }
         }
-        let spilled: f64 = self.dataflow.spills.iter().filter_map(|n| program.node(n)).map(|n| self.size(n)).sum();
-        let n = setup.setting.instances;
-        ((reads.values().sum::<f64>() + spilled) * n, (words_out + spilled) * n)
+        let spilled: f64 = nodes(&self.dataflow.spills).into_iter().map(|n| self.size(n)).sum();
+        let all = reads.values().chain(written.values()).sum::<f64>() + 2.0 * spilled;
+        let filled: f64 = reads.iter().filter(|(n, _)| held.contains(n)).map(|(_, words)| words).sum();
+        Words { all, filled }.scaled(setup.setting.instances)
     }
 
     /// Elements of a tensor.
@@ -200,13 +194,18 @@ impl<'a> One<'_, 'a> {
     }
 }
 
-/// Whether `reader` is the first Einsum outside the maker's kernel that reads a tensor, so that it is written once.
-fn first_reader(setup: &Setup<'_>, root: NodeId, reader: NodeId) -> bool {
-    let program = setup.setting.program;
-    let maker = setup.kernel_of.get(&root);
-    let reads = |e: &&crate::Einsum| e.operands.iter().any(|&o| program.root(o) == root);
-    let outside = |e: &&crate::Einsum| setup.kernel_of.get(&e.node) != maker;
-    program.einsums.iter().filter(outside).find(reads).is_some_and(|e| e.node == reader)
+/// Words between DRAM and the chip.
+#[derive(Clone, Copy)]
+struct Words {
+    all: f64,
+    /// Into the buffer.
+    filled: f64,
+}
+
+impl Words {
+    fn scaled(self, by: f64) -> Self {
+        Self { all: self.all * by, filled: self.filled * by }
+    }
 }
 
 /// All divisors of a number of at least 1, from the smallest.

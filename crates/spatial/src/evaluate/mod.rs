@@ -4,6 +4,7 @@
 //! the other on the same array, and every array is as busy as its iterations say. Filling, draining and latency are
 //! counted only where the binding says that they are waited for.
 
+mod access;
 mod cycles;
 mod dataflow;
 mod energy;

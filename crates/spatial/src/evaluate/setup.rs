@@ -101,6 +101,11 @@ impl Setup<'_> {
         self.bound.size(rank).div_ceil(piece.max(1))
     }
 
+    /// Whether a kernel takes a rank in several tiles.
+    pub fn is_cut(&self, kernel: usize, rank: RankId) -> bool {
+        self.tiles[kernel].get(&rank).is_some_and(|&n| self.pieces(rank, n) > 1)
+    }
+
     /// Whether an operation is charged as the parts that it can be done in.
     pub fn is_split(&self, operation: &Operation) -> bool {
         self.faults.iter().any(|f| f.split.contains(operation))
@@ -169,7 +174,10 @@ fn missing_operations(setting: &Setting<'_>, einsum: &Einsum, array: &Array, fie
 fn names_of_tensors(setting: &Setting<'_>, k: usize, field: &str, problems: &mut Vec<Problem>) {
     let kernel = &setting.binding.kernels[k];
     let flows = kernel.dataflows.iter();
-    let tensors = flows.clone().flat_map(|d| d.holds.iter().chain(&d.whole).chain(&d.spills)).chain(&kernel.through);
+    let tensors = flows
+        .clone()
+        .flat_map(|d| d.holds.iter().chain(&d.whole).chain(&d.spills).chain(&d.rereads))
+        .chain(&kernel.through);
     for name in tensors.chain(kernel.lags.keys()) {
         if setting.program.node(name).is_none() {
             let cascade = &setting.program.graph.cascade.name;
