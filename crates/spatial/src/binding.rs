@@ -72,6 +72,10 @@ pub struct Phase {
 /// What the buffer holds, and so what DRAM must deliver how often.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Dataflow {
+    /// It is taken only where each of these ranks is at least this large.
+    pub from: BTreeMap<String, usize>,
+    /// It is taken only where there are at least this many instances of the cascade.
+    pub from_instances: usize,
     /// The rank that is cut outermost: what carries it stays, what does not is read again for every block.
     pub block: Option<Block>,
     /// Tensors of which the buffer holds what one block and one tile need.
@@ -80,12 +84,14 @@ pub struct Dataflow {
     pub uncut: Vec<String>,
     /// Tensors that it holds whole: read once, whatever is cut.
     pub whole: Vec<String>,
+    /// Tensors that are read from DRAM for every tile, also along ranks that they do not have.
+    pub reloads: Vec<String>,
     /// Tensors that are computed and used in this kernel and go to DRAM and back.
     pub spills: Vec<String>,
+    /// Arrays that exchange what spills with DRAM past the buffer.
+    pub past: Vec<String>,
     /// Tensors in the buffer that are read from it once more than the Einsums need them.
     pub rereads: Vec<String>,
-    /// Room that what it holds must leave.
-    pub reserve: Bytes,
     /// What the published model took for the buffer's capacity, where that is not the chip's.
     pub capacity: Option<Bytes>,
     /// Published counts that follow no known rule.

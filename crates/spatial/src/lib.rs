@@ -22,4 +22,7 @@ pub use evaluate::{EinsumCost, Energy, Evaluation, KernelCost, Setting, evaluate
 pub use operation::Operation;
 pub use problem::Problem;
 pub use program::{Einsum, Program, Work};
-pub use study::{Configuration, Files, Layer, Linear, Quantity, Ratio, Study, Sweep, Workload};
+pub use study::{
+    Configuration, Faults, Files, Layer, Linear, Mean, Point, PublishedArea, Quantity, Ratio, Row, Study, Sweep,
+    SweepPoint, Totals, Workload, area,
+};

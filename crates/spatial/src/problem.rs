@@ -31,6 +31,13 @@ impl Problem {
         self
     }
 
+    /// The same as a problem of one configuration.
+    pub fn within(mut self, configuration: &str) -> Self {
+        self.field =
+            if self.field.is_empty() { configuration.to_owned() } else { format!("{configuration}, {}", self.field) };
+        self
+    }
+
     /// The same as a problem of this file.
     pub fn of(mut self, file: &str) -> Self {
         self.file = file.to_owned();

@@ -1,8 +1,14 @@
 //! A study: configurations of cascade, chip and binding, and the workloads to try them on.
 
 mod read;
+mod run;
+mod sweep;
 
-use crate::{Accounting, Binding, Chip, Evaluation, Problem, Program, Setting, evaluate};
+pub use run::{Faults, Mean, Point, Row, Totals};
+pub use sweep::{SweepPoint, area};
+
+use crate::{Accounting, Binding, Chip, Problem, Program};
+use einloom_machine::SquareMetres;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Gives a file's text, or says why not. Names are as the study writes them: relative to the study.
@@ -29,6 +35,8 @@ pub struct Study {
     pub lengths: Vec<usize>,
     /// The layers around the cascade, if the study has any.
     pub layers: Vec<Layer>,
+    /// How they run, on every configuration's chip.
+    pub linear: Option<Linear>,
     /// Ratios between configurations, averaged over all workloads and lengths.
     pub ratios: Vec<Ratio>,
     /// Sizes of arrays to try.
@@ -48,11 +56,9 @@ pub struct Configuration {
     pub chip: Chip,
     /// How.
     pub binding: Binding,
-    /// How the layers around it run.
-    pub linear: Option<Linear>,
 }
 
-/// How layers run on a configuration's chip.
+/// How the layers around the cascade run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Linear {
     /// The cascade of one layer.
@@ -118,6 +124,19 @@ pub struct Sweep {
     pub length: usize,
     /// Sides of the arrays.
     pub arrays: Vec<usize>,
+    /// Areas that were published.
+    pub published: Vec<PublishedArea>,
+}
+
+/// The published area of a chip.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PublishedArea {
+    /// For this workload.
+    pub workload: String,
+    /// With arrays of this side.
+    pub array: usize,
+    /// Of the whole chip.
+    pub area: SquareMetres,
 }
 
 impl Study {
@@ -159,27 +178,6 @@ impl Configuration {
         let all: Vec<&str> = self.chip.accountings.keys().map(String::as_str).collect();
         let message = format!("the chip {} has no accounting `{accounting}`", self.chip.name);
         Err(Problem::new("accounting", message).hint(format!("it has {}", all.join(", "))))
-    }
-
-    /// The cascade's cost at these sizes.
-    ///
-    /// # Errors
-    /// Every reason why the inputs do not fit together.
-    pub fn evaluate(
-        &self,
-        study: &Study,
-        sizes: &BTreeMap<String, usize>,
-        faults: &BTreeSet<String>,
-    ) -> Result<Evaluation, Vec<Problem>> {
-        let instances = study.instances(sizes).map_err(|p| vec![p])?;
-        evaluate(&Setting {
-            program: &self.program,
-            chip: &self.chip,
-            binding: &self.binding,
-            sizes,
-            instances,
-            faults,
-        })
     }
 }
 

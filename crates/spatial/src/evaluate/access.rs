@@ -34,7 +34,11 @@ pub(super) fn accesses(setup: &Setup<'_>, k: usize, cost: &KernelCycles<'_>, flo
     let held = flow.dataflow.holds.iter().chain(&flow.dataflow.whole);
     let named = held.chain(&kernel.through).chain(&flow.dataflow.rereads);
     let buffered: BTreeSet<NodeId> = named.filter_map(|n| program.node(n)).collect();
-    let in_buffer = |node: NodeId| buffered.contains(&node) || buffered.contains(&program.root(node));
+    let spilled: BTreeSet<NodeId> = flow.dataflow.spills.iter().filter_map(|n| program.node(n)).collect();
+    let in_buffer = |array: &str, node: NodeId| {
+        let past = spilled.contains(&node) && flow.dataflow.past.iter().any(|a| a == array);
+        !past && (buffered.contains(&node) || buffered.contains(&program.root(node)))
+    };
     let passes = passes(setup, k, cost);
     let sharing = |e: &EinsumCycles<'_>, node: NodeId| Sharing {
         phase: e.phase,
@@ -51,11 +55,11 @@ pub(super) fn accesses(setup: &Setup<'_>, k: usize, cost: &KernelCycles<'_>, flo
         for &operand in &e.einsum.operands {
             // A recurrence reads what it made one step ago, which another tile did.
             let fresh = operand != node && made.contains(&sharing(e, operand));
-            if in_buffer(operand) && !fresh {
+            if in_buffer(e.array, operand) && !fresh {
                 reads.insert(sharing(e, operand), read(setup, k, &e.einsum.ranks, operand));
             }
         }
-        if in_buffer(node) {
+        if in_buffer(e.array, node) {
             let (again, written) = accumulated(setup, k, e);
             out.read += again;
             out.written += written;

@@ -28,6 +28,9 @@ pub(super) fn choose<'a>(setup: &Setup<'a>, k: usize, cost: &KernelCycles<'_>) -
     let compute_seconds = cost.cycles / setup.setting.chip.clock.0;
     for dataflow in &kernel.dataflows {
         let one = One { setup, k, dataflow };
+        if !one.is_large_enough() {
+            continue;
+        }
         if let Some(words) = one.measured() {
             let scale = words * setup.setting.instances / one.words(1).all;
             let mut flow = one.flow(1, 1, one.words(1).scaled(scale));
@@ -57,6 +60,14 @@ struct One<'s, 'a> {
 }
 
 impl<'a> One<'_, 'a> {
+    fn is_large_enough(&self) -> bool {
+        let cascade = &self.setup.setting.program.graph.cascade;
+        let large =
+            |(rank, least): (&String, &usize)| cascade.rank(rank).is_some_and(|r| self.setup.bound.size(r) >= *least);
+        let instances = self.setup.setting.instances >= self.dataflow.from_instances as f64;
+        instances && self.dataflow.from.iter().all(large)
+    }
+
     fn measured(&self) -> Option<f64> {
         let bound = &self.setup.bound;
         let cascade = &self.setup.setting.program.graph.cascade;
@@ -125,7 +136,7 @@ impl<'a> One<'_, 'a> {
 
     fn fits(&self, block_tiles: usize, size: &dyn Fn(RankId) -> usize) -> bool {
         let capacity = self.dataflow.capacity.unwrap_or(self.setup.setting.chip.buffer.capacity);
-        self.held(block_tiles, size) + self.dataflow.reserve.0 as f64 <= capacity.0 as f64
+        self.held(block_tiles, size) <= capacity.0 as f64
     }
 
     /// Bytes that the buffer holds for blocks of so many tiles.
@@ -154,6 +165,7 @@ impl<'a> One<'_, 'a> {
         let program = setup.setting.program;
         let nodes = |names: &[String]| -> BTreeSet<NodeId> { names.iter().filter_map(|n| program.node(n)).collect() };
         let (holds, whole) = (nodes(&self.dataflow.holds), nodes(&self.dataflow.whole));
+        let reloads = nodes(&self.dataflow.reloads);
         let block = self.dataflow.block.as_ref().and_then(|b| program.graph.cascade.rank(b.rank()));
         let here = |node: NodeId| setup.kernel_of.get(&node) == Some(&self.k);
         let mut reads: BTreeMap<NodeId, f64> = BTreeMap::new();
@@ -166,7 +178,12 @@ impl<'a> One<'_, 'a> {
                     (true, false) => {
                         let is_whole = whole.contains(&root) || whole.contains(&operand);
                         let again = block.is_some_and(|r| !program.dims(operand).contains(&r)) && !is_whole;
-                        let times = if again { blocks as f64 } else { 1.0 };
+                        let mut times = if again { blocks as f64 } else { 1.0 };
+                        if reloads.contains(&operand) || reloads.contains(&root) {
+                            let tiles =
+                                self.setup.tiles[self.k].iter().filter(|(r, _)| !program.dims(operand).contains(r));
+                            times = tiles.map(|(r, n)| setup.pieces(*r, *n) as f64).product();
+                        }
                         let entry = reads.entry(root).or_default();
                         *entry = entry.max(times * self.size(root));
                         if is_whole || holds.contains(&operand) || holds.contains(&root) {

@@ -59,7 +59,8 @@ pub(super) fn setup<'a>(setting: &'a Setting<'a>) -> Result<Setup<'a>, Vec<Probl
         }
         tiles.push(tile);
         for phase in &kernel.phases {
-            for name in phase.runs.keys().chain(&phase.drains) {
+            let past = kernel.dataflows.iter().flat_map(|d| &d.past);
+            for name in phase.runs.keys().chain(&phase.drains).chain(past) {
                 known_array(setting, name, &field, &mut problems);
             }
             for (array, names) in &phase.runs {
@@ -176,7 +177,7 @@ fn names_of_tensors(setting: &Setting<'_>, k: usize, field: &str, problems: &mut
     let flows = kernel.dataflows.iter();
     let tensors = flows
         .clone()
-        .flat_map(|d| d.holds.iter().chain(&d.whole).chain(&d.spills).chain(&d.rereads))
+        .flat_map(|d| d.holds.iter().chain(&d.whole).chain(&d.spills).chain(&d.rereads).chain(&d.reloads))
         .chain(&kernel.through);
     for name in tensors.chain(kernel.lags.keys()) {
         if setting.program.node(name).is_none() {
@@ -185,7 +186,7 @@ fn names_of_tensors(setting: &Setting<'_>, k: usize, field: &str, problems: &mut
             problems.push(Problem::new(field, message).of(&setting.binding.name));
         }
     }
-    for rank in flows.clone().flat_map(|d| &d.uncut) {
+    for rank in flows.clone().flat_map(|d| d.uncut.iter().chain(d.from.keys())) {
         known_rank(setting, rank, field, problems);
     }
     for block in flows.filter_map(|d| d.block.as_ref()) {

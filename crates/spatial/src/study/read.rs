@@ -1,6 +1,6 @@
 //! Reads a study and the files it names.
 
-use super::{Configuration, Files, Layer, Linear, Quantity, Ratio, Study, Sweep, Workload};
+use super::{Configuration, Files, Layer, Linear, PublishedArea, Quantity, Ratio, Study, Sweep, Workload};
 use crate::read::{Reader, Section, document};
 use crate::{Binding, Chip, Problem, Program};
 use std::collections::BTreeMap;
@@ -93,7 +93,7 @@ fn study(r: &mut Reader<'_>, top: &Section<'_, '_>, library: &mut Library<'_, '_
     }
     for at in &sections {
         names.extend(r.quiet_string(at, "name"));
-        configurations.extend(configuration(r, at, library, &linear));
+        configurations.extend(configuration(r, at, library));
     }
     let workloads = workloads(r, top);
     let (length_ranks, lengths) = lengths(r, top);
@@ -109,25 +109,20 @@ fn study(r: &mut Reader<'_>, top: &Section<'_, '_>, library: &mut Library<'_, '_
         length_ranks,
         lengths,
         layers,
+        linear,
         ratios,
         sweep,
     })
 }
 
-fn configuration(
-    r: &mut Reader<'_>,
-    at: &Section<'_, '_>,
-    library: &mut Library<'_, '_>,
-    linear: &Option<Linear>,
-) -> Option<Configuration> {
+fn configuration(r: &mut Reader<'_>, at: &Section<'_, '_>, library: &mut Library<'_, '_>) -> Option<Configuration> {
     r.keys(at, &["name", "title", "cascade", "chip", "binding"]);
     let name = r.needed_string(at, "name");
     let title = r.string(at, "title").or_else(|| name.clone()).unwrap_or_default();
     let program = library.read(r, at, "cascade", Program::parse);
     let chip = library.read(r, at, "chip", Chip::parse);
     let binding = library.read(r, at, "binding", Binding::parse);
-    let linear = linear.clone();
-    Some(Configuration { name: name?, title, program: program?, chip: chip?, binding: binding?, linear })
+    Some(Configuration { name: name?, title, program: program?, chip: chip?, binding: binding? })
 }
 
 fn linear(r: &mut Reader<'_>, top: &Section<'_, '_>, library: &mut Library<'_, '_>) -> (Vec<Layer>, Option<Linear>) {
@@ -210,10 +205,19 @@ fn ratio(r: &mut Reader<'_>, at: &Section<'_, '_>, names: &[String]) -> Option<R
 }
 
 fn sweep(r: &mut Reader<'_>, at: &Section<'_, '_>, library: &mut Library<'_, '_>, names: &[String]) -> Option<Sweep> {
-    r.keys(at, &["configuration", "binding", "length", "arrays"]);
+    r.keys(at, &["configuration", "binding", "length", "arrays", "published"]);
     let configuration = named(r, at, "configuration", names);
     let binding = if at.has("binding") { library.read(r, at, "binding", Binding::parse) } else { None };
     let length = r.count(at, "length").or_else(|| r.missing(at, "length"));
     let arrays = r.counts(at, "arrays");
-    Some(Sweep { configuration: configuration?, binding, length: length?, arrays })
+    let published = r.sections(at, "published").iter().filter_map(|at| published(r, at)).collect();
+    Some(Sweep { configuration: configuration?, binding, length: length?, arrays, published })
+}
+
+fn published(r: &mut Reader<'_>, at: &Section<'_, '_>) -> Option<PublishedArea> {
+    r.keys(at, &["workload", "array", "area"]);
+    let workload = r.needed_string(at, "workload");
+    let array = r.count(at, "array").or_else(|| r.missing(at, "array"));
+    let area = r.needed(at, "area");
+    Some(PublishedArea { workload: workload?, array: array?, area: area? })
 }
