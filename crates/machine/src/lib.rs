@@ -16,4 +16,6 @@ pub use gpu::{Lanes, MatrixUnit};
 pub use host::host;
 pub use machine::{Level, Machine};
 pub use read::{MachineError, parse};
-pub use units::{Bytes, BytesPerSecond, FlopsPerSecond, Hertz, Joules, JoulesPerByte, Seconds, UnitError};
+pub use units::{
+    Bytes, BytesPerSecond, FlopsPerSecond, Hertz, Joules, JoulesPerByte, Seconds, SquareMetres, UnitError,
+};

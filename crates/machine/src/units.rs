@@ -33,19 +33,29 @@ struct Kind {
     binary: bool,
     /// Takes `m` and the like.
     small: bool,
+    /// A prefix counts this often: `um2` is `(um)²`.
+    power: i32,
 }
 
-const BYTES: Kind = Kind { noun: "bytes", symbol: "B", example: "228 KiB", binary: true, small: false };
+const BYTES: Kind = Kind { noun: "bytes", symbol: "B", example: "228 KiB", binary: true, small: false, power: 1 };
 const BANDWIDTH: Kind =
-    Kind { noun: "bytes per second", symbol: "B/s", example: "4.8 TB/s", binary: true, small: false };
-const RATE: Kind =
-    Kind { noun: "operations per second", symbol: "FLOP/s", example: "67 TFLOP/s", binary: false, small: false };
-const CLOCK: Kind = Kind { noun: "a frequency", symbol: "Hz", example: "1.98 GHz", binary: false, small: false };
-const TIME: Kind = Kind { noun: "a time", symbol: "s", example: "3 us", binary: false, small: true };
-const ENERGY: Kind = Kind { noun: "an energy", symbol: "J", example: "5 nJ", binary: false, small: true };
+    Kind { noun: "bytes per second", symbol: "B/s", example: "4.8 TB/s", binary: true, small: false, power: 1 };
+const RATE: Kind = Kind {
+    noun: "operations per second",
+    symbol: "FLOP/s",
+    example: "67 TFLOP/s",
+    binary: false,
+    small: false,
+    power: 1,
+};
+const CLOCK: Kind =
+    Kind { noun: "a frequency", symbol: "Hz", example: "1.98 GHz", binary: false, small: false, power: 1 };
+const TIME: Kind = Kind { noun: "a time", symbol: "s", example: "3 us", binary: false, small: true, power: 1 };
+const ENERGY: Kind = Kind { noun: "an energy", symbol: "J", example: "5 nJ", binary: false, small: true, power: 1 };
 const ENERGY_PER_BYTE: Kind =
-    Kind { noun: "energy per byte", symbol: "J/B", example: "60 pJ/B", binary: false, small: true };
-const KINDS: [&Kind; 7] = [&BYTES, &BANDWIDTH, &RATE, &CLOCK, &TIME, &ENERGY, &ENERGY_PER_BYTE];
+    Kind { noun: "energy per byte", symbol: "J/B", example: "60 pJ/B", binary: false, small: true, power: 1 };
+const AREA: Kind = Kind { noun: "an area", symbol: "m2", example: "1545 um2", binary: false, small: true, power: 2 };
+const KINDS: [&Kind; 8] = [&BYTES, &BANDWIDTH, &RATE, &CLOCK, &TIME, &ENERGY, &ENERGY_PER_BYTE, &AREA];
 
 const DECIMAL: [(&str, f64); 10] = [
     ("p", 1e-12),
@@ -73,7 +83,8 @@ impl Kind {
     fn prefixes(&self) -> impl DoubleEndedIterator<Item = (&'static str, f64)> {
         let binary = if self.binary { &BINARY[..] } else { &[] };
         let small = self.small;
-        DECIMAL.iter().copied().filter(move |p| small || p.1 >= 1.0).chain(binary.iter().copied())
+        let all = DECIMAL.iter().copied().filter(move |p| small || p.1 >= 1.0).chain(binary.iter().copied());
+        all.map(move |(name, factor)| (name, factor.powi(self.power)))
     }
 
     fn parse(&self, text: &str) -> Result<f64, UnitError> {
@@ -170,6 +181,8 @@ quantities! {
     Joules = ENERGY,
     /// An energy per byte moved, in joules.
     JoulesPerByte = ENERGY_PER_BYTE,
+    /// An area in square metres.
+    SquareMetres = AREA,
 }
 
 /// A number of bytes.
@@ -242,6 +255,9 @@ mod tests {
         check::<Seconds>("3.25 us", "3.25 us");
         check::<Joules>("5 nJ", "5 nJ");
         check::<JoulesPerByte>("60 pJ/B", "60 pJ/B");
+        check::<SquareMetres>("1545 um2", "1545 um2");
+        check::<SquareMetres>("12.2 cm2", "`cm2` is not a unit of an area (write an area as `1545 um2`)");
+        check::<SquareMetres>("814 mm2", "814 mm2");
     }
 
     #[test]

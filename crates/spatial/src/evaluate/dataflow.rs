@@ -1,0 +1,235 @@
+//! What the buffer holds, and so how often DRAM delivers each tensor.
+
+use super::cycles::KernelCycles;
+use super::setup::Setup;
+use crate::{Block, Dataflow, Problem};
+use einloom_algebra::NodeId;
+use einloom_cascade::RankId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The dataflow taken for a kernel.
+pub(super) struct Flow<'a> {
+    pub dataflow: &'a Dataflow,
+    /// Blocks of the outermost rank.
+    pub blocks: usize,
+    /// Tiles of a block.
+    pub block_tiles: usize,
+    pub held_bytes: f64,
+    /// Words that DRAM puts into the buffer, all instances; what the dataflow does not hold streams past it.
+    pub filled: f64,
+    pub traffic_bytes: f64,
+    pub seconds: f64,
+    pub note: Option<String>,
+}
+
+/// The first of the binding's dataflows that fits.
+pub(super) fn choose<'a>(setup: &Setup<'a>, k: usize, cost: &KernelCycles<'_>) -> Result<Flow<'a>, Problem> {
+    let kernel = &setup.setting.binding.kernels[k];
+    let compute_seconds = cost.cycles / setup.setting.chip.clock.0;
+    for dataflow in &kernel.dataflows {
+        let one = One { setup, k, dataflow };
+        if !one.is_large_enough() {
+            continue;
+        }
+        if let Some(words) = one.measured() {
+            let scale = words * setup.setting.instances / one.words(1).all;
+            let mut flow = one.flow(1, 1, one.words(1).scaled(scale));
+            flow.note = Some(format!("{}: DRAM traffic is the published count; no rule for it is known", kernel.name));
+            return Ok(flow);
+        }
+        if let Some((blocks, tiles)) = one.fit(compute_seconds) {
+            let mut flow = one.flow(blocks, tiles, one.words(blocks));
+            if !dataflow.measured.is_empty() {
+                let text = "at these sizes no published count is known; DRAM traffic is that of the held tensors";
+                flow.note = Some(format!("{}: {text}", kernel.name));
+            }
+            return Ok(flow);
+        }
+    }
+    let capacity = setup.setting.chip.buffer.capacity;
+    let message = format!("nothing that its dataflows hold fits the buffer of {capacity}");
+    let hint = "add a dataflow that holds less, or smaller tiles";
+    Err(Problem::new(format!("kernel {}", kernel.name), message).of(&setup.setting.binding.name).hint(hint))
+}
+
+/// One dataflow of one kernel.
+struct One<'s, 'a> {
+    setup: &'s Setup<'a>,
+    k: usize,
+    dataflow: &'a Dataflow,
+}
+
+impl<'a> One<'_, 'a> {
+    fn is_large_enough(&self) -> bool {
+        let cascade = &self.setup.setting.program.graph.cascade;
+        let large =
+            |(rank, least): (&String, &usize)| cascade.rank(rank).is_some_and(|r| self.setup.bound.size(r) >= *least);
+        let instances = self.setup.setting.instances >= self.dataflow.from_instances as f64;
+        instances && self.dataflow.from.iter().all(large)
+    }
+
+    fn measured(&self) -> Option<f64> {
+        let bound = &self.setup.bound;
+        let cascade = &self.setup.setting.program.graph.cascade;
+        let same = |(rank, size): (&String, &usize)| cascade.rank(rank).is_some_and(|r| bound.size(r) == *size);
+        self.dataflow.measured.iter().find(|m| m.sizes.iter().all(same)).map(|m| m.words)
+    }
+
+    /// Blocks and tiles of a block, if it fits.
+    fn fit(&self, compute_seconds: f64) -> Option<(usize, usize)> {
+        let Some(block) = &self.dataflow.block else {
+            return self.fits(1, &|r| self.setup.bound.size(r)).then_some((1, 1));
+        };
+        let cascade = &self.setup.setting.program.graph.cascade;
+        let rank = cascade.rank(block.rank())?;
+        let tile = self.tile(rank);
+        let pieces = self.setup.pieces(rank, tile).max(1);
+        let own = |r: RankId| self.setup.bound.size(r);
+        match block {
+            Block::Largest { as_at, .. } if as_at.is_empty() => {
+                let n = divisors(pieces).rev().find(|&n| self.fits(n, &own))?;
+                Some((pieces / n, n))
+            }
+            Block::Largest { as_at, .. } => {
+                let size = |r: RankId| as_at.get(&cascade[r].name).copied().unwrap_or(own(r));
+                let pieces_there = size(rank).div_ceil(tile).max(1);
+                let n = divisors(pieces_there).rev().find(|&n| self.fits(n, &size))?;
+                let blocks = pieces_there / n;
+                Some((blocks, pieces.div_ceil(blocks)))
+            }
+            Block::Balanced { least, .. } => {
+                let fitting: Vec<usize> = divisors(pieces).filter(|&n| self.fits(n, &own)).collect();
+                let largest = *fitting.last()?;
+                let fast = |n: &&usize| **n >= *least && self.seconds(self.words(pieces / **n)) <= compute_seconds;
+                let n = fitting.iter().find(fast).copied().unwrap_or(largest);
+                Some((pieces / n, n))
+            }
+            Block::Fixed { size, .. } => {
+                let n = size.div_ceil(tile);
+                let blocks = own(rank).div_ceil(*size).max(1);
+                self.fits(n, &own).then_some((blocks, n))
+            }
+        }
+    }
+
+    fn flow(&self, blocks: usize, block_tiles: usize, words: Words) -> Flow<'a> {
+        Flow {
+            dataflow: self.dataflow,
+            blocks,
+            block_tiles,
+            held_bytes: self.held(block_tiles, &|r| self.setup.bound.size(r)),
+            filled: words.filled,
+            traffic_bytes: words.all * self.setup.setting.chip.word.0 as f64,
+            seconds: self.seconds(words),
+            note: None,
+        }
+    }
+
+    fn seconds(&self, words: Words) -> f64 {
+        let chip = self.setup.setting.chip;
+        words.all * chip.word.0 as f64 / chip.dram.bandwidth.0
+    }
+
+    fn tile(&self, rank: RankId) -> usize {
+        self.setup.tiles[self.k].get(&rank).copied().unwrap_or(usize::MAX)
+    }
+
+    fn fits(&self, block_tiles: usize, size: &dyn Fn(RankId) -> usize) -> bool {
+        let capacity = self.dataflow.capacity.unwrap_or(self.setup.setting.chip.buffer.capacity);
+        self.held(block_tiles, size) <= capacity.0 as f64
+    }
+
+    /// Bytes that the buffer holds for blocks of so many tiles.
+    fn held(&self, block_tiles: usize, size: &dyn Fn(RankId) -> usize) -> f64 {
+        let program = self.setup.setting.program;
+        let block = self.dataflow.block.as_ref().and_then(|b| program.graph.cascade.rank(b.rank()));
+        let uncut: Vec<_> = self.dataflow.uncut.iter().filter_map(|r| program.graph.cascade.rank(r)).collect();
+        let part = |name: &String, whole: bool| -> f64 {
+            let Some(node) = program.node(name) else { return 0.0 };
+            let extent = |r: RankId| {
+                let n = if Some(r) == block { self.tile(r).saturating_mul(block_tiles) } else { self.tile(r) };
+                if whole || uncut.contains(&r) { size(r) } else { size(r).min(n) }
+            };
+            program.dims(node).into_iter().map(|r| extent(r) as f64).product()
+        };
+        let parts = self.dataflow.holds.iter().map(|n| part(n, false));
+        let wholes = self.dataflow.whole.iter().map(|n| part(n, true));
+        parts.chain(wholes).sum::<f64>() * self.setup.setting.chip.word.0 as f64
+    }
+
+    /// Words between DRAM and the chip for all instances. What is read in this kernel and does not come from it is read
+    /// once, or once a block if it does not carry the rank that is cut; what others need is written once; what spills is
+    /// written and read.
+    fn words(&self, blocks: usize) -> Words {
+        let setup = self.setup;
+        let program = setup.setting.program;
+        let nodes = |names: &[String]| -> BTreeSet<NodeId> { names.iter().filter_map(|n| program.node(n)).collect() };
+        let (holds, whole) = (nodes(&self.dataflow.holds), nodes(&self.dataflow.whole));
+        let reloads = nodes(&self.dataflow.reloads);
+        let block = self.dataflow.block.as_ref().and_then(|b| program.graph.cascade.rank(b.rank()));
+        let here = |node: NodeId| setup.kernel_of.get(&node) == Some(&self.k);
+        let mut reads: BTreeMap<NodeId, f64> = BTreeMap::new();
+        let mut held: BTreeSet<NodeId> = BTreeSet::new();
+        let mut written: BTreeMap<NodeId, f64> = BTreeMap::new();
+        for einsum in &program.einsums {
+            for &operand in &einsum.operands {
+                let root = program.root(operand);
+                match (here(einsum.node), here(root)) {
+                    (true, false) => {
+                        let is_whole = whole.contains(&root) || whole.contains(&operand);
+                        let again = block.is_some_and(|r| !program.dims(operand).contains(&r)) && !is_whole;
+                        let mut times = if again { blocks as f64 } else { 1.0 };
+                        if reloads.contains(&operand) || reloads.contains(&root) {
+                            let tiles =
+                                self.setup.tiles[self.k].iter().filter(|(r, _)| !program.dims(operand).contains(r));
+                            times = tiles.map(|(r, n)| setup.pieces(*r, *n) as f64).product();
+                        }
+                        let entry = reads.entry(root).or_default();
+                        *entry = entry.max(times * self.size(root));
+                        if is_whole || holds.contains(&operand) || holds.contains(&root) {
+                            held.insert(root);
+                        }
+                    }
+                    (false, true) => drop(written.insert(root, self.size(root))),
+                    _ => {}
+                }
+            }
+            if here(einsum.node) && program.graph.outputs.contains(&einsum.node) {
+                written.insert(einsum.node, self.size(einsum.node));
+            }
+        }
+        let spilled: f64 = nodes(&self.dataflow.spills).into_iter().map(|n| self.size(n)).sum();
+        let all = reads.values().chain(written.values()).sum::<f64>() + 2.0 * spilled;
+        let filled: f64 = reads.iter().filter(|(n, _)| held.contains(n)).map(|(_, words)| words).sum();
+        Words { all, filled }.scaled(setup.setting.instances)
+    }
+
+    /// Elements of a tensor.
+    fn size(&self, node: NodeId) -> f64 {
+        let program = self.setup.setting.program;
+        program.dims(node).into_iter().map(|r| self.setup.bound.size(r) as f64).product()
+    }
+}
+
+/// Words between DRAM and the chip.
+#[derive(Clone, Copy)]
+struct Words {
+    all: f64,
+    /// Into the buffer.
+    filled: f64,
+}
+
+impl Words {
+    fn scaled(self, by: f64) -> Self {
+        Self { all: self.all * by, filled: self.filled * by }
+    }
+}
+
+/// All divisors of a number of at least 1, from the smallest.
+fn divisors(n: usize) -> impl DoubleEndedIterator<Item = usize> {
+    let small: Vec<usize> = (1..).take_while(|d| d * d <= n).filter(|d| n.is_multiple_of(*d)).collect();
+    let mut all: Vec<usize> = small.iter().map(|d| n / d).chain(small.iter().copied()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all.into_iter()
+}

@@ -1,0 +1,28 @@
+//! Spatial arrays: chips of processing elements around a buffer, what runs on which array when, and what that costs.
+//!
+//! A cascade says what is computed, a [`Chip`] what it is computed with, a [`Binding`] which Einsum runs on which array
+//! and what the buffer holds, and sizes how much of it there is. [`evaluate`] gives cycles, bytes, joules and how busy
+//! the arrays are, from these four alone. A [`Study`] is a file that names such inputs. After Nayak et al., "FuseMax",
+//! MICRO 2024.
+//!
+//! This crate does no I/O: callers hand it texts.
+
+mod binding;
+mod chip;
+mod evaluate;
+mod operation;
+mod problem;
+mod program;
+mod read;
+mod study;
+
+pub use binding::{Binding, BindingFault, Block, Dataflow, Extent, Kernel, Measured, Phase, Space};
+pub use chip::{Accounting, Array, Buffer, Chip, ChipFault, Cost, Dram, Element, Registers, Unit};
+pub use evaluate::{EinsumCost, Energy, Evaluation, KernelCost, Setting, evaluate};
+pub use operation::Operation;
+pub use problem::Problem;
+pub use program::{Einsum, Program, Work};
+pub use study::{
+    Configuration, Faults, Files, Layer, Linear, Mean, Point, PublishedArea, Quantity, Ratio, Row, Study, Sweep,
+    SweepPoint, Totals, Workload, area,
+};

@@ -1,0 +1,123 @@
+//! Sizes that are in no table, against the closed forms that the published model's rows follow.
+
+mod support;
+
+use std::collections::BTreeMap;
+use support::{close, fusemax};
+
+struct Sizes {
+    b: f64,
+    h: f64,
+    m: f64,
+    p: f64,
+    e: f64,
+    f: f64,
+    /// The side of the arrays.
+    n: f64,
+}
+
+const HERTZ: f64 = 940e6;
+const BANDWIDTH: f64 = 400.0 * 1073741824.0;
+const FUSEMAX_BUFFER: f64 = 16.0 * 1048576.0;
+
+impl Sizes {
+    fn tiles(&self) -> f64 {
+        self.b * self.h * self.m * self.p / (self.n * self.n)
+    }
+
+    /// Cycles of divisions per tile.
+    fn division(&self) -> f64 {
+        self.f * self.n / self.m
+    }
+
+    /// Cycles per tile, and busy cycles per tile on the two arrays.
+    fn cycles(&self, configuration: &str) -> (f64, f64, f64) {
+        let (e, f, n, av) = (self.e, self.f, self.n, self.division());
+        let (on_2d, on_1d) = (e + f + 9.0, 10.0 + 2.0 * f + av);
+        match configuration {
+            "binding" => ((e + 1.0).max(1.0 + f + av) + 1.0 + 8.0 + f, on_2d, on_1d),
+            "architecture" => ((e + 1.0).max(1.0 + av) + n + 1.0 + 8.0 + 2.0 * f, on_2d, on_1d),
+            "cascade" => ((e + f).max(4.0 * n + 5.0 + 2.0 * f + av), e + f, 4.0 * n + 5.0 + 2.0 * f + av),
+            _ => ((e + f).max(4.0 * n), e + f, 4.0 * n),
+        }
+    }
+
+    /// Bytes of the one-pass cascade when a column of tiles holds `words` a position.
+    fn traffic(&self, words: f64) -> f64 {
+        let row = 2.0 * self.n;
+        let most = ((FUSEMAX_BUFFER - row * (self.e + self.f)) / (row * words)).floor();
+        let pieces = self.p / self.n;
+        let block = (1..=pieces as usize).rev().map(|d| d as f64).find(|d| pieces % d == 0.0 && *d <= most).unwrap();
+        let again = pieces / block;
+        2.0 * self.b * self.h * (self.p * self.e + self.p * self.f + again * self.m * (self.e + self.f))
+    }
+
+    fn check(&self) {
+        let study = fusemax();
+        let named = [("B", self.b), ("H", self.h), ("M", self.m), ("P", self.p), ("E", self.e), ("F", self.f)];
+        let sizes: BTreeMap<String, usize> = named.iter().map(|(n, s)| (n.to_string(), *s as usize)).collect();
+        let mut wrong = String::new();
+        for name in ["unfused", "flat", "cascade", "architecture", "binding"] {
+            let mut c = study.configuration(name).unwrap().clone();
+            c.chip = c.chip.with_array(self.n as usize);
+            let found = c.evaluate(&study, &sizes, &c.faults("artifact").unwrap()).unwrap();
+            let (cycles, on_2d, on_1d) = self.cycles(name);
+            let u = self.tiles();
+            let (bh, m, p, e, f) = (self.b * self.h, self.m, self.p, self.e, self.f);
+            let (seconds, traffic) = match name {
+                "unfused" => {
+                    let kernels = [
+                        (e, 2.0 * bh * (p * e + m * e + m * p)),
+                        (4.0 * self.n, 4.0 * bh * m * p),
+                        (f, 2.0 * bh * (m * p + m * f + p * f)),
+                    ];
+                    let seconds = kernels.iter().map(|(c, bytes)| (c * u / HERTZ).max(bytes / BANDWIDTH)).sum();
+                    (seconds, kernels.iter().map(|k| k.1).sum())
+                }
+                // No rule is known for its traffic; its time does not depend on it at these sizes.
+                "flat" => (cycles * u / HERTZ, found.traffic_bytes),
+                _ => {
+                    let words = e + f + 2.0 + if name == "cascade" { 2.0 * self.n } else { 0.0 };
+                    let traffic = self.traffic(words);
+                    ((cycles * u / HERTZ).max(traffic / BANDWIDTH), traffic)
+                }
+            };
+            let what = |quantity: &str| format!("{name} M={m} P={p} E={e} array {}: {quantity}", self.n);
+            wrong.extend(close(found.seconds, seconds, 1e-12, &what("seconds")));
+            wrong.extend(close(found.traffic_bytes, traffic, 1e-12, &what("traffic")));
+            wrong.extend(close(found.utilisation["2d"], on_2d * u / HERTZ / seconds, 1e-12, &what("2d")));
+            wrong.extend(close(found.utilisation["1d"], on_1d * u / HERTZ / seconds, 1e-12, &what("1d")));
+        }
+        assert!(wrong.is_empty(), "\n{wrong}");
+    }
+}
+
+const BASE: Sizes = Sizes { b: 64.0, h: 20.0, m: 2048.0, p: 2048.0, e: 80.0, f: 80.0, n: 256.0 };
+
+#[test]
+fn other_heads_and_lengths() {
+    BASE.check();
+    Sizes { m: 32768.0, p: 32768.0, ..BASE }.check();
+    Sizes { m: 65536.0, p: 65536.0, e: 128.0, f: 128.0, ..BASE }.check();
+    Sizes { b: 1.0, h: 1.0, m: 256.0, p: 256.0, e: 1.0, f: 1.0, ..BASE }.check();
+}
+
+#[test]
+fn queries_and_keys_of_different_lengths() {
+    Sizes { m: 32768.0, p: 256.0, ..BASE }.check();
+    Sizes { m: 2048.0, p: 262144.0, ..BASE }.check();
+    Sizes { m: 16384.0, p: 3.0 * 4096.0, ..BASE }.check();
+}
+
+#[test]
+fn different_widths() {
+    Sizes { e: 192.0, f: 128.0, ..BASE }.check();
+    Sizes { e: 64.0, f: 256.0, m: 8192.0, ..BASE }.check();
+}
+
+#[test]
+fn other_arrays() {
+    Sizes { n: 128.0, ..BASE }.check();
+    Sizes { n: 64.0, e: 64.0, f: 64.0, m: 4096.0, p: 8192.0, ..BASE }.check();
+    Sizes { n: 512.0, m: 32768.0, p: 65536.0, ..BASE }.check();
+}
