@@ -45,9 +45,12 @@ const TIME: Kind = Kind { noun: "a time", symbol: "s", example: "3 us", binary: 
 const ENERGY: Kind = Kind { noun: "an energy", symbol: "J", example: "5 nJ", binary: false, small: true };
 const ENERGY_PER_BYTE: Kind =
     Kind { noun: "energy per byte", symbol: "J/B", example: "60 pJ/B", binary: false, small: true };
-const KINDS: [&Kind; 7] = [&BYTES, &BANDWIDTH, &RATE, &CLOCK, &TIME, &ENERGY, &ENERGY_PER_BYTE];
+const ENERGY_PER_OPERATION: Kind =
+    Kind { noun: "energy per operation", symbol: "J/FLOP", example: "0.3 pJ/FLOP", binary: false, small: true };
+const KINDS: [&Kind; 8] = [&BYTES, &BANDWIDTH, &RATE, &CLOCK, &TIME, &ENERGY, &ENERGY_PER_BYTE, &ENERGY_PER_OPERATION];
 
-const DECIMAL: [(&str, f64); 10] = [
+const DECIMAL: [(&str, f64); 11] = [
+    ("f", 1e-15),
     ("p", 1e-12),
     ("n", 1e-9),
     ("u", 1e-6),
@@ -170,6 +173,8 @@ quantities! {
     Joules = ENERGY,
     /// An energy per byte moved, in joules.
     JoulesPerByte = ENERGY_PER_BYTE,
+    /// An energy per arithmetic operation, a multiply-add being two, in joules.
+    JoulesPerOperation = ENERGY_PER_OPERATION,
 }
 
 /// A number of bytes.
@@ -242,6 +247,7 @@ mod tests {
         check::<Seconds>("3.25 us", "3.25 us");
         check::<Joules>("5 nJ", "5 nJ");
         check::<JoulesPerByte>("60 pJ/B", "60 pJ/B");
+        check::<JoulesPerOperation>("0.295 pJ/FLOP", "295 fJ/FLOP");
     }
 
     #[test]
