@@ -49,8 +49,7 @@ const ENERGY_PER_OPERATION: Kind =
     Kind { noun: "energy per operation", symbol: "J/FLOP", example: "0.3 pJ/FLOP", binary: false, small: true };
 const KINDS: [&Kind; 8] = [&BYTES, &BANDWIDTH, &RATE, &CLOCK, &TIME, &ENERGY, &ENERGY_PER_BYTE, &ENERGY_PER_OPERATION];
 
-const DECIMAL: [(&str, f64); 11] = [
-    ("f", 1e-15),
+const DECIMAL: [(&str, f64); 10] = [
     ("p", 1e-12),
     ("n", 1e-9),
     ("u", 1e-6),
@@ -247,7 +246,7 @@ mod tests {
         check::<Seconds>("3.25 us", "3.25 us");
         check::<Joules>("5 nJ", "5 nJ");
         check::<JoulesPerByte>("60 pJ/B", "60 pJ/B");
-        check::<JoulesPerOperation>("0.295 pJ/FLOP", "295 fJ/FLOP");
+        check::<JoulesPerOperation>("0.295 pJ/FLOP", "0.295 pJ/FLOP");
     }
 
     #[test]
