@@ -58,7 +58,7 @@ impl Gpu {
             Arch::Sm80 => Target::SM_80,
             Arch::Sm90a => Target::SM_90A,
         };
-        let private = machine.levels.iter().rev().find(|l| l.shared_by <= 1).and_then(|l| l.capacity);
+        let private = machine.trunk().rev().find(|l| l.shared_by <= 1).and_then(|l| l.capacity);
         let described = private.filter(|_| machine.lanes.is_some()).and_then(|c| usize::try_from(c.0).ok());
         Target { shared_bytes: described.unwrap_or(usual.shared_bytes), ..usual }
     }

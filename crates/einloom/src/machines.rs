@@ -2,7 +2,7 @@
 
 use crate::formats::FileError;
 use crate::{Error, Finding};
-use einloom_machine::{BUILT_IN, Machine, MatrixUnit};
+use einloom_machine::{BUILT_IN, Level, LevelKind, Machine, MatrixUnit, Pipe};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -48,7 +48,7 @@ pub fn with_cores(mut machine: Machine, cores: usize) -> Machine {
             level.bandwidth.0 *= part;
         }
     }
-    machine.rates.values_mut().for_each(|rate| rate.0 *= part);
+    machine.pipes.iter_mut().flat_map(|p| p.rates.values_mut()).for_each(|rate| rate.0 *= part);
     machine.cores = cores;
     machine
 }
@@ -58,23 +58,11 @@ pub fn to_toml(machine: &Machine) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "name = {}\ndescription = {}", quoted(&machine.name), quoted(&machine.description));
     let _ = writeln!(out, "cores = {}\nclock = \"{}\"", machine.cores, machine.clock);
-    if let Some(registers) = machine.registers {
-        let _ = writeln!(out, "registers = \"{registers}\"");
+    if let Some(element) = machine.element {
+        let _ = writeln!(out, "element = \"{element}\"");
     }
-    for level in &machine.levels {
-        let _ = writeln!(out, "\n[[level]]\nname = {}", quoted(&level.name));
-        if let Some(capacity) = level.capacity {
-            let _ = writeln!(out, "capacity = \"{capacity}\"");
-        }
-        let _ = writeln!(out, "shared_by = {}\nbandwidth = \"{}\"", level.shared_by, level.bandwidth);
-        if let Some(energy) = level.energy {
-            let _ = writeln!(out, "energy = \"{energy}\"");
-        }
-    }
-    out.push_str("\n[rates]\n");
-    for (dtype, rate) in &machine.rates {
-        let _ = writeln!(out, "{dtype} = \"{rate}\"");
-    }
+    machine.levels.iter().enumerate().for_each(|(k, level)| out += &level_toml(machine, k, level));
+    machine.pipes.iter().for_each(|pipe| out += &pipe_toml(pipe));
     if let Some(l) = &machine.lanes {
         let _ = writeln!(out, "\n[lanes]\narithmetic = {}\nspecial = {}", l.arithmetic, l.special);
         let _ =
@@ -82,6 +70,44 @@ pub fn to_toml(machine: &Machine) -> String {
         let _ = writeln!(out, "latency = \"{}\"", l.latency);
     }
     machine.matrix.iter().for_each(|unit| out += &matrix_toml(unit));
+    out
+}
+
+fn level_toml(machine: &Machine, place: usize, level: &Level) -> String {
+    let mut out = format!("\n[[level]]\nname = {}\n", quoted(&level.name));
+    if level.kind != LevelKind::Memory {
+        let _ = writeln!(out, "kind = \"{}\"", level.kind.name());
+    }
+    // The one before is the parent unless another is named.
+    if let Some(parent) = level.parent.filter(|&p| p + 1 != place) {
+        let _ = writeln!(out, "parent = {}", quoted(&machine.levels[parent].name));
+    }
+    // Cores that exchange have what is inside, which a change of it would contradict.
+    if let Some(capacity) = level.capacity.filter(|_| level.kind != LevelKind::Exchange) {
+        let _ = writeln!(out, "capacity = \"{capacity}\"");
+    }
+    let _ = writeln!(out, "shared_by = {}", level.shared_by);
+    if level.bandwidth.0.is_finite() {
+        let _ = writeln!(out, "bandwidth = \"{}\"", level.bandwidth);
+    }
+    if let Some(energy) = level.energy {
+        let _ = writeln!(out, "energy = \"{energy}\"");
+    }
+    out
+}
+
+fn pipe_toml(pipe: &Pipe) -> String {
+    let mut out = format!("\n[[pipe]]\nname = {}\nwork = \"{}\"\n", quoted(&pipe.name), pipe.work.name());
+    out.push_str("[pipe.rates]\n");
+    for (dtype, rate) in &pipe.rates {
+        let _ = writeln!(out, "{dtype} = \"{rate}\"");
+    }
+    if !pipe.energy.is_empty() {
+        out.push_str("[pipe.energy]\n");
+        for (dtype, energy) in &pipe.energy {
+            let _ = writeln!(out, "{dtype} = \"{energy}\"");
+        }
+    }
     out
 }
 
@@ -123,5 +149,6 @@ mod tests {
         let machine = crate::host::machine();
         let again = einloom_machine::parse(&to_toml(&machine)).unwrap();
         assert_eq!((again.cores, again.levels.len()), (machine.cores, machine.levels.len()));
+        assert_eq!(again.registers(), machine.registers());
     }
 }

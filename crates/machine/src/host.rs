@@ -1,6 +1,8 @@
 //! The host as a machine.
 
-use crate::{Bytes, BytesPerSecond, Cache, CacheKind, FlopsPerSecond, Hertz, HostFacts, Level, Machine};
+use crate::{
+    Bytes, BytesPerSecond, Cache, CacheKind, FlopsPerSecond, Hertz, HostFacts, Level, LevelKind, Machine, Pipe, Work,
+};
 use einloom_cascade::DType;
 
 /// Of main memory, all cores together: below what one channel of today's memory gives, for few cores share one.
@@ -32,6 +34,8 @@ pub fn host(facts: &HostFacts) -> Machine {
     let memory = (ASSUMED_MEMORY_PER_CORE * cores as f64).min(ASSUMED_MEMORY);
     let mut levels = vec![Level {
         name: "DRAM".to_string(),
+        parent: None,
+        kind: LevelKind::Memory,
         capacity: facts.memory_bytes.map(Bytes).filter(|m| caches.iter().all(|c| c.bytes < m.0)),
         shared_by: cores,
         bandwidth: BytesPerSecond(memory),
@@ -41,25 +45,37 @@ pub fn host(facts: &HostFacts) -> Machine {
         let distance = usize::from(cache.level).saturating_sub(1).min(2);
         levels.push(Level {
             name: format!("L{}", cache.level),
+            parent: Some(levels.len() - 1),
+            kind: LevelKind::Memory,
             capacity: Some(Bytes(cache.bytes)),
             shared_by: cache.shared_by,
             bandwidth: BytesPerSecond(ASSUMED_BYTES_PER_CYCLE[distance] * clock * cores as f64),
             energy: None,
         });
     }
-    let (per_cycle, simd) = f32_per_cycle(&facts.features);
+    let Simd { per_cycle, name: simd, registers } = Simd::of(&facts.features);
+    levels.push(Level {
+        name: "registers".to_string(),
+        parent: Some(levels.len() - 1),
+        kind: LevelKind::Registers,
+        capacity: Some(Bytes(registers)),
+        shared_by: 1,
+        bandwidth: BytesPerSecond(f64::INFINITY),
+        energy: None,
+    });
     let f32_rate = per_cycle * clock * cores as f64;
     // Narrow types are computed in f32.
     let rate = |d: DType| (d, FlopsPerSecond(if d == DType::F64 { f32_rate / 2.0 } else { f32_rate }));
+    let rates = DType::ALL.into_iter().map(rate).collect();
     let model = if facts.model_name.is_empty() { "this computer" } else { &facts.model_name };
     Machine {
         name: "host".to_string(),
         description: format!("{model}, {simd}; assumed: {}", assumed.join(", ")),
         cores,
         clock: Hertz(clock),
-        registers: None,
+        element: None,
         levels,
-        rates: DType::ALL.into_iter().map(rate).collect(),
+        pipes: vec![Pipe { name: "SIMD".to_string(), work: Work::Arithmetic, rates, energy: Default::default() }],
         lanes: None,
         matrix: vec![],
     }
@@ -86,18 +102,28 @@ fn usable(caches: &[Cache], cores: usize) -> Vec<Cache> {
     out
 }
 
-/// Operations a core does per cycle in f32, and the widest instructions it has.
-fn f32_per_cycle(features: &[String]) -> (f64, &'static str) {
-    let has = |name: &str| features.iter().any(|f| f == name);
-    if has("avx512f") {
-        // Two fused multiply-adds of 16 lanes; half as many on the narrower cores.
-        (64.0, "AVX-512")
-    } else if has("avx2") && has("fma") {
-        (32.0, "AVX2")
-    } else if has("asimd") {
-        (16.0, "NEON")
-    } else {
-        // A multiplication and an addition of 4 lanes.
-        (8.0, "128-bit SIMD")
+/// The widest instructions of a core.
+struct Simd {
+    name: &'static str,
+    /// Operations a core does per cycle in f32.
+    per_cycle: f64,
+    /// Bytes of its registers.
+    registers: u64,
+}
+
+impl Simd {
+    fn of(features: &[String]) -> Self {
+        let has = |name: &str| features.iter().any(|f| f == name);
+        if has("avx512f") {
+            // Two fused multiply-adds of 16 lanes; half as many on the narrower cores.
+            Self { name: "AVX-512", per_cycle: 64.0, registers: 32 * 64 }
+        } else if has("avx2") && has("fma") {
+            Self { name: "AVX2", per_cycle: 32.0, registers: 16 * 32 }
+        } else if has("asimd") {
+            Self { name: "NEON", per_cycle: 16.0, registers: 32 * 16 }
+        } else {
+            // A multiplication and an addition of 4 lanes.
+            Self { name: "128-bit SIMD", per_cycle: 8.0, registers: 16 * 16 }
+        }
     }
 }

@@ -7,6 +7,7 @@ mod facts;
 mod gpu;
 mod host;
 mod machine;
+mod pipe;
 mod read;
 mod units;
 
@@ -14,8 +15,10 @@ pub use built_in::{BUILT_IN, built_in};
 pub use facts::{Cache, CacheKind, CacheTexts, HostFacts};
 pub use gpu::{Lanes, MatrixUnit};
 pub use host::host;
-pub use machine::{Level, Machine};
+pub use machine::{Level, LevelKind, Machine};
+pub use pipe::{Pipe, Work};
 pub use read::{MachineError, parse};
 pub use units::{
-    Bytes, BytesPerSecond, FlopsPerSecond, Hertz, Joules, JoulesPerByte, Seconds, SquareMetres, UnitError,
+    Bytes, BytesPerSecond, FlopsPerSecond, Hertz, Joules, JoulesPerByte, JoulesPerOperation, Seconds, SquareMetres,
+    UnitError,
 };

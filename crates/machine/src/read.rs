@@ -1,10 +1,10 @@
 //! Reads a machine from its TOML description.
 
 mod gpu;
+mod levels;
+mod pipes;
 
-use crate::{Bytes, BytesPerSecond, FlopsPerSecond, Hertz, JoulesPerByte, Level, Machine, UnitError};
-use einloom_cascade::DType;
-use std::collections::BTreeMap;
+use crate::{Bytes, Hertz, Machine, UnitError};
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
@@ -57,18 +57,19 @@ impl std::error::Error for MachineError {}
 ///     [[level]]
 ///     name = "cache"
 ///     capacity = "1 MiB"
+///     parent = "DRAM"            # if left out, the level before it
 ///     shared_by = 2              # cores per instance; if left out, all of the outermost level and 1 of others
 ///     bandwidth = "400 GB/s"     # towards the cores, all instances together
 ///
-///     [rates]
+///     [rates]                    # of everything that computes; or one [[pipe]] for each part
 ///     f32 = "256 GFLOP/s"
 /// "#).expect("a machine");
 /// assert_eq!(machine.levels[1].capacity.map(|c| c.to_string()).as_deref(), Some("1 MiB"));
 /// ```
 ///
 /// # Errors
-/// Every mistake at once: wrong syntax, unknown or missing keys, wrong types and units, and levels that do not
-/// shrink inwards.
+/// Every mistake at once: wrong syntax, unknown or missing keys, wrong types and units, parents that do not exist or
+/// go in circles, memories that do not shrink inwards, and figures that contradict each other.
 pub fn parse(text: &str) -> Result<Machine, Vec<MachineError>> {
     let (root, syntax) = DeTable::parse_recoverable(text);
     let mut reader = Reader { text, errors: vec![] };
@@ -109,121 +110,24 @@ impl Section<'_, '_> {
 impl<'t> Reader<'t> {
     fn machine(&mut self, root: &DeTable<'t>) -> Option<Machine> {
         let top = Section { table: root, name: String::new(), span: 0..0 };
-        let known = ["name", "description", "cores", "clock", "registers", "level", "rates", "lanes", "matrix"];
+        let known = ["name", "description", "cores", "clock", "element", "level", "rates", "pipe", "lanes", "matrix"];
         self.keys(&top, &known);
         let name = self.string(&top, "name").or_else(|| self.missing(&top, "name"));
         let description = self.string(&top, "description").unwrap_or_default();
         let cores = self.count(&top, "cores").or_else(|| self.missing(&top, "cores"));
         let clock = self.quantity::<Hertz>(&top, "clock").or_else(|| self.missing(&top, "clock"));
-        let registers = self.quantity::<Bytes>(&top, "registers");
+        let element = self.quantity::<Bytes>(&top, "element");
+        if element == Some(Bytes(0)) {
+            self.at(&top, "element", "is zero".to_string());
+        }
         let levels = self.levels(&top, cores);
-        let rates = self.rates(&top);
+        let pipes = self.pipes(&top);
         let (lanes, matrix) = (self.lanes(&top), self.matrix(&top));
-        Some(Machine {
-            name: name?,
-            description,
-            cores: cores?,
-            clock: clock?,
-            registers,
-            levels,
-            rates,
-            lanes,
-            matrix,
-        })
-    }
-
-    fn levels(&mut self, top: &Section<'_, 't>, cores: Option<usize>) -> Vec<Level> {
-        let Some(value) = top.table.get("level") else {
-            self.missing::<()>(top, "level");
-            return vec![];
-        };
-        let Some(array) = value.get_ref().as_array().filter(|a| !a.is_empty()) else {
-            let hint = Some("start each level with `[[level]]`".to_string());
-            self.error(value.span(), "level", "is not a list of levels".to_string(), hint);
-            return vec![];
-        };
-        let mut levels: Vec<Level> = vec![];
-        for (k, item) in array.iter().enumerate() {
-            let name = format!("level {}", k + 1);
-            let Some(table) = item.get_ref().as_table() else {
-                self.error(item.span(), &name, "is not a table".to_string(), None);
-                continue;
-            };
-            let section = Section { table, name, span: item.span() };
-            if let Some(level) = self.level(&section, cores, levels.last(), k == 0) {
-                if levels.iter().any(|l| l.name == level.name) {
-                    self.at(&section, "name", format!("there is another level `{}`", level.name));
-                }
-                levels.push(level);
-            }
-        }
-        levels
-    }
-
-    fn level(
-        &mut self,
-        at: &Section<'_, 't>,
-        cores: Option<usize>,
-        outer: Option<&Level>,
-        first: bool,
-    ) -> Option<Level> {
-        self.keys(at, &["name", "capacity", "shared_by", "bandwidth", "energy"]);
-        let name = self.string(at, "name").or_else(|| self.missing(at, "name"));
-        let capacity = self.quantity::<Bytes>(at, "capacity");
-        if capacity.is_none() && !first && !at.table.contains_key("capacity") {
-            self.missing::<()>(at, "capacity");
-        }
-        let shared_by = self.count(at, "shared_by").unwrap_or(if first { cores.unwrap_or(1) } else { 1 });
-        let bandwidth = self.quantity::<BytesPerSecond>(at, "bandwidth").or_else(|| self.missing(at, "bandwidth"));
-        if bandwidth == Some(BytesPerSecond(0.0)) {
-            self.at(at, "bandwidth", "is zero".to_string());
-        }
-        let energy = self.quantity::<JoulesPerByte>(at, "energy");
-        // Without the number of cores, nothing can be said about who shares what.
-        if let Some(cores) = cores
-            && (shared_by > cores || !cores.is_multiple_of(shared_by))
-        {
-            self.at(at, "shared_by", format!("{shared_by} does not divide the {cores} cores"));
-        }
-        if let Some(outer) = outer {
-            if cores.is_some() && shared_by > outer.shared_by {
-                let text = format!("more cores share it ({shared_by}) than the level outside it ({})", outer.shared_by);
-                self.at(at, "shared_by", text);
-            }
-            if let (Some(inner), Some(outside)) = (capacity, outer.capacity)
-                && inner >= outside
-            {
-                self.at(at, "capacity", format!("{inner} is not less than the {outside} of the level outside it"));
-            }
-        }
-        Some(Level { name: name?, capacity, shared_by, bandwidth: bandwidth?, energy })
-    }
-
-    fn rates(&mut self, top: &Section<'_, 't>) -> BTreeMap<DType, FlopsPerSecond> {
-        let mut rates = BTreeMap::new();
-        let Some(value) = top.table.get("rates") else {
-            self.missing::<()>(top, "rates");
-            return rates;
-        };
-        let Some(table) = value.get_ref().as_table() else {
-            self.error(value.span(), "rates", "is not a table".to_string(), None);
-            return rates;
-        };
-        let section = Section { table, name: "rates".to_string(), span: value.span() };
-        let names: Vec<&str> = DType::ALL.iter().map(|d| d.name()).collect();
-        self.keys(&section, &names);
-        for dtype in DType::ALL {
-            if let Some(rate) = self.quantity::<FlopsPerSecond>(&section, dtype.name()) {
-                if rate == FlopsPerSecond(0.0) {
-                    self.at(&section, dtype.name(), "is zero; leave it out if it is computed in f32".to_string());
-                }
-                rates.insert(dtype, rate);
-            }
-        }
-        if !table.contains_key("f32") {
-            self.missing::<()>(&section, "f32");
-        }
-        rates
+        let (name, cores, clock) = (name?, cores?, clock?);
+        let mut machine = Machine { name, description, cores, clock, element, levels, pipes, lanes, matrix };
+        self.agreement(&top, &machine);
+        machine.fill_exchanges();
+        Some(machine)
     }
 
     /// Refuses keys outside `known`.

@@ -54,8 +54,17 @@ const TIME: Kind = Kind { noun: "a time", symbol: "s", example: "3 us", binary: 
 const ENERGY: Kind = Kind { noun: "an energy", symbol: "J", example: "5 nJ", binary: false, small: true, power: 1 };
 const ENERGY_PER_BYTE: Kind =
     Kind { noun: "energy per byte", symbol: "J/B", example: "60 pJ/B", binary: false, small: true, power: 1 };
+const ENERGY_PER_OPERATION: Kind = Kind {
+    noun: "energy per operation",
+    symbol: "J/FLOP",
+    example: "0.3 pJ/FLOP",
+    binary: false,
+    small: true,
+    power: 1,
+};
 const AREA: Kind = Kind { noun: "an area", symbol: "m2", example: "1545 um2", binary: false, small: true, power: 2 };
-const KINDS: [&Kind; 8] = [&BYTES, &BANDWIDTH, &RATE, &CLOCK, &TIME, &ENERGY, &ENERGY_PER_BYTE, &AREA];
+const KINDS: [&Kind; 9] =
+    [&BYTES, &BANDWIDTH, &RATE, &CLOCK, &TIME, &ENERGY, &ENERGY_PER_BYTE, &ENERGY_PER_OPERATION, &AREA];
 
 const DECIMAL: [(&str, f64); 10] = [
     ("p", 1e-12),
@@ -183,6 +192,8 @@ quantities! {
     JoulesPerByte = ENERGY_PER_BYTE,
     /// An area in square metres.
     SquareMetres = AREA,
+    /// An energy per arithmetic operation, a multiply-add being two, in joules.
+    JoulesPerOperation = ENERGY_PER_OPERATION,
 }
 
 /// A number of bytes.
@@ -258,6 +269,7 @@ mod tests {
         check::<SquareMetres>("1545 um2", "1545 um2");
         check::<SquareMetres>("12.2 cm2", "`cm2` is not a unit of an area (write an area as `1545 um2`)");
         check::<SquareMetres>("814 mm2", "814 mm2");
+        check::<JoulesPerOperation>("0.295 pJ/FLOP", "0.295 pJ/FLOP");
     }
 
     #[test]

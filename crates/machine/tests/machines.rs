@@ -60,7 +60,7 @@ fn mistakes_point_at_their_place() {
     check(
         "shared_by",
         "shared",
-        "10:1: level 2 shared: is not a known key (known here: name, capacity, shared_by, bandwidth, energy)",
+        "10:1: level 2 shared: is not a known key (known here: name, parent, kind, capacity, shared_by, count, bandwidth, energy)",
     );
     check(
         "f32 = \"256 GFLOP/s\"",
@@ -70,7 +70,10 @@ fn mistakes_point_at_their_place() {
 }
 
 const UNIT: &str = r#"
-registers = "256 KiB"
+[[level]]
+name = "registers"
+kind = "registers"
+capacity = "256 KiB"
 [lanes]
 arithmetic = 128
 special = 16
@@ -95,8 +98,9 @@ reserve = 24
 /// The errors of a GPU with a piece of its description replaced.
 fn check_gpu(from: &str, to: &str, expected: &str) {
     assert!(UNIT.contains(from), "{from}");
-    let (top, sections) = UNIT.split_once("[lanes]").expect("lanes");
-    let text = format!("{}{}[lanes]{}", top.trim_start(), TOY, sections).replacen(from, to, 1);
+    let (levels, sections) = UNIT.split_once("[lanes]").expect("lanes");
+    let toy = TOY.replacen("[rates]", &format!("{}[rates]", levels.trim_start()), 1);
+    let text = format!("{toy}[lanes]{sections}").replacen(from, to, 1);
     let found = match parse(&text) {
         Ok(_) => String::new(),
         Err(errors) => errors.iter().map(MachineError::to_string).collect::<Vec<_>>().join("\n"),
@@ -118,16 +122,25 @@ fn a_gpu_has_lanes_and_matrix_units() {
 
 #[test]
 fn mistakes_in_lanes_and_matrix_units_point_at_their_place() {
-    check_gpu("special = 16", "special = 0", "17:11: lanes special: is zero");
-    check_gpu("latency = \"820 ns\"\n", "", "15:1: lanes latency: is missing");
-    check_gpu("0.8", "80", "25:13: matrix unit 1 sustained: is not a fraction such as 0.8");
-    check_gpu("\"f16\"", "\"half\"", "24:12: matrix unit 1 operands: is not a list of number types");
-    check_gpu("groups = [1, 2]", "groups = 2", "31:10: matrix unit 1 groups: is not a list of whole numbers");
-    check_gpu("registers = \"256 KiB\"\n", "", "21:1: registers: is missing: a machine with a matrix unit has it");
+    check_gpu("special = 16", "special = 0", "20:11: lanes special: is zero");
+    check_gpu("latency = \"820 ns\"\n", "", "18:1: lanes latency: is missing");
+    check_gpu("0.8", "80", "28:13: matrix unit 1 sustained: is not a fraction such as 0.8");
+    check_gpu("\"f16\"", "\"half\"", "27:12: matrix unit 1 operands: is not a list of number types");
+    check_gpu("groups = [1, 2]", "groups = 2", "34:10: matrix unit 1 groups: is not a list of whole numbers");
+    check_gpu(
+        "[[level]]\nname = \"registers\"\nkind = \"registers\"\ncapacity = \"256 KiB\"\n",
+        "",
+        "21:1: level: no level is registers: a machine with a matrix unit has them",
+    );
+    check_gpu(
+        "threads = 2048",
+        "threads = 99999",
+        "18:1: lanes threads: 99999 threads have less than a register each of the core's 65536",
+    );
     check_gpu(
         "reserve = 24",
         "reserve = 24\nfeeder_threads = 128",
-        "34:18: matrix unit 1 feeder_threads: feeder_threads and feeder_registers belong together",
+        "37:18: matrix unit 1 feeder_threads: feeder_threads and feeder_registers belong together",
     );
 }
 
@@ -185,7 +198,13 @@ fn the_host_is_what_its_texts_say() {
         .collect();
     assert_eq!(
         levels,
-        ["DRAM Some(\"16.38 GB\") 2", "L3 Some(\"260 MiB\") 2", "L2 Some(\"2 MiB\") 1", "L1 Some(\"48 KiB\") 1"]
+        [
+            "DRAM Some(\"16.38 GB\") 2",
+            "L3 Some(\"260 MiB\") 2",
+            "L2 Some(\"2 MiB\") 1",
+            "L1 Some(\"48 KiB\") 1",
+            "registers Some(\"2 KiB\") 1"
+        ]
     );
     assert_eq!(machine.description, "Test CPU @ 2.30GHz, AVX-512; assumed: bandwidths, rates");
     assert_eq!(machine.rate(DType::F32), FlopsPerSecond(64.0 * 2.3e9 * 2.0));
@@ -196,7 +215,7 @@ fn a_host_that_says_nothing_is_still_a_machine() {
     for facts in [HostFacts::default(), HostFacts::from_texts("", &[CacheTexts::default()], "")] {
         let machine = host(&facts);
         assert_eq!(machine.description, "this computer, 128-bit SIMD; assumed: bandwidths, rates, clock, caches");
-        assert_eq!(machine.levels.len(), 3);
+        assert_eq!(machine.levels.len(), 4);
     }
 }
 

@@ -5,6 +5,7 @@
 //! well-formed ([`einloom_tile::verify`] finds nothing); sums saturate instead of overflowing.
 
 mod bounds;
+pub mod calculus;
 mod count;
 mod element;
 mod gpu;

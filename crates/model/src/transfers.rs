@@ -6,7 +6,7 @@ use crate::levels::{Reuse, Traffic};
 use crate::nest::Nest;
 use crate::resident::resident_bytes;
 use crate::work::Work;
-use einloom_machine::{Bytes, Machine};
+use einloom_machine::{Bytes, Level, Machine};
 use einloom_tile::{Kernel, Program, TensorId, grid_points};
 
 /// What one kernel moves and computes.
@@ -18,7 +18,7 @@ pub struct KernelTransfers {
     /// order of their ids. An element counts the bytes of the tensor's number type; elements that a load with a
     /// fill finds outside its tensor do not count.
     pub tensors: Vec<TensorTransfer>,
-    /// The machine's levels, outermost first. The last one's traffic is the innermost.
+    /// The memories of the machine's trunk, outermost first. The last one's traffic is the innermost.
     pub levels: Vec<LevelTransfers>,
     /// The most bytes of tiles that are live at once at one point of the grid.
     pub resident_bytes: u64,
@@ -87,8 +87,9 @@ pub fn kernel_transfers(program: &Program, kernel: &Kernel, machine: &Machine) -
     let bound = total(&in_bytes(program, &smaller(compulsory(&reuse), &innermost)));
     let mut levels: Vec<LevelTransfers> = vec![];
     let mut inner = innermost.clone();
-    for (k, level) in machine.levels.iter().enumerate().rev() {
-        if let Some(memory) = machine.levels.get(k + 1) {
+    let trunk: Vec<&Level> = machine.trunk().collect();
+    for (k, level) in trunk.iter().enumerate().rev() {
+        if let Some(memory) = trunk.get(k + 1) {
             // A level never moves more than the one inside it asks for.
             inner = smaller(reuse.traffic_into(memory), &inner);
         }
@@ -111,7 +112,7 @@ pub fn kernel_transfers(program: &Program, kernel: &Kernel, machine: &Machine) -
         .iter()
         .map(|l| (l.seconds, l.level.as_str()))
         .fold((compute, "compute"), |a, b| if b.0 > a.0 { b } else { a });
-    let energy = machine.levels.iter().zip(&levels).map(|(m, l)| m.energy.map(|e| (Bytes(l.bytes) * e).0));
+    let energy = trunk.iter().zip(&levels).map(|(m, l)| m.energy.map(|e| (Bytes(l.bytes) * e).0));
     KernelTransfers {
         name: kernel.name.clone(),
         tensors: in_bytes(program, &innermost),

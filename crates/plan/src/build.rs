@@ -231,8 +231,8 @@ impl Workshop<'_> {
 
     /// Bytes of tiles that a core holds close: half of its largest private cache.
     fn budget(&self) -> u64 {
-        let private = self.machine.levels.iter().filter(|l| l.shared_by <= 1).filter_map(|l| l.capacity).map(|c| c.0);
-        let any = self.machine.levels.iter().filter_map(|l| l.per_core()).map(|c| c.0);
+        let private = self.machine.trunk().filter(|l| l.shared_by <= 1).filter_map(|l| l.capacity).map(|c| c.0);
+        let any = self.machine.trunk().filter_map(|l| l.per_core()).map(|c| c.0);
         private.max().or_else(|| any.min()).unwrap_or(512 << 10).max(32 << 10) / 2
     }
 

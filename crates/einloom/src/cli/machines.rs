@@ -4,8 +4,10 @@ use super::args::MachinesArgs;
 use super::failure::Failure;
 use super::table::Table;
 use super::ui::Ui;
-use einloom_machine::{BUILT_IN, Machine};
+use einloom_cascade::DType;
+use einloom_machine::{BUILT_IN, Level, LevelKind, Machine, Pipe};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// A machine as `--json` shows it. Bytes, hertz, bytes per second, operations per second.
 #[derive(Debug, Serialize)]
@@ -14,16 +16,37 @@ struct MachineJson {
     description: String,
     cores: usize,
     clock: f64,
+    /// Bytes that each element counts in a capacity, on an abstract machine.
+    element: Option<u64>,
     levels: Vec<LevelJson>,
-    rates: std::collections::BTreeMap<String, f64>,
+    /// The fastest pipe's, by number type.
+    rates: BTreeMap<String, f64>,
+    pipes: Vec<PipeJson>,
 }
 
 #[derive(Debug, Serialize)]
 struct LevelJson {
     name: String,
     capacity: Option<u64>,
+    /// The level outside it; `null` for the outermost.
+    parent: Option<String>,
+    kind: &'static str,
     shared_by: usize,
-    bandwidth: f64,
+    /// Instances.
+    count: usize,
+    /// `null` where it is never what limits.
+    bandwidth: Option<f64>,
+    /// Joules per byte, where known.
+    energy: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct PipeJson {
+    name: String,
+    work: &'static str,
+    rates: BTreeMap<String, f64>,
+    /// Joules per operation, where known.
+    energy: BTreeMap<String, f64>,
 }
 
 pub(crate) fn command(ui: &Ui, args: &MachinesArgs) -> Result<(), Failure> {
@@ -36,33 +59,56 @@ pub(crate) fn command(ui: &Ui, args: &MachinesArgs) -> Result<(), Failure> {
         machines.push(einloom::machines::find(name)?);
     }
     let text = || {
-        let mut table = Table::new(&["name", "cores", "memory levels", "description"]);
+        let mut table = Table::new(&["name", "cores", "levels", "description"]);
         for m in &machines {
-            let level = |l: &einloom_machine::Level| match l.capacity {
-                Some(capacity) => format!("{} {capacity}", l.name),
-                None => l.name.clone(),
-            };
-            let levels: Vec<String> = m.levels.iter().map(level).collect();
-            table.row([m.name.clone(), m.cores.to_string(), levels.join(" > "), m.description.clone()]);
+            table.row([m.name.clone(), m.cores.to_string(), tree(m, None), m.description.clone()]);
         }
         table.text()
     };
     ui.result(text, &machines.iter().map(to_json).collect::<Vec<_>>())
 }
 
+/// The levels inside `outer`, those side by side in brackets.
+fn tree(m: &Machine, outer: Option<usize>) -> String {
+    let inside = m.levels.iter().enumerate().filter(|(_, l)| l.parent == outer);
+    let branch = |(k, l): (usize, &Level)| {
+        let inner = tree(m, Some(k));
+        let own = match l.capacity {
+            Some(capacity) if l.kind != LevelKind::Exchange => format!("{} {capacity}", l.name),
+            _ => l.name.clone(),
+        };
+        if inner.is_empty() { own } else { format!("{own} > {inner}") }
+    };
+    let branches: Vec<String> = inside.map(branch).collect();
+    if branches.len() > 1 { format!("({})", branches.join(") (")) } else { branches.concat() }
+}
+
 fn to_json(m: &Machine) -> MachineJson {
-    let level = |l: &einloom_machine::Level| LevelJson {
+    let level = |l: &Level| LevelJson {
         name: l.name.clone(),
         capacity: l.capacity.map(|b| b.0),
+        parent: l.parent.map(|p| m.levels[p].name.clone()),
+        kind: l.kind.name(),
         shared_by: l.shared_by,
-        bandwidth: l.bandwidth.0,
+        count: m.cores / l.shared_by.max(1),
+        bandwidth: Some(l.bandwidth.0).filter(|b| b.is_finite()),
+        energy: l.energy.map(|e| e.0),
     };
+    let pipe = |p: &Pipe| PipeJson {
+        name: p.name.clone(),
+        work: p.work.name(),
+        rates: p.rates.iter().map(|(d, r)| (d.to_string(), r.0)).collect(),
+        energy: p.energy.iter().map(|(d, e)| (d.to_string(), e.0)).collect(),
+    };
+    let computed = DType::ALL.into_iter().filter(|d| m.pipes.iter().any(|p| p.rates.contains_key(d)));
     MachineJson {
         name: m.name.clone(),
         description: m.description.clone(),
         cores: m.cores,
         clock: m.clock.0,
+        element: m.element.map(|b| b.0),
         levels: m.levels.iter().map(level).collect(),
-        rates: m.rates.iter().map(|(d, r)| (d.to_string(), r.0)).collect(),
+        rates: computed.map(|d| (d.to_string(), m.rate(d).0)).collect(),
+        pipes: m.pipes.iter().map(pipe).collect(),
     }
 }

@@ -34,10 +34,8 @@ impl<'t> Reader<'t> {
             self.error(value.span(), "matrix", "is not a list of matrix units".to_string(), hint);
             return vec![];
         };
-        for key in ["lanes", "registers"] {
-            if !top.table.contains_key(key) {
-                self.error(value.span(), key, "is missing: a machine with a matrix unit has it".to_string(), None);
-            }
+        if !top.table.contains_key("lanes") {
+            self.error(value.span(), "lanes", "is missing: a machine with a matrix unit has it".to_string(), None);
         }
         let mut units: Vec<MatrixUnit> = vec![];
         for (k, item) in array.iter().enumerate() {

@@ -53,7 +53,7 @@ impl<'a> Clock<'a> {
     pub fn new(machine: &'a Machine, lanes: &'a Lanes) -> Self {
         let hertz = machine.clock.0.max(1.0);
         let all = hertz * machine.cores.max(1) as f64;
-        let mut inwards = machine.levels.iter().rev().map(|l| l.bandwidth.0 / all);
+        let mut inwards = machine.trunk().rev().map(|l| l.bandwidth.0 / all);
         let shared = inwards.next().unwrap_or(f64::INFINITY);
         let outside = inwards.next().unwrap_or(shared);
         Self { machine, lanes, hertz, shared, outside, latency: lanes.latency.0 * hertz }
@@ -67,13 +67,13 @@ impl<'a> Clock<'a> {
 
     /// Bytes of shared memory that a block can have.
     pub fn shared_capacity(&self) -> u64 {
-        let private = self.machine.levels.iter().rev().find(|l| l.shared_by <= 1);
+        let private = self.machine.trunk().rev().find(|l| l.shared_by <= 1);
         private.and_then(|l| l.capacity).map_or(0, |c| c.0)
     }
 
     /// Registers of a core.
     pub fn registers(&self) -> usize {
-        self.machine.registers.map_or(usize::MAX >> 8, |b| b.0 as usize / 4)
+        self.machine.registers().map_or(usize::MAX >> 8, |b| b.0 as usize / 4)
     }
 }
 

@@ -17,7 +17,7 @@ const KEPT: f64 = 0.64;
 
 /// Seconds at the outermost level's bandwidth.
 pub(super) fn seconds(program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> f64 {
-    let Some(outer) = machine.levels.first() else { return 0.0 };
+    let Some(outer) = machine.trunk().next() else { return 0.0 };
     let nest = Nest::new(kernel);
     let inner = innermost(program, kernel, &nest);
     let reuse = Reuse { program, kernel, nest: &nest, resident_bytes: 0 };
@@ -25,7 +25,7 @@ pub(super) fn seconds(program: &Program, kernel: &Kernel, machine: &Machine, blo
     // As many blocks as run on a core at once share what is a core's there.
     let part = |c: Bytes| Bytes((c.0 as f64 * KEPT / blocks.max(1) as f64) as u64);
     let share = |l: &Level| Level { capacity: l.capacity.map(part), ..l.clone() };
-    let stays = machine.levels.get(1).map(|l2| reuse.traffic_into(&share(l2)));
+    let stays = machine.trunk().nth(1).map(|l2| reuse.traffic_into(&share(l2)));
     let axes = tensor_axes(&nest);
     let together = grid_points(kernel).min(machine.cores.max(1) * blocks.max(1));
     let wave = wave(program, kernel, &inner, &axes, together);

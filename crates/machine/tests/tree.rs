@@ -1,0 +1,187 @@
+//! Levels form a tree, and what contradicts that, or itself, is an error with its place.
+
+use einloom_cascade::DType;
+use einloom_machine::*;
+
+const CLUSTERED: &str = r#"name = "clustered"
+cores = 8
+clock = "1 GHz"
+[[level]]
+name = "registers"
+kind = "registers"
+parent = "shared"
+capacity = "64 KiB"
+[[level]]
+name = "shared"
+parent = "cluster"
+capacity = "32 KiB"
+bandwidth = "800 GB/s"
+[[level]]
+name = "texture"
+parent = "L2"
+capacity = "8 KiB"
+bandwidth = "100 GB/s"
+[[level]]
+name = "cluster"
+kind = "exchange"
+parent = "L2"
+count = 4
+bandwidth = "200 GB/s"
+[[level]]
+name = "L2"
+parent = "memory"
+capacity = "1 MiB"
+shared_by = 8
+bandwidth = "100 GB/s"
+[[level]]
+name = "memory"
+parent = "memory"
+bandwidth = "10 GB/s"
+[[pipe]]
+name = "matrix"
+work = "products"
+[pipe.rates]
+bf16 = "800 GFLOP/s"
+[pipe.energy]
+bf16 = "0.3 pJ/FLOP"
+[[pipe]]
+name = "vector"
+work = "arithmetic"
+[pipe.rates]
+f32 = "100 GFLOP/s"
+"#;
+
+/// The same with the root first, which has no parent to name.
+fn text() -> String {
+    let (levels, memory) = CLUSTERED.split_once("[[level]]\nname = \"memory\"\n").expect("memory");
+    let (memory, pipes) = memory.split_once("[[pipe]]").expect("pipes");
+    let memory = memory.replace("parent = \"memory\"\n", "");
+    let (top, levels) = levels.split_once("[[level]]").expect("levels");
+    format!("{top}[[level]]\nname = \"memory\"\n{memory}[[level]]{levels}[[pipe]]{pipes}")
+}
+
+fn errors(text: &str) -> String {
+    match parse(text) {
+        Ok(_) => String::new(),
+        Err(errors) => errors.iter().map(MachineError::to_string).collect::<Vec<_>>().join("\n"),
+    }
+}
+
+/// The errors with a piece replaced.
+fn check(from: &str, to: &str, expected: &str) {
+    let text = text();
+    assert!(text.contains(from), "{from}");
+    assert_eq!(errors(&text.replacen(from, to, 1)), expected);
+}
+
+#[test]
+fn levels_may_stand_in_any_order() {
+    let machine = parse(&text()).expect("a machine");
+    let names: Vec<&str> = machine.levels.iter().map(|l| l.name.as_str()).collect();
+    assert_eq!(names, ["memory", "L2", "texture", "cluster", "shared", "registers"], "parents first");
+    let trunk: Vec<&str> = machine.trunk().map(|l| l.name.as_str()).collect();
+    assert_eq!(trunk, ["memory", "L2", "texture"], "of memories side by side, the first");
+    assert_eq!(machine.registers(), Some(Bytes(64 << 10)));
+    let level = |name: &str| machine.level(name).expect("a level");
+    assert_eq!(level("cluster").capacity, Some(Bytes(64 << 10)), "two cores' shared memories");
+    let inside: Vec<&str> = machine.inside(level("L2")).map(|l| l.name.as_str()).collect();
+    assert_eq!(inside, ["texture", "cluster"]);
+    // Eight cores, each with 32 KiB shared, 8 KiB of texture memory and 64 KiB of registers.
+    assert_eq!(machine.capacity_inside(level("L2")), Some(Bytes((8 * 104) << 10)));
+}
+
+#[test]
+fn pipes_work_by_number_type() {
+    let machine = parse(&text()).expect("a machine");
+    assert_eq!(machine.rate(DType::Bf16), FlopsPerSecond(800e9));
+    assert_eq!(machine.rate(DType::F16), FlopsPerSecond(100e9), "computed in f32");
+    assert_eq!(machine.pipe(Work::Products, DType::Bf16).map(|p| p.energy[&DType::Bf16].0), Some(0.3e-12));
+    assert_eq!(machine.pipe(Work::Special, DType::F32), None);
+}
+
+#[test]
+fn what_is_no_tree_is_refused() {
+    assert_eq!(
+        errors(CLUSTERED),
+        "7:10: level 1 parent: levels are inside each other: `registers` is inside `shared` is inside `cluster` is inside `L2` is inside `memory` is inside `memory`\n31:1: level 6 capacity: is missing"
+    );
+    check(
+        "parent = \"cluster\"",
+        "parent = \"clusters\"",
+        "14:10: level 3 parent: there is no level `clusters`; there are memory, registers, shared, texture, cluster, L2",
+    );
+    check(
+        "parent = \"memory\"",
+        "parent = \"shared\"",
+        "10:10: level 2 parent: levels are inside each other: `registers` is inside `shared` is inside `cluster` is inside `L2` is inside `shared`",
+    );
+    check(
+        "parent = \"L2\"\ncapacity",
+        "parent = \"registers\"\ncapacity",
+        "19:10: level 4 parent: `registers` are registers: no level is inside them",
+    );
+    check(
+        "kind = \"exchange\"",
+        "kind = \"switch\"",
+        "24:8: level 5 kind: `switch` is no kind of level; it is one of memory, exchange, registers",
+    );
+}
+
+#[test]
+fn capacities_and_counts_that_contradict_each_other_are_refused() {
+    check("count = 4", "count = 3", "26:9: level 5 count: 8 cores cannot be divided among 3");
+    check("count = 4", "count = 4\nshared_by = 4", "26:9: level 5 count: 4 shared by 4 each make 16, not the 8 cores");
+    check(
+        "count = 4",
+        "count = 4\ncapacity = \"96 KiB\"",
+        "27:12: level 5 capacity: 96 KiB is not the 64 KiB that its cores have in `shared`",
+    );
+    check("count = 4", "count = 8", "22:1: level 5 shared_by: 1 cores make no group of those that share `shared`");
+    check(
+        "capacity = \"32 KiB\"",
+        "capacity = \"2 MiB\"",
+        "15:12: level 3 capacity: 2 MiB is not less than the 1 MiB of the level outside it",
+    );
+    check("capacity = \"8 KiB\"", "capacity = \"0 B\"", "20:12: level 4 capacity: is zero");
+    check(
+        "capacity = \"8 KiB\"",
+        "capacity = \"8 GB/s\"",
+        "20:12: level 4 capacity: `GB/s` measures bytes per second, not bytes (write bytes as `228 KiB`)",
+    );
+    check(
+        "bf16 = \"0.3 pJ/FLOP\"",
+        "f16 = \"0.3 pJ/B\"",
+        "40:7: pipe 1 energy f16: `pJ/B` measures energy per byte, not energy per operation (write energy per operation as `0.3 pJ/FLOP`)",
+    );
+    check("bf16 = \"0.3 pJ/FLOP\"", "f16 = \"0.3 pJ/FLOP\"", "39:1: pipe 1 energy: f16 has an energy but no rate");
+    check(
+        "work = \"products\"",
+        "work = \"magic\"",
+        "36:8: pipe 1 work: `magic` is no work of a pipe; it is one of products, arithmetic, special, integer",
+    );
+}
+
+#[test]
+fn an_abstract_machine_takes_its_capacity_in_elements() {
+    let machine = built_in("two-level").expect("built in");
+    assert_eq!(machine.held_bytes(DType::Bf16), 4, "whatever the number type");
+    let buffer = |m: &Machine| m.level("buffer").and_then(|l| l.capacity);
+    assert_eq!(buffer(&machine.clone().with_capacity(65536).expect("room")), Some(Bytes(4 * 65536)));
+    let wrong = |n| machine.clone().with_capacity(n).expect_err("no room");
+    assert_eq!(wrong(0), "a memory without elements holds nothing; it takes at least 1");
+    assert_eq!(wrong(u64::MAX), "18446744073709551615 elements of 4 B are more than can be counted");
+    let h200 = built_in("h200").expect("built in").with_capacity(1).expect_err("no abstract machine");
+    assert_eq!(h200, "h200 is no abstract machine: its capacities are those of its memories");
+    let cluster = built_in("two-level-cluster").expect("built in").with_capacity(100).expect("room");
+    assert_eq!(cluster.level("cluster").and_then(|l| l.capacity), Some(Bytes(1600)), "four buffers");
+}
+
+#[test]
+fn figures_given_twice_agree() {
+    let h200 = BUILT_IN.iter().find(|m| m.0 == "h200").expect("built in").1;
+    let found = errors(&h200.replacen("special = 16 ", "special = 8 ", 1));
+    assert!(
+        found.ends_with("lanes special: 8 lanes of 132 cores do 1.932 TFLOP/s, not the 3.865 TFLOP/s of the pipe"),
+        "{found}"
+    );
+}
