@@ -106,7 +106,8 @@ impl Reuse<'_> {
         let mut places: BTreeMap<(TensorId, bool, String), u64> = BTreeMap::new();
         for &k in accesses {
             let access = &self.nest.accesses[k];
-            let size = touched(self.program, self.kernel, self.nest, access, depth, lean);
+            let counted = || touched(self.program, self.kernel, self.nest, access, depth, lean);
+            let size = self.nest.known(k, depth, lean, counted);
             let place = places.entry((access.tensor, access.store, self.place(access, depth))).or_insert(0);
             *place = (*place).max(size);
         }

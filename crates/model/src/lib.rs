@@ -16,5 +16,7 @@ mod resident;
 mod transfers;
 mod work;
 
-pub use gpu::{ByLanes, Misfit, OnGpu, by_lanes, on_gpu};
-pub use transfers::{KernelTransfers, LevelTransfers, TensorTransfer, kernel_transfers, transfers};
+pub use gpu::{Below, ByLanes, Misfit, OnGpu, by_lanes, on_gpu, on_gpu_below};
+pub use transfers::{
+    KernelTransfers, LevelTransfers, TensorTransfer, compute_seconds, kernel_transfers, transfers,
+};

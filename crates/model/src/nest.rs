@@ -1,7 +1,9 @@
 //! A kernel's loops, and what is accessed under them.
 
+use crate::region::Lean;
 use einloom_tile::{AxisId, Coord, CoordAtom, Kernel, Op, Predicate, Scalar, TensorId, ValueId};
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A loop around an operation: an axis of the grid, or a stream.
 #[derive(Clone, Copy, Debug)]
@@ -50,15 +52,29 @@ pub(crate) struct Nest<'a> {
     pub depends: Vec<BTreeSet<AxisId>>,
     /// Whether what is executed or accessed depends on data.
     pub data_dependent: bool,
+    /// Elements that accesses touch, by their number, the depth and the way to lean: levels ask for the same ones.
+    touched: RefCell<BTreeMap<(usize, usize, bool), u64>>,
 }
 
 impl<'a> Nest<'a> {
+    /// What an access touches at a depth, counted when it is first asked for.
+    pub fn known(&self, access: usize, depth: usize, lean: Lean, count: impl FnOnce() -> u64) -> u64 {
+        let key = (access, depth, lean == Lean::High);
+        if let Some(known) = self.touched.borrow().get(&key) {
+            return *known;
+        }
+        let counted = count();
+        self.touched.borrow_mut().insert(key, counted);
+        counted
+    }
+
     pub fn new(kernel: &'a Kernel) -> Self {
         let mut nest = Self {
             accesses: vec![],
             body: Body::default(),
             depends: vec![BTreeSet::new(); kernel.values.len()],
             data_dependent: false,
+            touched: RefCell::default(),
         };
         nest.body = nest.body(kernel, &kernel.body, &mut grid_loops(kernel));
         nest

@@ -26,6 +26,8 @@ pub struct KernelTransfers {
     pub flops: f64,
     /// Predicted time: the slowest of arithmetic and each level.
     pub seconds: f64,
+    /// The time of arithmetic alone.
+    pub compute_seconds: f64,
     /// What takes that time: a level's name, or `compute`.
     pub bound_by: String,
     /// Energy for moving data, if the machine tells it for every level.
@@ -119,11 +121,17 @@ pub fn kernel_transfers(program: &Program, kernel: &Kernel, machine: &Machine) -
         resident_bytes,
         flops: work.total(),
         seconds: slowest.0,
+        compute_seconds: compute,
         bound_by: slowest.1.to_string(),
         joules: energy.sum(),
         data_dependent: nest.data_dependent,
         levels,
     }
+}
+
+/// Seconds of a kernel's arithmetic if its data were there.
+pub fn compute_seconds(kernel: &Kernel, machine: &Machine) -> f64 {
+    Work::new(kernel).seconds(machine) / utilisation(kernel, machine)
 }
 
 /// Elements that loads and stores move between memory and tiles.

@@ -4,17 +4,19 @@ use crate::cone::{Cone, ConeError};
 use crate::cuts::{Roles, Style, contracts};
 use crate::emit::{Fail, emit};
 use crate::expr::Exprs;
+use crate::gpu::KEPT;
+use crate::lost::Cost;
 use crate::lower::lower;
 use crate::overhead;
 use crate::problem::Problem;
 use crate::program::program_of;
 use crate::tiling::Tiling;
 use crate::types::Types;
-use crate::{Options, PlanError};
+use crate::{Options, PlanError, Work};
 use einloom_algebra::NodeId;
 use einloom_cascade::IndexId;
 use einloom_machine::Machine;
-use einloom_model::{OnGpu, kernel_transfers};
+use einloom_model::{OnGpu, compute_seconds, kernel_transfers};
 use einloom_tile::{AxisKind, Kernel, grid_points};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +26,9 @@ pub(crate) struct Built {
     pub roots: Vec<NodeId>,
     pub cone: Cone,
     pub kernel: Kernel,
-    pub seconds: f64,
+    pub cost: Cost,
+    /// The next best tilings.
+    pub others: Vec<(String, Cost)>,
     /// Some reduction is computed more often than once per element.
     pub repeats: bool,
     pub notes: Vec<String>,
@@ -35,11 +39,13 @@ pub(crate) struct Built {
 /// A kernel in one tiling.
 #[derive(Clone, Debug)]
 pub(crate) struct Tried {
-    pub seconds: f64,
+    pub cost: Cost,
     pub kernel: Kernel,
     pub tiling: Tiling,
     /// Indices visited one by one, so that no tile has more than two axes.
     pub demoted: BTreeSet<IndexId>,
+    /// Another index could have given way.
+    pub choice: bool,
     pub repeats: bool,
     pub notes: Vec<String>,
     /// How it runs on a GPU's core, if the machine is one and it does.
@@ -50,6 +56,8 @@ pub(crate) struct Tried {
 #[derive(Clone, Debug)]
 pub(crate) enum BuildError {
     Cone(ConeError),
+    /// Every kernel takes at least so many seconds.
+    Slower(f64),
     Plan(PlanError),
 }
 
@@ -60,6 +68,8 @@ pub(crate) struct Workshop<'a> {
     pub types: &'a mut Types,
     pub machine: &'a Machine,
     pub options: &'a Options,
+    /// What has been done so far.
+    pub work: Work,
 }
 
 impl Workshop<'_> {
@@ -68,39 +78,39 @@ impl Workshop<'_> {
         Cone::new(self.p, self.x, self.types, roots, memory)
     }
 
-    /// The best kernel for a cone.
-    pub(crate) fn build(&mut self, roots: &[NodeId], cone: Cone) -> Result<Built, BuildError> {
+    /// The best kernel for a cone; on a GPU only if it takes less than `limit` seconds.
+    pub(crate) fn build(&mut self, roots: &[NodeId], cone: Cone, limit: f64) -> Result<Built, BuildError> {
+        self.work.kernels += 1;
         let roles = Roles::new(self.p, self.x, &cone);
         let name = self.kernel_name(roots);
-        let (mut tried, misfits) = match self.machine.lanes {
-            Some(_) => self.tried_on_gpu(&cone, &roles, &name),
-            None => (vec![], vec![]),
+        let (fitting, misfits) = match self.machine.lanes {
+            Some(_) => self.tried_on_gpu(&cone, &roles, &name, limit),
+            None => (None, vec![]),
         };
-        let mut failed = None;
-        if tried.is_empty() {
-            (tried, failed) = match self.machine.lanes {
-                Some(_) => {
-                    let styles = self.styles(&cone);
-                    self.tried_by_lanes(&cone, &roles, &name, styles)
-                }
-                None => self.tried_in_styles(&cone, &roles, &name),
-            };
+        let (tried, failed) = match (fitting, self.machine.lanes) {
+            (Some(tried), _) => (tried, None),
+            (None, Some(_)) => {
+                let styles = self.styles(&cone);
+                self.tried_by_lanes(&cone, &roles, &name, styles, limit)
+            }
+            (None, None) => self.tried_in_styles(&cone, &roles, &name),
+        };
+        // A few styles are tried to the end, and the caller tells how much slower they are.
+        if self.machine.lanes.is_some() && failed.is_none() && tried.first().is_none_or(|t| t.cost.seconds >= limit) {
+            return Err(BuildError::Slower(limit));
         }
-        let lost: Vec<String> = tried
-            .iter()
-            .skip(1)
-            .take(2)
-            .map(|t| format!("{}: {}", self.describe(&t.tiling), time(t.seconds)))
-            .collect();
+        let others: Vec<(String, Cost)> =
+            tried.iter().skip(1).map(|t| (self.describe(&t.tiling), t.cost.clone())).collect();
+        let lost: Vec<String> = others.iter().take(2).map(|(tiles, c)| format!("{tiles}: {}", time(c.seconds))).collect();
         let Some(best) = tried.into_iter().next() else {
             let reason = failed.unwrap_or_else(|| PlanError::unsupported(&name, "no tiling was tried"));
             return Err(BuildError::Plan(reason));
         };
-        let Tried { seconds, kernel, tiling, repeats, mut notes, gpu, .. } = best;
+        let Tried { cost, kernel, tiling, repeats, mut notes, gpu, .. } = best;
         let tiles = self.describe(&tiling);
         let mut chosen = match tiles.is_empty() {
-            true => format!("predicted {}", time(seconds)),
-            false => format!("tiles {tiles}: predicted {}", time(seconds)),
+            true => format!("predicted {}", time(cost.seconds)),
+            false => format!("tiles {tiles}: predicted {}", time(cost.seconds)),
         };
         if !lost.is_empty() {
             // On a GPU rounder tiles go before others that are as good.
@@ -112,7 +122,7 @@ impl Workshop<'_> {
         if points < self.machine.cores {
             notes.push(format!("the grid has {points} points for {} cores", self.machine.cores));
         }
-        Ok(Built { roots: roots.to_vec(), cone, kernel, seconds, repeats, notes, gpu })
+        Ok(Built { roots: roots.to_vec(), cone, kernel, cost, others, repeats, notes, gpu })
     }
 
     /// The kernels of a few common tilings, best first, and why the last of those failed that did.
@@ -122,9 +132,9 @@ impl Workshop<'_> {
         for style in self.styles(cone) {
             match self.emit(cone, roles, &style, name) {
                 Ok(mut t) if tried.iter().all(|other| other.tiling != t.tiling) => {
-                    t.seconds = match contracts(self.p, self.x, cone) {
-                        true => self.seconds(&t.kernel),
-                        false => self.seconds_of_sweeps(&t.kernel),
+                    t.cost = match contracts(self.p, self.x, cone) {
+                        true => self.cost(&t.kernel, worst_kept(&tried)),
+                        false => self.cost_of_sweeps(&t.kernel),
                     };
                     tried.push(t);
                 }
@@ -132,7 +142,8 @@ impl Workshop<'_> {
                 Err(e) => failed = Some(e),
             }
         }
-        tried.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        tried.sort_by(|a, b| a.cost.seconds.total_cmp(&b.cost.seconds));
+        let failed = failed.filter(|_| tried.is_empty());
         (tried, failed)
     }
 
@@ -156,6 +167,7 @@ impl Workshop<'_> {
         name: &str,
     ) -> Result<Tried, PlanError> {
         let mut demoted = BTreeSet::new();
+        let mut choice = false;
         let mut notes = vec![];
         loop {
             let tiling = roles.tiling(self.p, style, &demoted, tiles);
@@ -167,12 +179,14 @@ impl Workshop<'_> {
             match emit(self.p, self.x, self.types, cone, lowered, &tiling, name, lag) {
                 Ok((kernel, repeats)) => {
                     notes.extend(printed);
-                    return Ok(Tried { seconds: 0.0, kernel, tiling, demoted, repeats, notes, gpu: None });
+                    return Ok(Tried { cost: Cost::default(), kernel, tiling, demoted, choice, repeats, notes, gpu: None });
                 }
                 Err(Fail::Unsupported(e)) => return Err(e),
                 Err(Fail::TooManyAxes { indices, leaves }) => {
                     let names = self.names(&indices);
-                    let Some(i) = roles.demote(&indices, &leaves).filter(|i| demoted.insert(*i)) else {
+                    let [one, other] = [false, true].map(|first| roles.demote(&indices, &leaves, first));
+                    choice |= one != other;
+                    let Some(i) = (if style.parallel_first { other } else { one }).filter(|i| demoted.insert(*i)) else {
                         let reason = format!(
                             "a recurrence's state would be a tile with the axes {names}, and a tile has two; \
                              only indices that no step mixes can be visited one by one"
@@ -201,32 +215,46 @@ impl Workshop<'_> {
         parts.join(" ")
     }
 
-    /// Predicted time: the model's, and what issuing each tile operation costs.
-    pub(crate) fn seconds(&mut self, kernel: &Kernel) -> f64 {
+    /// Predicted time: the model's, and what issuing each tile operation costs. Infinite where that is `limit` or
+    /// more even without any traffic, which then is not counted.
+    pub(crate) fn cost(&mut self, kernel: &Kernel, limit: f64) -> Cost {
+        self.work.tilings += 1;
+        let overhead = overhead::seconds(kernel, self.machine);
+        if overhead >= limit || overhead + compute_seconds(kernel, self.machine) >= limit {
+            self.work.pruned += 1;
+            return Cost { seconds: f64::INFINITY, ..Cost::default() };
+        }
         let program = program_of(self.p, self.x, self.types, vec![kernel.clone()]);
         let k = &program.kernels[0];
         let t = kernel_transfers(&program, k, self.machine);
         // Tiles that overflow the private caches are moved again by every operation.
         let budget = self.budget() as f64;
-        let spill = (t.resident_bytes as f64 / budget).max(1.0);
-        t.seconds * spill.sqrt() + overhead::seconds(k, self.machine)
+        let spill = (t.resident_bytes as f64 / budget).max(1.0).sqrt();
+        let levels = t.levels.iter().map(|l| (l.level.clone(), l.seconds * spill));
+        let compute = ("compute".to_string(), t.compute_seconds * spill);
+        let mut parts: Vec<(String, f64)> = levels.chain([compute, ("issue".to_string(), overhead)]).collect();
+        parts.sort_by(|a, b| b.1.total_cmp(&a.1));
+        Cost { seconds: t.seconds * spill + overhead, bound_by: t.bound_by, parts }
     }
 
     /// The same for a kernel that goes through its tiles element by element: what is not close comes in order, and
     /// costs no more than its way. Nothing is computed meanwhile but what the bytes that have arrived allow, so part of
     /// the time at the inner levels adds to that of the slowest.
-    fn seconds_of_sweeps(&mut self, kernel: &Kernel) -> f64 {
+    fn cost_of_sweeps(&mut self, kernel: &Kernel) -> Cost {
         const NOT_HIDDEN: f64 = 0.25;
+        self.work.tilings += 1;
         let program = program_of(self.p, self.x, self.types, vec![kernel.clone()]);
         let k = &program.kernels[0];
         let t = kernel_transfers(&program, k, self.machine);
-        let spill = (t.resident_bytes as f64 / (2 * self.budget()) as f64).max(1.0);
+        let spill = (t.resident_bytes as f64 / (2 * self.budget()) as f64).max(1.0).sqrt();
         let slowest = t.levels.iter().map(|l| l.seconds).fold(0.0, f64::max);
         let others: f64 = t.levels.iter().map(|l| l.seconds).sum::<f64>() - slowest;
-        t.seconds * spill.sqrt()
-            + NOT_HIDDEN * others
-            + overhead::seconds(k, self.machine)
-            + overhead::seconds_of_runs(k, self.machine)
+        let issue = overhead::seconds(k, self.machine) + overhead::seconds_of_runs(k, self.machine);
+        let levels = t.levels.iter().map(|l| (l.level.clone(), l.seconds));
+        let compute = ("compute".to_string(), t.compute_seconds);
+        let mut parts: Vec<(String, f64)> = levels.chain([compute, ("issue".to_string(), issue)]).collect();
+        parts.sort_by(|a, b| b.1.total_cmp(&a.1));
+        Cost { seconds: t.seconds * spill + NOT_HIDDEN * others + issue, bound_by: t.bound_by, parts }
     }
 
     /// Bytes of tiles that a core holds close: half of its largest private cache.
@@ -248,6 +276,7 @@ impl Workshop<'_> {
             whole,
             whole_stored,
             steps: Style::VECTORS,
+            parallel_first: false,
         };
         if contracts(self.p, self.x, cone) {
             let sizes = [
@@ -275,6 +304,13 @@ impl Workshop<'_> {
             out
         }
     }
+}
+
+/// The time of the last of the kernels that the report tells: what takes longer need not be known.
+pub(crate) fn worst_kept(tried: &[Tried]) -> f64 {
+    let mut seconds: Vec<f64> = tried.iter().map(|t| t.cost.seconds).collect();
+    seconds.sort_by(f64::total_cmp);
+    seconds.get(KEPT - 1).copied().unwrap_or(f64::INFINITY)
 }
 
 /// A time for people.

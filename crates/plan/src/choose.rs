@@ -1,7 +1,7 @@
 //! Which of several equal forms of a program to run: the one that is predicted to be fastest at these sizes.
 
 use crate::build::time;
-use crate::{Options, Plan, PlanError, plan};
+use crate::{Lost, Options, Plan, PlanError, Work, plan};
 use einloom_algebra::{Derivation, Graph};
 use einloom_cascade::Bound;
 use einloom_machine::Machine;
@@ -62,6 +62,10 @@ pub fn choose(
             Err(e) => format!("{}: {e}", form.name),
         })
         .collect();
+    let mut work = Work::default();
+    plans.iter().flatten().for_each(|p| work += p.work);
+    let lost: Vec<(usize, Lost)> =
+        plans.iter().enumerate().filter_map(|(k, p)| Some((k, p.as_ref().ok()?.as_lost(forms[k].name.to_string())))).collect();
     let mut best: Option<(usize, Plan)> = None;
     let mut first = None;
     for (k, plan) in plans.into_iter().enumerate() {
@@ -74,6 +78,8 @@ pub fn choose(
     let Some((k, mut plan)) = best else {
         return Err(first.unwrap_or_else(|| PlanError::unsupported("program", "it has no form")));
     };
+    plan.work = work;
+    plan.lose(lost.into_iter().filter(|l| l.0 != k).map(|l| l.1));
     if forms.len() > 1
         && let Some(kernel) = plan.kernels.first_mut()
     {

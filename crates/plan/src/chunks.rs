@@ -1,7 +1,7 @@
 //! How many positions a recurrence takes at a time, where it can take several: the number that is predicted to be fastest.
 
 use crate::build::time;
-use crate::{Options, Plan, PlanError};
+use crate::{Lost, Options, Plan, PlanError, Work};
 use einloom_algebra::Graph;
 use einloom_cascade::Bound;
 
@@ -42,10 +42,15 @@ pub(crate) fn best(
     {
         found.swap(0, k);
     }
+    let lost: Vec<Lost> = found.iter().skip(1).map(|(size, p)| p.as_lost(format!("{name} by chunks of {size}"))).collect();
     let others = found.iter().skip(1).map(|(size, p)| format!("by {size}: {}", time(p.seconds))).collect::<Vec<_>>();
+    let mut work = Work::default();
+    found.iter().for_each(|(_, p)| work += p.work);
     let Some((size, mut best)) = found.into_iter().next() else {
         return Err(failed.unwrap_or_else(|| PlanError::unsupported(name, "no size of chunks was tried")));
     };
+    best.work = work;
+    best.lose(lost);
     let mut note = format!("{name} by chunks of {size}: predicted {} in all", time(best.seconds));
     if !others.is_empty() {
         note += &format!("; {}", others.join(", "));

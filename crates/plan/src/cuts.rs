@@ -25,6 +25,8 @@ pub(crate) struct Style {
     pub whole_stored: usize,
     /// Of tiles of at least 16 positions on the grid: they are multiples of these, `rows` first, then `cols`.
     pub steps: [usize; 2],
+    /// Where a tile would have too many axes, a parallel index goes before a reduced one.
+    pub parallel_first: bool,
 }
 
 impl Style {
@@ -143,8 +145,14 @@ impl Roles {
     }
 
     /// The index to visit one by one when a value would have more than two tiled axes. First a parallel one that all
-    /// of its operands carry: then no operand is read more often. Then a reduced one, then anything.
-    pub(crate) fn demote(&self, indices: &BTreeSet<IndexId>, leaves: &[Vec<IndexId>]) -> Option<IndexId> {
+    /// of its operands carry: then no operand is read more often. Then any other parallel one if those go first; a reduced
+    /// one; anything.
+    pub(crate) fn demote(
+        &self,
+        indices: &BTreeSet<IndexId>,
+        leaves: &[Vec<IndexId>],
+        parallel_first: bool,
+    ) -> Option<IndexId> {
         let leaves: Vec<&Vec<IndexId>> = leaves.iter().filter(|l| l.iter().any(|i| indices.contains(i))).collect();
         let last: BTreeSet<IndexId> = leaves.iter().filter_map(|l| l.last().copied()).collect();
         let batch = |i: &IndexId| leaves.iter().all(|l| l.contains(i));
@@ -153,6 +161,7 @@ impl Roles {
         let inner = || self.inner.iter().filter(open);
         grid()
             .find(|i| batch(i) && !last.contains(i))
+            .or_else(|| grid().find(|i| parallel_first && !last.contains(i)))
             .or_else(|| inner().find(|i| !self.stored.contains(i) && !batch(i) && !last.contains(i)))
             .or_else(|| inner().find(|i| !self.stored.contains(i) && batch(i)))
             .or_else(|| grid().find(|i| !last.contains(i)))

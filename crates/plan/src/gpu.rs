@@ -8,18 +8,21 @@ use crate::PlanError;
 use crate::build::{Tried, Workshop};
 use crate::cone::Cone;
 use crate::cuts::{Roles, Style, contracts};
+use crate::lost::Cost;
 use crate::overhead::PER_KERNEL;
 use crate::problem::Problem;
 use crate::program::program_of;
 use crate::tiling::Tiling;
 use einloom_cascade::IndexId;
 use einloom_machine::MatrixUnit;
-use einloom_model::{OnGpu, on_gpu};
+use einloom_model::{Below, OnGpu, on_gpu_below};
 use einloom_tile::{AxisKind, Kernel, Program};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The model tells no smaller differences apart: within them the fewest streams and the roundest tiles are taken.
 const EQUAL: f64 = 1.025;
+/// Tilings of a kernel whose times are worked out to the end, because the report tells them.
+pub(crate) const KEPT: usize = 6;
 /// Sweeps over both coordinates of a descent, at most.
 const ROUNDS: usize = 3;
 /// Rows of a tile with products, at most: with two such tiles on one axis more would leave no registers.
@@ -49,9 +52,17 @@ type Shape = Vec<(IndexId, u8, bool)>;
 /// A tiling that fits.
 struct Found {
     seconds: f64,
-    shape: Shape,
+    shape: (bool, Shape),
     tiling: Tiling,
     gpu: OnGpu,
+}
+
+/// What is known of a tiling.
+enum Outcome {
+    Fits(Found),
+    /// It fits, and takes at least this long.
+    Slower(f64),
+    Misfit,
 }
 
 /// What has been tried for one kernel on one unit.
@@ -60,15 +71,26 @@ struct Trials<'t> {
     roles: &'t Roles,
     name: &'t str,
     unit: Option<&'t str>,
-    templates: BTreeMap<Shape, Result<Template, PlanError>>,
-    /// By the cuts.
-    found: BTreeMap<Vec<(IndexId, u8, usize)>, Option<Found>>,
+    templates: BTreeMap<(bool, Shape), Result<Template, PlanError>>,
+    /// By the cuts wished for.
+    found: BTreeMap<(bool, Vec<(IndexId, u8, usize)>), Outcome>,
+    /// The times of the best so many, ascending.
+    leaders: Vec<f64>,
+    /// Nobody needs a kernel that takes as long.
+    limit: f64,
     misfit: Option<String>,
 }
 
 impl Workshop<'_> {
-    /// The three best kernels that fit, best first; and why it does not run on each unit that was tried before.
-    pub(crate) fn tried_on_gpu(&mut self, cone: &Cone, roles: &Roles, name: &str) -> (Vec<Tried>, Vec<String>) {
+    /// The best kernels that fit and take less than `limit`, best first, `None` if none
+    /// fits; and why it does not run on each unit that was tried before.
+    pub(crate) fn tried_on_gpu(
+        &mut self,
+        cone: &Cone,
+        roles: &Roles,
+        name: &str,
+        limit: f64,
+    ) -> (Option<Vec<Tried>>, Vec<String>) {
         let mut misfits = vec![];
         let wanted = |u: &&MatrixUnit| self.options.matrix.as_ref().is_none_or(|name| *name == u.name);
         let units: Vec<&MatrixUnit> = match contracts(self.p, self.x, cone) {
@@ -79,22 +101,29 @@ impl Workshop<'_> {
         let spaces: Vec<_> = if units.is_empty() { vec![(None, Space::of_lanes())] } else { spaces.collect() };
         for (unit, space) in spaces {
             let (templates, found) = (BTreeMap::new(), BTreeMap::new());
-            let mut trials = Trials { cone, roles, name, unit, templates, found, misfit: None };
+            let mut trials = Trials { cone, roles, name, unit, templates, found, leaders: vec![], limit, misfit: None };
             self.search_space(&space, &mut trials);
-            let best = trials.best(self.p, 3);
-            if !best.is_empty() {
-                return (best, misfits);
+            if trials.found.values().any(|o| !matches!(o, Outcome::Misfit)) {
+                return (Some(trials.best(self.p, KEPT)), misfits);
             }
             misfits.extend(trials.misfit);
         }
-        (vec![], misfits)
+        (None, misfits)
     }
 
     fn search_space(&mut self, space: &Space, trials: &mut Trials<'_>) {
+        self.descend(space, trials, false);
+        // Which index gives way where a tile would have too many axes is a choice too.
+        if trials.templates.values().flatten().any(|t| t.tried.choice) {
+            self.descend(space, trials, true);
+        }
+    }
+
+    fn descend(&mut self, space: &Space, trials: &mut Trials<'_>, parallel_first: bool) {
         for &rows in &space.rows {
             for &[whole, whole_stored] in &space.whole {
                 let (cols, stream, steps) = (space.cols[0], space.streams[0], space.steps);
-                let mut style = Style { rows, cols, stream, whole, whole_stored, steps };
+                let mut style = Style { rows, cols, stream, whole, whole_stored, steps, parallel_first };
                 let mut best = f64::INFINITY;
                 for _ in 0..ROUNDS {
                     let before = style;
@@ -124,44 +153,60 @@ impl Workshop<'_> {
         }
     }
 
-    /// The predicted time in this style, if it fits.
+    /// The predicted time in this style, if it fits. Of one that is not among the best a bound from below: a descent
+    /// finds its way by it as well.
     fn trial(&mut self, trials: &mut Trials<'_>, style: &Style) -> Option<f64> {
         let wished = trials.roles.tiling(self.p, style, &BTreeSet::new(), &self.options.tiles);
-        let key = sizes(&wished);
-        if let Some(known) = trials.found.get(&key) {
-            return known.as_ref().map(|f| f.seconds);
+        let key = (style.parallel_first, sizes(&wished));
+        if !trials.found.contains_key(&key) {
+            let limit = trials.leaders.get(KEPT - 1).copied().unwrap_or(f64::INFINITY).min(trials.limit);
+            let outcome = self.fitting(trials, style, &wished, limit);
+            self.work.tilings += 1;
+            match &outcome {
+                Outcome::Fits(f) => {
+                    let place = trials.leaders.partition_point(|&t| t <= f.seconds);
+                    trials.leaders.insert(place, f.seconds);
+                    trials.leaders.truncate(KEPT);
+                }
+                Outcome::Slower(_) => self.work.pruned += 1,
+                Outcome::Misfit => {}
+            }
+            trials.found.insert(key.clone(), outcome);
         }
-        let found = self.fitting(trials, style, &wished);
-        let seconds = found.as_ref().map(|f| f.seconds);
-        trials.found.insert(key, found);
-        seconds
+        match trials.found.get(&key) {
+            Some(Outcome::Fits(f)) => Some(f.seconds),
+            Some(Outcome::Slower(least)) => Some(*least),
+            Some(Outcome::Misfit) | None => None,
+        }
     }
 
-    fn fitting(&mut self, trials: &mut Trials<'_>, style: &Style, wished: &Tiling) -> Option<Found> {
-        let shape = shape(wished);
+    fn fitting(&mut self, trials: &mut Trials<'_>, style: &Style, wished: &Tiling, limit: f64) -> Outcome {
+        let shape = (style.parallel_first, shape(wished));
         if !trials.templates.contains_key(&shape) {
+            self.work.emitted += 1;
             let template = self.emit(trials.cone, trials.roles, style, trials.name).map(|tried| {
                 let program = program_of(self.p, self.x, self.types, vec![tried.kernel.clone()]);
                 Template { tried, program }
             });
             trials.templates.insert(shape.clone(), template);
         }
-        let template = match trials.templates.get_mut(&shape)? {
-            Ok(template) => template,
-            Err(e) => {
+        let template = match trials.templates.get_mut(&shape) {
+            Some(Ok(template)) => template,
+            Some(Err(e)) => {
                 trials.misfit.get_or_insert(e.to_string());
-                return None;
+                return Outcome::Misfit;
             }
+            None => return Outcome::Misfit,
         };
         let tiling = trials.roles.tiling(self.p, style, &template.tried.demoted, &self.options.tiles);
-        let kernel = template.program.kernels.first_mut()?;
-        put_sizes(self.p, &tiling, kernel);
-        let (program, kernel) = (&template.program, template.program.kernels.first()?);
-        match on_gpu(program, kernel, self.machine, trials.unit) {
-            Ok(gpu) => Some(Found { seconds: gpu.seconds + PER_KERNEL, shape, tiling, gpu }),
+        template.program.kernels.iter_mut().for_each(|kernel| put_sizes(self.p, &tiling, kernel));
+        let Some(kernel) = template.program.kernels.first() else { return Outcome::Misfit };
+        match on_gpu_below(&template.program, kernel, self.machine, trials.unit, limit - PER_KERNEL) {
+            Ok(Below::Found(gpu)) => Outcome::Fits(Found { seconds: gpu.seconds + PER_KERNEL, shape, tiling, gpu }),
+            Ok(Below::Slower(least)) => Outcome::Slower(least + PER_KERNEL),
             Err(misfits) => {
                 trials.misfit = misfits.first().map(ToString::to_string).or(trials.misfit.take());
-                None
+                Outcome::Misfit
             }
         }
     }
@@ -171,7 +216,11 @@ impl Trials<'_> {
     /// The best so many, best first. Of those that are as good as the best the roundest is first.
     fn best(&mut self, p: &Problem, count: usize) -> Vec<Tried> {
         let found = std::mem::take(&mut self.found);
-        let mut found: Vec<Found> = found.into_values().flatten().collect();
+        let fits = |o| match o {
+            Outcome::Fits(found) => Some(found),
+            Outcome::Slower(_) | Outcome::Misfit => None,
+        };
+        let mut found: Vec<Found> = found.into_values().filter_map(fits).collect();
         found.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
         let limit = found.first().map_or(0.0, |f| f.seconds * EQUAL);
         let equal = found.iter().take_while(|f| f.seconds <= limit).count();
@@ -181,6 +230,9 @@ impl Trials<'_> {
             let roughness = |f: &Found| f.tiling.cuts.values().map(|c| roughness(c.tile)).sum::<usize>();
             equal.sort_by_key(|f| (streams(f), roughness(f)));
         }
+        // The same tiles may have been reached by two ways of giving way.
+        let mut seen = BTreeSet::new();
+        found.retain(|f| seen.insert(sizes(&f.tiling)));
         found.truncate(count);
         found.into_iter().filter_map(|f| self.tried(p, f)).collect()
     }
@@ -188,7 +240,10 @@ impl Trials<'_> {
     fn tried(&self, p: &Problem, found: Found) -> Option<Tried> {
         let mut tried = self.templates.get(&found.shape)?.as_ref().ok()?.tried.clone();
         put_sizes(p, &found.tiling, &mut tried.kernel);
-        Some(Tried { tiling: found.tiling, seconds: found.seconds, gpu: Some(found.gpu), ..tried })
+        let mut parts = found.gpu.parts.clone();
+        parts.push(("launch".to_string(), PER_KERNEL));
+        let cost = Cost { seconds: found.seconds, bound_by: found.gpu.bound_by.clone(), parts };
+        Some(Tried { tiling: found.tiling, cost, gpu: Some(found.gpu), ..tried })
     }
 }
 

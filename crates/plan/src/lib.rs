@@ -20,6 +20,7 @@ mod emit;
 mod expr;
 mod facts;
 mod gpu;
+mod lost;
 mod lower;
 mod options;
 mod overhead;
@@ -34,7 +35,8 @@ mod tiling;
 mod types;
 
 pub use choose::{Form, choose};
-pub use options::{Fusion, Options, Plan, PlanError, PlannedKernel};
+pub use lost::Lost;
+pub use options::{Fusion, Options, Plan, PlanError, PlannedKernel, Work};
 
 use einloom_algebra::Graph;
 use einloom_cascade::Bound;
@@ -90,8 +92,12 @@ fn plan_by(
         let has = if names.is_empty() { "it has none".to_string() } else { format!("it has {}", names.join(", ")) };
         return Err(PlanError::unsupported(unit, format!("{} has no such matrix unit; {has}", machine.name)));
     }
-    let shop = build::Workshop { p: &problem, x: &mut exprs, types: &mut types, machine, options };
-    let division = search::Search::new(shop).run()?;
+    let work = Work::default();
+    let shop = build::Workshop { p: &problem, x: &mut exprs, types: &mut types, machine, options, work };
+    let mut search = search::Search::new(shop);
+    let division = search.run()?;
+    let work = search.shop.work;
+    let lost = search.lost(&division);
     let mut names = BTreeSet::new();
     let mut kernels = vec![];
     let mut planned = vec![];
@@ -106,7 +112,7 @@ fn plan_by(
         kernels.push(kernel);
     }
     let program = program::program_of(&problem, &exprs, &mut types, kernels);
-    Ok(Plan { program, kernels: planned, seconds: division.seconds })
+    Ok(Plan { program, kernels: planned, seconds: division.seconds, work, lost })
 }
 
 fn unique(wanted: &str, taken: &mut BTreeSet<String>) -> String {
@@ -134,6 +140,9 @@ fn describe(p: &problem::Problem, kernel: &Kernel, built: &build::Built, notes: 
         stream,
         materialised: built.roots.iter().map(|&n| p[n].name.clone()).collect(),
         notes,
+        seconds: built.cost.seconds,
+        bound_by: built.cost.bound_by.clone(),
+        parts: built.cost.parts.clone(),
         gpu: built.gpu.clone(),
     }
 }

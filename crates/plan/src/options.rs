@@ -1,5 +1,6 @@
 //! What a caller asks of the planner and gets from it.
 
+use crate::lost::Lost;
 use einloom_model::OnGpu;
 use einloom_tile::Program;
 use std::collections::BTreeMap;
@@ -40,6 +41,32 @@ pub struct Plan {
     pub kernels: Vec<PlannedKernel>,
     /// Predicted time of all kernels.
     pub seconds: f64,
+    /// What the search for it has looked at.
+    pub work: Work,
+    /// The best of the plans that were worked out and not taken, best first.
+    pub lost: Vec<Lost>,
+}
+
+/// What a search has looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Kernels for which tiles were looked for.
+    pub kernels: usize,
+    /// Kernels that were written down, once per way to cut their indices.
+    pub emitted: usize,
+    /// Tilings that were looked at.
+    pub tilings: usize,
+    /// Of those, the ones that a bound on their time excluded before all was counted.
+    pub pruned: usize,
+}
+
+impl std::ops::AddAssign for Work {
+    fn add_assign(&mut self, other: Self) {
+        self.kernels += other.kernels;
+        self.emitted += other.emitted;
+        self.tilings += other.tilings;
+        self.pruned += other.pruned;
+    }
 }
 
 /// What one kernel does, and why it looks as it does.
@@ -57,6 +84,12 @@ pub struct PlannedKernel {
     pub materialised: Vec<String>,
     /// Why it ends where it does, why an axis has tile 1, what was tried and lost with which predicted time.
     pub notes: Vec<String>,
+    /// Predicted time, launch included: what the planner went by.
+    pub seconds: f64,
+    /// What takes most of it.
+    pub bound_by: String,
+    /// How long each resource is busy meanwhile. They overlap.
+    pub parts: Vec<(String, f64)>,
     /// On a GPU, how it runs on a core: groups, registers, shared memory, predicted time. `None` on other machines, and
     /// where no tiling fits a core as it is; `notes` then tells why.
     pub gpu: Option<OnGpu>,

@@ -2,6 +2,8 @@
 
 use crate::build::{BuildError, Built, Workshop, time};
 use crate::cone::ConeError;
+use crate::gpu::KEPT;
+use crate::lost::{self, Cost, Lost};
 use crate::problem::{ItemDef, Problem};
 use crate::{Fusion, PlanError};
 use einloom_algebra::NodeId;
@@ -32,12 +34,14 @@ impl Division {
 }
 
 pub(crate) struct Search<'a> {
-    shop: Workshop<'a>,
+    pub(crate) shop: Workshop<'a>,
     p: &'a Problem,
     built: BTreeMap<Key, Result<Rc<Built>, BuildError>>,
     left: usize,
     /// Nodes that must be in memory, with the reason.
     forced: BTreeMap<NodeId, String>,
+    /// Divisions that were worked out, the best so far among them.
+    seen: Vec<(String, Division)>,
 }
 
 /// A cut must save more than the model may err.
@@ -46,7 +50,7 @@ const WORTH_A_CUT: f64 = 0.9;
 impl<'a> Search<'a> {
     pub(crate) fn new(shop: Workshop<'a>) -> Self {
         let p = shop.p;
-        Self { shop, p, built: BTreeMap::new(), left: TRIES * p.items.len(), forced: BTreeMap::new() }
+        Self { shop, p, built: BTreeMap::new(), left: TRIES * p.items.len(), forced: BTreeMap::new(), seen: vec![] }
     }
 
     /// The best division found.
@@ -72,6 +76,7 @@ impl<'a> Search<'a> {
                 return Ok(division);
             }
         };
+        self.seen.push(("nothing through memory that need not be".to_string(), best.clone()));
         // Cut where it pays, one node at a time.
         while self.left > 0 {
             let mut better: Option<(NodeId, Division)> = None;
@@ -80,6 +85,7 @@ impl<'a> Search<'a> {
                 let mut cut = base.clone();
                 cut.insert(n);
                 let Ok(division) = self.divide(&cut) else { continue };
+                self.seen.push((format!("{} through memory", self.p[n].name), division.clone()));
                 let limit = better.as_ref().map_or(best.seconds * WORTH_A_CUT, |b| b.1.seconds);
                 if division.seconds < limit {
                     better = Some((n, division));
@@ -104,6 +110,33 @@ impl<'a> Search<'a> {
             best.note(&format!("the search for better cuts stopped after {} kernels", self.built.len()));
         }
         Ok(best)
+    }
+
+    /// What lost to this division: its kernels with other tiles, and other divisions.
+    pub(crate) fn lost(&self, best: &Division) -> Vec<Lost> {
+        let mut out = vec![];
+        for kernel in &best.kernels {
+            let tiles = |(tiles, other): &(String, Cost)| {
+                Lost::tiles(best.seconds, &kernel.kernel.name, &kernel.cost, tiles, other)
+            };
+            out.extend(kernel.others.iter().map(tiles));
+        }
+        let chosen = Cost::of_all(best.kernels.iter().map(Rc::as_ref));
+        let same = |other: &Division| {
+            let roots = |d: &Division| d.kernels.iter().map(|k| k.roots.clone()).collect::<BTreeSet<_>>();
+            roots(other) == roots(best)
+        };
+        for (what, division) in self.seen.iter().filter(|(_, d)| !same(d)) {
+            let cost = Cost::of_all(division.kernels.iter().map(Rc::as_ref));
+            let count = division.kernels.len();
+            out.push(Lost {
+                what: format!("{what}: {count} kernel{}", if count == 1 { "" } else { "s" }),
+                seconds: division.seconds,
+                reason: cost.reason(&chosen),
+                bound_by: cost.bound_by,
+            });
+        }
+        lost::best(out, KEPT)
     }
 
     /// One kernel per node: what remains when nodes cannot share one.
@@ -146,14 +179,17 @@ impl<'a> Search<'a> {
         self.p[n].extents.iter().fold(1usize, |a, &b| a.saturating_mul(b.max(1)))
     }
 
-    fn build(&mut self, roots: &[NodeId], memory: &BTreeSet<NodeId>) -> Result<Rc<Built>, BuildError> {
+    /// The best kernel for these roots, if it takes less than `limit` seconds.
+    fn build(&mut self, roots: &[NodeId], memory: &BTreeSet<NodeId>, limit: f64) -> Result<Rc<Built>, BuildError> {
         let cone = self.shop.cone(roots, memory).map_err(BuildError::Cone)?;
         let key = (roots.to_vec(), cone.loads.clone(), cone.computed.clone());
-        if let Some(done) = self.built.get(&key) {
-            return done.clone();
+        match self.built.get(&key) {
+            Some(Err(BuildError::Slower(least))) if *least < limit => {}
+            Some(done) => return done.clone(),
+            None => {}
         }
         self.left = self.left.saturating_sub(1);
-        let result = self.shop.build(roots, cone).map(Rc::new);
+        let result = self.shop.build(roots, cone, limit).map(Rc::new);
         self.built.insert(key, result.clone());
         result
     }
@@ -176,6 +212,9 @@ impl<'a> Search<'a> {
                     self.forced.insert(n, format!("{} {why}, so it goes through memory", self.p[n].name));
                 }
                 Err(BuildError::Plan(e)) => return Err(e),
+                Err(BuildError::Slower(_)) => {
+                    return Err(PlanError::unsupported(&self.p.name, "a kernel takes for ever"));
+                }
             }
         }
     }
@@ -197,7 +236,7 @@ impl<'a> Search<'a> {
         }
         let mut kernels = vec![];
         for d in &drafts {
-            kernels.push(self.build(d, memory)?);
+            kernels.push(self.build(d, memory, f64::INFINITY)?);
         }
         let mut notes: BTreeMap<NodeId, Vec<String>> = BTreeMap::new();
         for (&n, why) in &self.forced {
@@ -207,7 +246,7 @@ impl<'a> Search<'a> {
             self.merge(&mut kernels, memory, &mut notes);
         }
         let kernels = ordered(kernels);
-        let seconds = kernels.iter().map(|k| k.seconds).sum();
+        let seconds = kernels.iter().map(|k| k.cost.seconds).sum();
         Ok(Division { kernels, seconds, notes })
     }
 
@@ -277,18 +316,22 @@ impl<'a> Search<'a> {
         let names =
             |k: &Built| -> String { k.roots.iter().map(|&n| self.p[n].name.as_str()).collect::<Vec<_>>().join(", ") };
         let (one, other) = (names(&kernels[a]), names(&kernels[b]));
-        let joint = match self.build(&roots, &inside) {
+        let apart = kernels[a].cost.seconds + kernels[b].cost.seconds;
+        let joint = match self.build(&roots, &inside, apart) {
             Ok(k) => k,
             Err(BuildError::Cone(_)) => return Err(None),
+            Err(BuildError::Slower(_)) => {
+                let times = format!("{} apart, no less together as predicted", time(apart));
+                return Err(Some(format!("{one} and {other} stay apart: {times}")));
+            }
             Err(BuildError::Plan(e)) => {
                 return Err(Some(format!("{one} and {other} stay apart: {}", e.reason)));
             }
         };
-        let apart = kernels[a].seconds + kernels[b].seconds;
-        if joint.seconds < apart {
+        if joint.cost.seconds < apart {
             return Ok(joint);
         }
-        let times = format!("predicted {} together, {} apart", time(joint.seconds), time(apart));
+        let times = format!("predicted {} together, {} apart", time(joint.cost.seconds), time(apart));
         Err(Some(format!("{one} and {other} stay apart: {times}")))
     }
 }

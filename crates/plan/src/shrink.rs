@@ -4,9 +4,10 @@
 //! own, those that were nearest to fit first, until so many have been tried. The fastest of those that fit is the best.
 
 use crate::PlanError;
-use crate::build::{Tried, Workshop};
+use crate::build::{Tried, Workshop, worst_kept};
 use crate::cone::Cone;
 use crate::cuts::{Roles, Style};
+use crate::lost::Cost;
 use crate::program::program_of;
 use einloom_cascade::IndexId;
 use einloom_model::by_lanes;
@@ -29,7 +30,7 @@ struct Wish {
 
 /// What the model says of a kernel.
 struct Measured {
-    seconds: f64,
+    cost: Cost,
     /// Why it does not fit, and how many times too large it is.
     misfit: Option<(String, f64)>,
     /// The axes to cut in half, best first, with their new tiles.
@@ -44,6 +45,7 @@ impl Workshop<'_> {
         roles: &Roles,
         name: &str,
         styles: Vec<Style>,
+        limit: f64,
     ) -> (Vec<Tried>, Option<PlanError>) {
         let given = self.options.tiles.clone();
         let first = |style| Wish { style, tiles: given.clone(), excess: 0.0 };
@@ -65,9 +67,10 @@ impl Workshop<'_> {
             if !seen.insert(cuts.collect()) {
                 continue;
             }
-            let Some(Measured { seconds, misfit, halves }) = self.measured(roles, &one) else { continue };
+            let limit = worst_kept(&tried).min(limit);
+            let Some(Measured { cost, misfit, halves }) = self.measured(roles, &one, limit) else { continue };
             let Some((reason, excess)) = misfit else {
-                one.seconds = seconds;
+                one.cost = cost;
                 tried.push(one);
                 continue;
             };
@@ -78,12 +81,13 @@ impl Workshop<'_> {
                 Wish { style: wish.style, tiles, excess }
             }));
         }
-        tried.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        tried.sort_by(|a, b| a.cost.seconds.total_cmp(&b.cost.seconds));
+        let failed = failed.filter(|_| tried.is_empty());
         (tried, failed)
     }
 
     /// `None` on a machine that is no GPU.
-    fn measured(&mut self, roles: &Roles, one: &Tried) -> Option<Measured> {
+    fn measured(&mut self, roles: &Roles, one: &Tried, limit: f64) -> Option<Measured> {
         let program = program_of(self.p, self.x, self.types, vec![one.kernel.clone()]);
         let kernel = program.kernels.first()?;
         let fit = by_lanes(&program, kernel, self.machine)?;
@@ -95,7 +99,13 @@ impl Workshop<'_> {
             false => fit.slowdown(),
         };
         let misfit = fit.misfit().map(|reason| (reason, excess));
-        Some(Measured { seconds: self.seconds(kernel) * fit.slowdown(), misfit, halves })
+        // The time of what does not fit is of no interest.
+        let cost = match misfit {
+            Some(_) => Cost::default(),
+            None => self.cost(kernel, limit / fit.slowdown()),
+        };
+        let cost = Cost { seconds: cost.seconds * fit.slowdown(), ..cost };
+        Some(Measured { cost, misfit, halves })
     }
 
     /// The axes that weigh most, among those that can be cut, with half their tiles.

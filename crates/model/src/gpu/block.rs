@@ -2,11 +2,11 @@
 
 use super::cycles::Clock;
 use super::fit::loaded;
-use super::uses::each;
+use super::uses::{each, fused, placed};
 use crate::nest::sides;
 use einloom_machine::MatrixUnit;
 use einloom_tile::{AxisId, Kernel, Op, Program, ValueId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A kernel in one arrangement of threads.
 pub(super) struct Block<'a> {
@@ -27,6 +27,16 @@ pub(super) struct Block<'a> {
     /// Axes that no tile in registers has beside another: where nothing multiplies, all threads share a vector along
     /// them.
     pub alone: BTreeSet<AxisId>,
+    /// Tiles that some product multiplies.
+    factors: BTreeSet<ValueId>,
+    /// Tiles that are loaded outside all streams.
+    resident: BTreeSet<ValueId>,
+    /// Tiles whose elements are made where they are read, with what is then read instead.
+    pub fused: BTreeMap<ValueId, Vec<ValueId>>,
+    /// Axes of which it matters where their windows stand.
+    pub placed: BTreeSet<AxisId>,
+    /// Per tile the registers of a thread for it.
+    registers: Vec<f64>,
     /// Per axis its number of positions in a tile, rounded up to what instructions compute.
     padded: Vec<usize>,
 }
@@ -64,14 +74,41 @@ impl<'a> Block<'a> {
         };
         let padded = (0..kernel.axes.len()).map(padded).collect();
         let threads = unit.group_threads * groups[0] * groups[1];
-        let rows = Some(rows);
-        let alone = BTreeSet::new();
-        Self { program, kernel, clock, unit: Some(unit), rows, groups, threads, shared, loaded, alone, padded }
+        let mut block = Self::bare(program, kernel, clock, loaded, padded);
+        (block.unit, block.rows, block.groups, block.threads) = (Some(unit), Some(rows), groups, threads);
+        block.shared = shared;
+        block.settle();
+        block
     }
 
     /// A block without products.
     pub fn of_lanes(program: &'a Program, kernel: &'a Kernel, clock: Clock<'a>, threads: usize) -> Self {
         let size = |a: &einloom_tile::Axis| a.tile.min(a.extent).max(1);
+        let padded = kernel.axes.iter().map(size).collect();
+        let mut block = Self::bare(program, kernel, clock, loaded(kernel), padded);
+        block.threads = threads;
+        block.settle();
+        block
+    }
+
+    /// One thread, without a unit.
+    fn bare(
+        program: &'a Program,
+        kernel: &'a Kernel,
+        clock: Clock<'a>,
+        loaded: BTreeSet<ValueId>,
+        padded: Vec<usize>,
+    ) -> Self {
+        let mut factors = BTreeSet::new();
+        each(&kernel.body, &mut |op| {
+            if let Op::Mma { a, b, .. } = op {
+                factors.extend([*a, *b]);
+            }
+        });
+        let load = |op: &Op| match op {
+            Op::Load { dst, .. } => Some(*dst),
+            _ => None,
+        };
         Self {
             program,
             kernel,
@@ -79,12 +116,22 @@ impl<'a> Block<'a> {
             unit: None,
             rows: None,
             groups: [1, 1],
-            threads,
+            threads: 1,
             shared: BTreeSet::new(),
-            loaded: loaded(kernel),
+            loaded,
             alone: BTreeSet::new(),
-            padded: kernel.axes.iter().map(size).collect(),
+            factors,
+            resident: kernel.body.iter().filter_map(load).collect(),
+            fused: fused(kernel),
+            placed: placed(kernel),
+            registers: vec![],
+            padded,
         }
+    }
+
+    /// Counts registers. To be called after any change to the other fields.
+    pub fn settle(&mut self) {
+        self.registers = (0..self.kernel.values.len() as u32).map(|v| self.count_registers(ValueId(v))).collect();
     }
 
     /// Positions of an axis in a tile, those that are computed in vain included.
@@ -109,16 +156,18 @@ impl<'a> Block<'a> {
 
     /// Registers of a thread for a tile.
     pub fn registers(&self, v: ValueId) -> f64 {
+        self.registers.get(v.at()).copied().unwrap_or_default()
+    }
+
+    fn count_registers(&self, v: ValueId) -> f64 {
         if self.shared.contains(&v) {
             return 0.0;
         }
         let value = self.kernel.value(v);
-        let factor = |op: &Op| matches!(op, Op::Mma { a, b, .. } if *a == v || *b == v);
-        let loads = |op: &Op| matches!(op, Op::Load { dst, .. } if *dst == v);
         // Factors, and what is loaded beside them or once, are kept packed as they come, everything else in whole
         // registers: without products compilers unpack a stream's chunk at once.
-        let once = self.unit.is_some() || self.kernel.body.iter().any(loads);
-        let packed = any(&self.kernel.body, &factor) || once && self.loaded.contains(&v);
+        let once = self.unit.is_some() || self.resident.contains(&v);
+        let packed = self.factors.contains(&v) || once && self.loaded.contains(&v);
         let words = value.dtype.bytes() as f64 / 4.0;
         let words = if packed { words } else { words.max(1.0) };
         let sides = [value.rows, value.cols];
@@ -157,10 +206,4 @@ impl<'a> Block<'a> {
         let row = if row <= 64 { row.next_power_of_two().max(32) } else { row.next_multiple_of(128) };
         (outer.next_multiple_of(16) * row).next_multiple_of(1024) as u64
     }
-}
-
-fn any(ops: &[Op], test: &dyn Fn(&Op) -> bool) -> bool {
-    let mut found = false;
-    each(ops, &mut |op| found |= test(op));
-    found
 }

@@ -8,7 +8,7 @@ use super::cycles::Clock;
 use super::operand;
 use super::registers::pressure;
 use super::run::SHARED_RESERVE;
-use super::uses::{each, fused, reads};
+use super::uses::{each, reads};
 use crate::nest::sides;
 use einloom_machine::Machine;
 use einloom_tile::{AxisId, Kernel, Op, Program, ValueId};
@@ -86,7 +86,7 @@ pub fn by_lanes(program: &Program, kernel: &Kernel, machine: &Machine) -> Option
     let mut block = Block::of_lanes(program, kernel, clock, 32);
     // What is only multiplied goes from memory to shared memory and is never held.
     block.shared = factors.iter().filter(|v| block.loaded.contains(v) && !others.contains(v)).copied().collect();
-    let fused = fused(kernel);
+    let fused = block.fused.clone();
     let all = (0..kernel.values.len() as u32).map(ValueId);
     let held: Vec<ValueId> = all.filter(|v| !block.shared.contains(v) && !fused.contains_key(v)).collect();
     block.alone = (0..kernel.axes.len() as u32).map(AxisId).collect();
@@ -104,6 +104,7 @@ pub fn by_lanes(program: &Program, kernel: &Kernel, machine: &Machine) -> Option
     // Matrix instructions leave the number of threads to their tile's rows.
     let most = if in_unit.is_empty() { most } else { most.min(128) };
     block.threads = (largest.div_ceil(ELEMENTS).next_power_of_two()).clamp(32, most.max(32));
+    block.settle();
     let registers = pressure(&block).ceil() as usize + RESERVE;
     let register_limit = (clock.registers() / block.threads / 8 * 8).min(lanes.registers);
     let shared: u64 = factors.iter().map(|&v| bytes(v)).sum();

@@ -100,6 +100,19 @@ pub(super) struct Busy {
     pub ring: f64,
 }
 
+impl Busy {
+    /// What works at the same time.
+    pub fn pipes(&self) -> [(f64, Bound); 5] {
+        [
+            (self.leading + self.trailing, Bound::Products),
+            (self.shared, Bound::Shared),
+            (self.outside, Bound::Outside),
+            (self.special, Bound::Special),
+            (self.arithmetic, Bound::Arithmetic),
+        ]
+    }
+}
+
 /// How a block's groups work at it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Team {
@@ -142,14 +155,7 @@ impl Team {
         let scalar_own = (most + least / self.covers) * own;
         let after = if self.unit_asynchronous { trailing.max(scalar_own) } else { trailing + scalar_own };
         let chain = (leading + after + busy.direct + busy.waits) / self.blocks;
-        let pipes = [
-            (products, Bound::Products),
-            (busy.shared, Bound::Shared),
-            (busy.outside, Bound::Outside),
-            (busy.special, Bound::Special),
-            (busy.arithmetic, Bound::Arithmetic),
-        ];
-        let longest = pipes.into_iter().fold((0.0, Bound::Products), |a, b| if b.0 > a.0 { b } else { a });
+        let longest = busy.pipes().into_iter().fold((0.0, Bound::Products), |a, b| if b.0 > a.0 { b } else { a });
         let most = products.max(busy.special).max(busy.arithmetic);
         let others = products + scalar + busy.waits / self.blocks - most;
         let sets = (self.groups * self.share * self.blocks * self.covers).max(1.0);
@@ -177,13 +183,27 @@ impl Bound {
     }
 }
 
+/// What a core's time goes to.
+#[derive(Clone, Debug)]
+pub(super) struct CoreTime {
+    pub seconds: f64,
+    /// What bounds it most of the time.
+    pub bound: String,
+    /// How long each part of a core is busy on average.
+    pub parts: Vec<(String, f64)>,
+}
+
 impl OnGpu {
-    /// With the time of a core, what it goes to, and the time of the device's memory.
-    pub(super) fn timed(mut self, core: (f64, String), device: f64) -> Self {
-        let (long, short) = if core.0 >= device { (core.0, device) } else { (device, core.0) };
+    /// With the time of a core and the time of the device's memory.
+    pub(super) fn timed(mut self, core: &CoreTime, device: f64) -> Self {
+        let (long, short) = if core.seconds >= device { (core.seconds, device) } else { (device, core.seconds) };
         // The two overlap, but for the first and the last tiles.
         self.seconds = long + 0.1 * short;
-        self.bound_by = if core.0 >= device { core.1 } else { "device memory".to_string() };
+        self.bound_by = if core.seconds >= device { core.bound.clone() } else { "device memory".to_string() };
+        self.parts = core.parts.clone();
+        self.parts.push(("device memory".to_string(), device));
+        self.parts.retain(|p| p.1 > 0.0);
+        self.parts.sort_by(|a, b| b.1.total_cmp(&a.1));
         self
     }
 }

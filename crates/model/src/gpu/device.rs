@@ -15,30 +15,72 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The part of a shared cache that can be relied upon: FlashAttention-3's scheduler counts on 32 MB of Hopper's 50.
 const KEPT: f64 = 0.64;
 
-/// Seconds at the outermost level's bandwidth.
-pub(super) fn seconds(program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> f64 {
-    let Some(outer) = machine.trunk().next() else { return 0.0 };
-    let nest = Nest::new(kernel);
-    let inner = innermost(program, kernel, &nest);
-    let reuse = Reuse { program, kernel, nest: &nest, resident_bytes: 0 };
-    let least = compulsory(&reuse);
-    // As many blocks as run on a core at once share what is a core's there.
-    let part = |c: Bytes| Bytes((c.0 as f64 * KEPT / blocks.max(1) as f64) as u64);
-    let share = |l: &Level| Level { capacity: l.capacity.map(part), ..l.clone() };
-    let stays = machine.trunk().nth(1).map(|l2| reuse.traffic_into(&share(l2)));
-    let axes = tensor_axes(&nest);
-    let together = grid_points(kernel).min(machine.cores.max(1) * blocks.max(1));
-    let wave = wave(program, kernel, &inner, &axes, together);
-    let mut bytes = 0.0;
-    for (tensor, &(read, written)) in &inner {
-        let size = program.tensor(*tensor).dtype.bytes() as f64;
-        let shared = in_step(&wave, axes.get(tensor));
-        let floor = least.get(tensor).copied().unwrap_or((0, 0));
-        let kept = stays.as_ref().and_then(|t| t.get(tensor)).map_or(read, |t| t.0);
-        let reads = (read as f64 / shared).min(kept as f64).max(floor.0.min(read) as f64);
-        bytes += (reads + written as f64) * size;
+/// The traffic of one kernel, counted when it is first asked for.
+pub(super) struct Device<'a> {
+    program: &'a Program,
+    kernel: &'a Kernel,
+    counted: Option<Counted<'a>>,
+    /// Seconds by the number of blocks of a core.
+    known: BTreeMap<usize, f64>,
+}
+
+/// What of it does not depend on how many blocks a core holds.
+struct Counted<'a> {
+    nest: Nest<'a>,
+    /// What loads and stores move.
+    inner: Traffic,
+    /// What must move.
+    least: Traffic,
+    axes: BTreeMap<TensorId, BTreeSet<AxisId>>,
+}
+
+impl<'a> Device<'a> {
+    pub fn new(program: &'a Program, kernel: &'a Kernel) -> Self {
+        Self { program, kernel, counted: None, known: BTreeMap::new() }
     }
-    bytes / outer.bandwidth.0
+
+    /// Seconds at the outermost level's bandwidth.
+    pub fn seconds(&mut self, machine: &Machine, blocks: usize) -> f64 {
+        if let Some(known) = self.known.get(&blocks) {
+            return *known;
+        }
+        let (program, kernel) = (self.program, self.kernel);
+        let counted = self.counted.get_or_insert_with(|| Counted::new(program, kernel));
+        let seconds = counted.seconds(program, kernel, machine, blocks);
+        self.known.insert(blocks, seconds);
+        seconds
+    }
+}
+
+impl<'a> Counted<'a> {
+    fn new(program: &Program, kernel: &'a Kernel) -> Self {
+        let nest = Nest::new(kernel);
+        let inner = innermost(program, kernel, &nest);
+        let least = compulsory(&Reuse { program, kernel, nest: &nest, resident_bytes: 0 });
+        let axes = tensor_axes(&nest);
+        Self { nest, inner, least, axes }
+    }
+
+    fn seconds(&self, program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> f64 {
+        let Some(outer) = machine.trunk().next() else { return 0.0 };
+        let reuse = Reuse { program, kernel, nest: &self.nest, resident_bytes: 0 };
+        // As many blocks as run on a core at once share what is a core's there.
+        let part = |c: Bytes| Bytes((c.0 as f64 * KEPT / blocks.max(1) as f64) as u64);
+        let share = |l: &Level| Level { capacity: l.capacity.map(part), ..l.clone() };
+        let stays = machine.trunk().nth(1).map(|l2| reuse.traffic_into(&share(l2)));
+        let together = grid_points(kernel).min(machine.cores.max(1) * blocks.max(1));
+        let wave = wave(program, kernel, &self.inner, &self.axes, together);
+        let mut bytes = 0.0;
+        for (tensor, &(read, written)) in &self.inner {
+            let size = program.tensor(*tensor).dtype.bytes() as f64;
+            let shared = in_step(&wave, self.axes.get(tensor));
+            let floor = self.least.get(tensor).copied().unwrap_or((0, 0));
+            let kept = stays.as_ref().and_then(|t| t.get(tensor)).map_or(read, |t| t.0);
+            let reads = (read as f64 / shared).min(kept as f64).max(floor.0.min(read) as f64);
+            bytes += (reads + written as f64) * size;
+        }
+        bytes / outer.bandwidth.0
+    }
 }
 
 /// The axes of the grid that move each tensor's accesses.

@@ -21,8 +21,9 @@ pub use by_lanes::{ByLanes, by_lanes};
 
 use block::Block;
 use cycles::Clock;
+use device::Device;
 use einloom_cascade::DType;
-use einloom_machine::{Lanes, Machine, MatrixUnit};
+use einloom_machine::{Machine, MatrixUnit};
 use einloom_tile::{Kernel, Op, Program, ValueId};
 use std::fmt;
 
@@ -52,6 +53,9 @@ pub struct OnGpu {
     /// What takes that time: `device memory`, `L2`, `shared memory`, the unit's name, `special functions`,
     /// `arithmetic` or `latency`.
     pub bound_by: String,
+    /// How long each resource is busy, by the names of `bound_by`, longest first; `latency` is what is waited for and
+    /// nothing hides. They overlap: the time is less than their sum.
+    pub parts: Vec<(String, f64)>,
 }
 
 impl fmt::Display for OnGpu {
@@ -97,14 +101,45 @@ impl fmt::Display for Misfit {
 /// # Errors
 /// Per matrix unit the first condition that no arrangement meets. Empty for a machine whose cores are not a GPU's.
 pub fn on_gpu(program: &Program, kernel: &Kernel, machine: &Machine, unit: Option<&str>) -> Result<OnGpu, Vec<Misfit>> {
+    match on_gpu_below(program, kernel, machine, unit, f64::INFINITY)? {
+        Below::Found(found) => Ok(found),
+        Below::Slower(_) => {
+            Err(vec![Misfit { unit: machine.name.clone(), reason: "its time is not finite".to_string() }])
+        }
+    }
+}
+
+/// What [`on_gpu_below`] finds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Below {
+    /// It fits, and takes less than the limit.
+    Found(OnGpu),
+    /// It fits and takes at least the limit; and at least this long, whatever it moves.
+    Slower(f64),
+}
+
+/// As [`on_gpu`], for callers that know a kernel of `limit` seconds. That another takes as long or longer is often known
+/// from its cores, before its traffic is counted.
+///
+/// # Errors
+/// As [`on_gpu`].
+pub fn on_gpu_below(
+    program: &Program,
+    kernel: &Kernel,
+    machine: &Machine,
+    unit: Option<&str>,
+    limit: f64,
+) -> Result<Below, Vec<Misfit>> {
     let Some(lanes) = &machine.lanes else { return Err(vec![]) };
+    let clock = Clock::new(machine, lanes);
     if !multiplies(&kernel.body) {
         let misfit = |reason| vec![Misfit { unit: "lanes".to_string(), reason }];
-        return fastest(lane_blocks(program, kernel, machine, lanes)).map_err(misfit);
+        return fastest(lane_blocks(program, kernel, clock), program, kernel, limit).map_err(misfit);
     }
     let mut misfits = vec![];
     for candidate in machine.matrix.iter().filter(|u| unit.is_none_or(|name| name == u.name)) {
-        match on_unit(program, kernel, machine, lanes, candidate) {
+        let blocks = unit_blocks(program, kernel, clock, candidate);
+        match blocks.and_then(|blocks| fastest(blocks.into_iter(), program, kernel, limit)) {
             Ok(found) => return Ok(found),
             Err(reason) => misfits.push(Misfit { unit: candidate.name.clone(), reason }),
         }
@@ -112,13 +147,13 @@ pub fn on_gpu(program: &Program, kernel: &Kernel, machine: &Machine, unit: Optio
     Err(misfits)
 }
 
-fn on_unit(
-    program: &Program,
-    kernel: &Kernel,
-    machine: &Machine,
-    lanes: &Lanes,
-    unit: &MatrixUnit,
-) -> Result<OnGpu, String> {
+/// Blocks in every arrangement of groups that suits the rows.
+fn unit_blocks<'a>(
+    program: &'a Program,
+    kernel: &'a Kernel,
+    clock: Clock<'a>,
+    unit: &'a MatrixUnit,
+) -> Result<Vec<Block<'a>>, String> {
     let rows = fit::row_axis(kernel, unit)?;
     let whole_rows = fit::whole_rows(kernel, unit);
     let axis = kernel.axis(rows);
@@ -134,34 +169,43 @@ fn on_unit(
         let most = groups * unit.row_blocks * unit.rows;
         return Err(format!("{size} rows are more than the {most} that {groups} groups hold"));
     }
-    let clock = Clock::new(machine, lanes);
-    fastest(splits.into_iter().map(|s| Block::with_unit(program, kernel, clock, unit, rows, s).run(machine)))
+    Ok(splits.into_iter().map(|s| Block::with_unit(program, kernel, clock, unit, rows, s)).collect())
 }
 
 /// Blocks of every size.
 fn lane_blocks<'a>(
     program: &'a Program,
     kernel: &'a Kernel,
-    machine: &'a Machine,
-    lanes: &'a Lanes,
-) -> impl Iterator<Item = Result<OnGpu, String>> + 'a {
-    let clock = Clock::new(machine, lanes);
-    let sizes = (5..).map(|e| 1usize << e).take_while(|t| *t <= lanes.block_threads);
-    sizes.map(move |threads| Block::of_lanes(program, kernel, clock, threads).run(machine))
+    clock: Clock<'a>,
+) -> impl Iterator<Item = Block<'a>> + 'a {
+    let sizes = (5..).map(|e| 1usize << e).take_while(move |t| *t <= clock.lanes.block_threads);
+    sizes.map(move |threads| Block::of_lanes(program, kernel, clock, threads))
 }
 
-/// The one that takes least time; else why the last one does not fit, which is that of the most threads.
-fn fastest(all: impl Iterator<Item = Result<OnGpu, String>>) -> Result<OnGpu, String> {
-    let mut best: Option<OnGpu> = None;
-    let mut reason = "it has no arrangement of groups".to_string();
-    for one in all {
-        match one {
-            Ok(found) if best.as_ref().is_none_or(|b| found.seconds < b.seconds) => best = Some(found),
-            Ok(_) => {}
-            Err(why) => reason = why,
+/// The one that takes least time, if that is less than `limit`; if none fits, why the last one does not, which is that
+/// of the most threads.
+fn fastest<'a>(
+    all: impl Iterator<Item = Block<'a>>,
+    program: &Program,
+    kernel: &Kernel,
+    mut limit: f64,
+) -> Result<Below, String> {
+    let mut best: Result<Below, String> = Err("it has no arrangement of groups".to_string());
+    let mut device = Device::new(program, kernel);
+    for block in all {
+        match (block.run(&mut device, limit), &best) {
+            (Ok(Below::Found(found)), _) => {
+                limit = found.seconds;
+                best = Ok(Below::Found(found));
+            }
+            (Ok(Below::Slower(_)), Ok(Below::Found(_))) => {}
+            (Ok(Below::Slower(a)), Ok(Below::Slower(b))) => best = Ok(Below::Slower(a.min(*b))),
+            (other @ Ok(_), Err(_)) => best = other,
+            (Err(reason), Err(_)) => best = Err(reason),
+            (Err(_), Ok(_)) => {}
         }
     }
-    best.ok_or(reason)
+    best
 }
 
 fn multiplies(ops: &[Op]) -> bool {

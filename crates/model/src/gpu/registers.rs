@@ -1,21 +1,21 @@
 //! Registers: how many the tiles of a thread take at the worst point of the kernel.
 
 use super::block::Block;
-use super::uses::{fused, reads, written};
+use super::uses::{reads, written};
 use einloom_tile::{Op, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The largest sum of the registers of tiles that are alive together. A tile that is made element by element from one
 /// that dies takes its place, a state's next value the state's, and a map that is read once takes none.
 pub(super) fn pressure(block: &Block<'_>) -> f64 {
-    let mut count = Count { block, fused: fused(block.kernel), worst: 0.0 };
+    let mut count = Count { block, fused: &block.fused, worst: 0.0 };
     count.body(&block.kernel.body, &BTreeSet::new());
     count.worst
 }
 
 struct Count<'b, 'a> {
     block: &'b Block<'a>,
-    fused: BTreeMap<ValueId, Vec<ValueId>>,
+    fused: &'b BTreeMap<ValueId, Vec<ValueId>>,
     worst: f64,
 }
 
@@ -34,13 +34,11 @@ impl Count<'_, '_> {
                     end.remove(&s.value);
                     end.insert(s.next);
                 }
-                let start = self.body(body, &end);
                 // What the body needs from outside stays alive through all chunks.
-                let outside: BTreeSet<ValueId> = start.difference(&end).copied().collect();
-                if !outside.is_subset(&alive) {
-                    end.extend(outside.iter().filter(|v| states.iter().all(|s| s.value != **v)));
-                    self.body(body, &end);
-                }
+                let mut outside = BTreeSet::new();
+                self.needs(body, &mut outside);
+                end.extend(outside.into_iter().filter(|v| states.iter().all(|s| s.value != *v)));
+                let start = self.body(body, &end);
                 alive.extend(start);
                 states.iter().for_each(|s| {
                     alive.remove(&s.value);
@@ -70,8 +68,29 @@ impl Count<'_, '_> {
         alive
     }
 
+    /// The tiles that a body reads and does not write. Streams inside it begin with states of their own.
+    fn needs(&self, ops: &[Op], out: &mut BTreeSet<ValueId>) {
+        let mut own = BTreeSet::new();
+        for op in ops {
+            out.extend(self.sources(op).into_iter().filter(|v| !own.contains(v)));
+            own.extend(written(op));
+            if let Op::Stream { states, body, .. } = op {
+                let mut inside = BTreeSet::new();
+                self.needs(body, &mut inside);
+                inside.extend(states.iter().map(|s| s.next).filter(|v| !writes(body, *v)));
+                own.extend(states.iter().map(|s| s.value));
+                out.extend(inside.into_iter().filter(|v| !own.contains(v)));
+            }
+        }
+    }
+
     fn note(&mut self, alive: &BTreeSet<ValueId>) {
         let sum: f64 = alive.iter().map(|&v| self.block.registers(v)).sum();
         self.worst = self.worst.max(sum);
     }
+}
+
+/// Whether some operation of the body itself writes this tile.
+fn writes(ops: &[Op], v: ValueId) -> bool {
+    ops.iter().any(|op| written(op) == Some(v))
 }

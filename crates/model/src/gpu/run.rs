@@ -1,12 +1,11 @@
 //! Whether a block fits a core: registers, shared memory, and how many of them at once.
 
-use super::OnGpu;
+use super::{Below, OnGpu};
 use super::block::Block;
 use super::cycles::Team;
-use super::device;
+use super::device::Device;
 use super::registers::pressure;
-use super::uses::{each, fused};
-use einloom_machine::Machine;
+use super::uses::each;
 use einloom_tile::{AxisId, Op, ValueId, grid_points, grid_steps};
 use std::collections::BTreeMap;
 
@@ -20,8 +19,8 @@ const LANE_REGISTERS: f64 = 32.0;
 const LANE_RESERVE: usize = 24;
 
 impl Block<'_> {
-    /// Whether it fits, and how long the kernel takes.
-    pub fn run(&self, machine: &Machine) -> Result<OnGpu, String> {
+    /// Whether it fits, and how long the kernel takes if that is less than `limit` seconds.
+    pub fn run(&self, device: &mut Device<'_>, limit: f64) -> Result<Below, String> {
         let (registers, register_limit) = self.register_use()?;
         let shared_limit = self.clock.shared_capacity();
         let (fixed, stage, streamed) = self.shared_use();
@@ -49,8 +48,12 @@ impl Block<'_> {
             blocks: blocks as f64,
         };
         let first = stage as f64 / self.clock.outside;
-        let (core, bound) = self.core_seconds(&team, points, first);
-        let device = device::seconds(self.program, self.kernel, machine, blocks);
+        let core = self.core_seconds(&team, points, first);
+        // Memory can only add to it.
+        if core.seconds >= limit {
+            return Ok(Below::Slower(core.seconds));
+        }
+        let device = device.seconds(self.clock.machine, blocks);
         let unit = self.unit.map(|u| u.name.clone());
         let found = OnGpu {
             groups: self.groups,
@@ -63,15 +66,16 @@ impl Block<'_> {
             blocks,
             seconds: 0.0,
             bound_by: String::new(),
+            parts: vec![],
             unit,
         };
-        let mut found = found.timed((core, bound.name(self.unit.map(|u| u.name.as_str()))), device);
+        let mut found = found.timed(&core, device);
         if self.unit.is_none() && points > self.clock.machine.cores {
             // Blocks that share cores end one by one, and what is left keeps neither cores nor memory busy: about as
             // long as a block takes alone. The constants for products were fitted to times that include it.
-            found.seconds += self.core_seconds(&Team { blocks: 1.0, ..team }, 1, first).0;
+            found.seconds += self.core_seconds(&Team { blocks: 1.0, ..team }, 1, first).seconds;
         }
-        Ok(found)
+        Ok(if found.seconds < limit { Below::Found(found) } else { Below::Slower(found.seconds) })
     }
 
     /// Stages that are worth their memory: where no feeder runs ahead, no more than two if they would take the place of a
@@ -116,10 +120,9 @@ impl Block<'_> {
 
     /// Registers of a thread for its largest tile. One that is made where it is read has those of what it is made from.
     fn largest(&self) -> f64 {
-        let fused = fused(self.kernel);
         let most = |tiles: &[ValueId]| tiles.iter().map(|&v| self.registers(v)).fold(0.0, f64::max);
         let values = (0..self.kernel.values.len() as u32).map(ValueId);
-        let held = values.map(|v| match fused.get(&v) {
+        let held = values.map(|v| match self.fused.get(&v) {
             Some(sources) if !sources.is_empty() => most(sources),
             _ => most(&[v]),
         });

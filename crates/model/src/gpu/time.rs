@@ -1,38 +1,71 @@
 //! How long a core works at its blocks.
 
 use super::block::Block;
-use super::cycles::{Bound, START, TASK, Team};
+use super::cycles::{Bound, CoreTime, START, TASK, Team};
 use super::uses::each;
-use einloom_tile::{AxisId, Op, Window, chunks, grid_steps, initial_windows, set_grid_point};
+use einloom_tile::{AxisId, Op, Window, grid_steps, initial_windows, set_grid_point, stream_range};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Points of the grid that are looked at where they differ.
-const SAMPLES: usize = 32;
+/// Points of the grid that are looked at where they differ, at most, beside the first and the last.
+const SAMPLES: usize = 8;
+
+/// Where cycles go.
+#[derive(Default)]
+struct Spent {
+    /// By what bounds the chunk at hand.
+    bound: BTreeMap<Bound, f64>,
+    /// Of each part of a core.
+    busy: BTreeMap<Bound, f64>,
+}
+
+impl Spent {
+    fn add(&mut self, other: &Spent, times: f64) {
+        other.bound.iter().for_each(|(&b, c)| *self.bound.entry(b).or_default() += c * times);
+        other.busy.iter().for_each(|(&b, c)| *self.busy.entry(b).or_default() += c * times);
+    }
+}
 
 impl Block<'_> {
     /// Time if only cores counted, and what it goes to. `first`: cycles until the first stage has arrived.
-    pub(super) fn core_seconds(&self, team: &Team, points: usize, first: f64) -> (f64, Bound) {
+    pub(super) fn core_seconds(&self, team: &Team, points: usize, first: f64) -> CoreTime {
+        let name = |b: Bound| b.name(self.unit.map(|u| u.name.as_str()));
         if points == 0 {
-            return (0.0, Bound::Latency);
+            return CoreTime { seconds: 0.0, bound: name(Bound::Latency), parts: vec![] };
         }
         let mut windows = initial_windows(self.kernel);
-        let mut spent: BTreeMap<Bound, f64> = BTreeMap::new();
+        let mut spent = Spent::default();
         let mut each = vec![];
         for point in self.samples(points) {
             set_grid_point(self.kernel, point, &mut windows);
             each.push(self.body_cycles(&self.kernel.body, &mut windows, team, &mut spent, true));
         }
         let mean = each.iter().sum::<f64>() / each.len() as f64;
-        let longest = each.iter().copied().fold(0.0, f64::max);
-        let shortest = each.iter().copied().fold(f64::INFINITY, f64::min);
+        let (mut longest, mut shortest) = (0.0f64, f64::INFINITY);
+        // Their mean is that of equal parts; the shortest and the longest are at the ends, if anywhere.
+        let ends = if each.len() > 1 { vec![0, points - 1] } else { vec![] };
+        for point in ends {
+            set_grid_point(self.kernel, point, &mut windows);
+            each.push(self.body_cycles(&self.kernel.body, &mut windows, team, &mut Spent::default(), true));
+        }
+        for &cycles in &each {
+            (longest, shortest) = (longest.max(cycles), shortest.min(cycles));
+        }
         let cores = self.clock.machine.cores.max(1);
         // Equal tasks come in waves. Of others the longest go first, so that at the end little is left over.
         let cycles = match longest > 1.01 * shortest {
             true => longest.max(mean * points as f64 / cores as f64) + shortest,
             false => mean * points.div_ceil(cores) as f64,
         };
-        let bound = spent.into_iter().fold((Bound::Latency, 0.0), |a, b| if b.1 > a.1 { b } else { a });
-        ((cycles + first + self.clock.latency) / self.clock.hertz, bound.0)
+        let bound = spent.bound.iter().fold((Bound::Latency, 0.0), |a, (&b, &c)| if c > a.1 { (b, c) } else { a });
+        // Of all points on average, so that a wave that is not full shows.
+        let part = points as f64 / (cores as f64 * self.samples(points).len() as f64 * self.clock.hertz);
+        let waited = spent.bound.get(&Bound::Latency).map(|&c| (Bound::Latency, c));
+        let parts = spent.busy.iter().map(|(&b, &c)| (b, c)).chain(waited);
+        CoreTime {
+            seconds: (cycles + first + self.clock.latency) / self.clock.hertz,
+            bound: name(bound.0),
+            parts: parts.map(|(b, c)| (name(b), c * part)).collect(),
+        }
     }
 
     /// Points of the grid that stand for all: only axes that some stream's range depends on matter.
@@ -61,30 +94,41 @@ impl Block<'_> {
         (0..count).map(at).collect()
     }
 
+    /// Chunks of a stream, and for how many each stands: the first and the last may be partial.
+    fn picks(&self, axis: AxisId, count: usize) -> Vec<(usize, usize)> {
+        let all = match (count, self.placed.contains(&axis)) {
+            (0 | 1, _) => [(0, count), (0, 0), (0, 0)],
+            // Where a chunk stands does not matter, only how long the last one is.
+            (_, false) => [(0, count - 1), (count - 1, 1), (0, 0)],
+            (_, true) => [(0, 1), (count / 2, count - 2), (count - 1, 1)],
+        };
+        all.into_iter().filter(|pick| pick.1 > 0).collect()
+    }
+
     /// Cycles of a core for a body; `whole` for that of the kernel.
     fn body_cycles(
         &self,
         ops: &[Op],
         windows: &mut Vec<Window>,
         team: &Team,
-        spent: &mut BTreeMap<Bound, f64>,
+        spent: &mut Spent,
         whole: bool,
     ) -> f64 {
         let mut busy = self.busy(ops, windows);
         let mut inner = 0.0;
         for op in ops {
             let Op::Stream { axis, within, body, .. } = op else { continue };
-            let list = chunks(self.kernel, *axis, within, windows);
-            let count = list.clone().count();
+            let decl = self.kernel.axis(*axis);
+            let (low, high) = stream_range(decl.extent, *axis, within, windows);
+            let first = low - low % decl.tile;
+            let count = (high - first).div_ceil(decl.tile);
             let before = windows[axis.at()];
-            // The first and the last may be partial; one stands for those between.
-            let picks = [(0, 1), (count / 2, count.saturating_sub(2)), (count.saturating_sub(1), 1)];
-            for (k, times) in picks.into_iter().take(if count < 2 { count } else { 3 }) {
-                let Some(window) = list.clone().nth(k) else { continue };
-                windows[axis.at()] = window;
-                let mut own = BTreeMap::new();
+            for (k, times) in self.picks(*axis, count) {
+                let base = first + k * decl.tile;
+                windows[axis.at()] = Window { base, len: decl.tile.min(high - base) };
+                let mut own = Spent::default();
                 inner += self.body_cycles(body, windows, team, &mut own, false) * times as f64;
-                own.into_iter().for_each(|(b, c)| *spent.entry(b).or_default() += c * times as f64);
+                spent.add(&own, times as f64);
             }
             windows[axis.at()] = before;
         }
@@ -98,7 +142,8 @@ impl Block<'_> {
             busy.waits += TASK + if resident { self.clock.latency } else { 0.0 };
         }
         let (cycles, bound) = team.cycles(&busy);
-        *spent.entry(bound).or_default() += cycles;
+        *spent.bound.entry(bound).or_default() += cycles;
+        busy.pipes().into_iter().for_each(|(c, b)| *spent.busy.entry(b).or_default() += c);
         cycles + inner
     }
 }

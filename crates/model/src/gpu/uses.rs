@@ -1,7 +1,7 @@
 //! Who reads what: uses of tiles, and maps that need no registers of their own.
 
 use crate::nest::tiles;
-use einloom_tile::{Init, Kernel, Op, Scalar, ValueId};
+use einloom_tile::{AxisId, Init, Kernel, Op, Scalar, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Calls `f` on every operation, those of streams after the stream itself.
@@ -30,6 +30,28 @@ pub(super) fn reads(op: &Op) -> Vec<ValueId> {
             states.iter().filter_map(start).collect()
         }
         Op::SkipUnless { any } => vec![*any],
+    }
+}
+
+/// The axes that conditions and positions mention.
+pub(super) fn placed(kernel: &Kernel) -> BTreeSet<AxisId> {
+    let mut out = BTreeSet::new();
+    each(&kernel.body, &mut |op| match op {
+        Op::Map { expr, .. } => positions(expr, &mut out),
+        Op::Stream { within, .. } => out.extend(within.all.iter().flat_map(|e| &e.terms).map(|t| t.1)),
+        _ => {}
+    });
+    out
+}
+
+fn positions(expr: &Scalar, out: &mut BTreeSet<AxisId>) {
+    match expr {
+        Scalar::Const(_) | Scalar::Argument(_) | Scalar::Tile(_) => {}
+        Scalar::Position(axis) => _ = out.insert(*axis),
+        Scalar::Within(p) => out.extend(p.all.iter().flat_map(|e| &e.terms).map(|t| t.1)),
+        Scalar::Round(_, x) | Scalar::Unary(_, x) => positions(x, out),
+        Scalar::Binary(_, x, y) => [x, y].into_iter().for_each(|e| positions(e, out)),
+        Scalar::Select(c, x, y) => [c, x, y].into_iter().for_each(|e| positions(e, out)),
     }
 }
 

@@ -1,0 +1,113 @@
+//! Plans that were worked out and not taken, each with the resource that loses it the race.
+
+use crate::Plan;
+use crate::build::{Built, time};
+use crate::gpu::KEPT;
+
+/// A plan that was worked out and not taken.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lost {
+    /// How it differs from the one taken: other tiles, other kernels, another form of the program.
+    pub what: String,
+    /// Predicted time of all its kernels, launches included.
+    pub seconds: f64,
+    /// What bounds the kernel in which it differs, or the longest of several.
+    pub bound_by: String,
+    /// Which resource is busy for longer than in the plan taken, and by how much.
+    pub reason: String,
+}
+
+/// What a kernel's predicted time is made of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Cost {
+    pub seconds: f64,
+    pub bound_by: String,
+    /// How long each resource is busy.
+    pub parts: Vec<(String, f64)>,
+}
+
+impl Cost {
+    /// The costs of kernels that run one after the other.
+    pub(crate) fn of_all<'a>(all: impl Iterator<Item = &'a Built>) -> Self {
+        let (mut sum, mut longest) = (Self::default(), 0.0);
+        for built in all {
+            let cost = &built.cost;
+            sum.seconds += cost.seconds;
+            for (name, seconds) in &cost.parts {
+                match sum.parts.iter_mut().find(|p| p.0 == *name) {
+                    Some(part) => part.1 += seconds,
+                    None => sum.parts.push((name.clone(), *seconds)),
+                }
+            }
+            if cost.seconds > longest {
+                (longest, sum.bound_by) = (cost.seconds, cost.bound_by.clone());
+            }
+        }
+        sum
+    }
+
+    /// Why something of this cost loses to something of that one.
+    pub(crate) fn reason(&self, chosen: &Cost) -> String {
+        let more = |(name, seconds): &(String, f64)| {
+            let own = chosen.parts.iter().find(|p| p.0 == *name).map_or(0.0, |p| p.1);
+            (seconds - own, name.clone(), *seconds, own)
+        };
+        let most = self.parts.iter().map(more).reduce(|a, b| if b.0 > a.0 { b } else { a });
+        let slower = (self.seconds / chosen.seconds - 1.0) * 100.0;
+        let by = if slower >= 10.0 { format!("{slower:.0} %") } else { format!("{slower:.1} %") };
+        match most {
+            _ if slower <= 0.0 => {
+                "as fast as the model can tell: the one taken has fewer streams or rounder tiles".to_string()
+            }
+            Some((difference, name, seconds, own)) if difference > 0.0 => {
+                format!("{by} slower: {name} is busy for {}, as chosen {}", time(seconds), time(own))
+            }
+            _ => format!("{by} slower: no resource has more to do, but less overlaps"),
+        }
+    }
+}
+
+impl Lost {
+    /// A plan in which one kernel has other tiles. `total` is the time of the plan taken.
+    pub(crate) fn tiles(total: f64, kernel: &str, chosen: &Cost, tiles: &str, other: &Cost) -> Self {
+        Self {
+            what: format!("{kernel} with tiles {tiles}"),
+            seconds: total - chosen.seconds + other.seconds,
+            bound_by: other.bound_by.clone(),
+            reason: other.reason(chosen),
+        }
+    }
+}
+
+/// Sorted, each once, no more than `count`.
+pub(crate) fn best(mut all: Vec<Lost>, count: usize) -> Vec<Lost> {
+    all.retain(|l| l.seconds.is_finite());
+    all.sort_by(|a, b| a.seconds.total_cmp(&b.seconds).then_with(|| a.what.cmp(&b.what)));
+    all.dedup_by(|a, b| a.what == b.what);
+    all.truncate(count);
+    all
+}
+
+impl Plan {
+    /// This plan as one that lost.
+    pub(crate) fn as_lost(&self, what: String) -> Lost {
+        let longest = self.kernels.iter().reduce(|a, b| if b.seconds > a.seconds { b } else { a });
+        let bound_by = longest.map_or_else(String::new, |k| k.bound_by.clone());
+        Lost { what, seconds: self.seconds, bound_by, reason: String::new() }
+    }
+
+    /// Adds plans that lost to this one. Where they do not tell why, the longest kernels are what differs.
+    pub(crate) fn lose(&mut self, others: impl IntoIterator<Item = Lost>) {
+        let slower = |l: &Lost| {
+            let by = (l.seconds / self.seconds - 1.0) * 100.0;
+            if by < 10.0 { format!("{by:.1} % slower") } else { format!("{by:.0} % slower") }
+        };
+        let told = |l: Lost| match l.reason.is_empty() {
+            true => Lost { reason: format!("{}, its longest kernel being bound by {}", slower(&l), l.bound_by), ..l },
+            false => l,
+        };
+        let told: Vec<Lost> = others.into_iter().map(told).collect();
+        self.lost.extend(told);
+        self.lost = best(std::mem::take(&mut self.lost), KEPT);
+    }
+}
