@@ -9,6 +9,7 @@ pub mod calculus;
 mod count;
 mod element;
 mod gpu;
+mod held;
 mod levels;
 mod nest;
 mod region;
@@ -17,6 +18,7 @@ mod transfers;
 mod work;
 
 pub use gpu::{Below, ByLanes, Misfit, OnGpu, by_lanes, on_gpu, on_gpu_below};
+pub use held::held_elements;
 pub use transfers::{
-    KernelTransfers, LevelTransfers, TensorTransfer, compute_seconds, kernel_transfers, transfers,
+    KernelTransfers, LevelTransfers, TensorTransfer, compute_seconds, kernel_transfers, moved_bytes, transfers,
 };

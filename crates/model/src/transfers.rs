@@ -129,6 +129,11 @@ pub fn kernel_transfers(program: &Program, kernel: &Kernel, machine: &Machine) -
     }
 }
 
+/// Bytes that a kernel's loads and stores move between memory and tiles, whatever memory keeps.
+pub fn moved_bytes(program: &Program, kernel: &Kernel) -> u64 {
+    total(&in_bytes(program, &innermost(program, kernel, &Nest::new(kernel))))
+}
+
 /// Seconds of a kernel's arithmetic if its data were there.
 pub fn compute_seconds(kernel: &Kernel, machine: &Machine) -> f64 {
     Work::new(kernel).seconds(machine) / utilisation(kernel, machine)

@@ -93,7 +93,10 @@ impl Workshop<'_> {
                 let styles = self.styles(&cone);
                 self.tried_by_lanes(&cone, &roles, &name, styles, limit)
             }
-            (None, None) => self.tried_in_styles(&cone, &roles, &name),
+            (None, None) => match self.capacity() {
+                Some(capacity) => self.tried_in_capacity(&cone, &roles, &name, capacity),
+                None => self.tried_in_styles(&cone, &roles, &name),
+            },
         };
         // A few styles are tried to the end, and the caller tells how much slower they are.
         if self.machine.lanes.is_some() && failed.is_none() && tried.first().is_none_or(|t| t.cost.seconds >= limit) {

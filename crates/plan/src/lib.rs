@@ -12,10 +12,12 @@
 //! visited one by one any kernel can be written, so this ends.
 
 mod build;
+mod capacity;
 mod choose;
 mod chunks;
 mod cone;
 mod cuts;
+mod doubled;
 mod emit;
 mod expr;
 mod facts;
@@ -35,6 +37,7 @@ mod tiling;
 mod types;
 
 pub use choose::{Form, choose};
+pub use doubled::{Doubled, doubled};
 pub use lost::Lost;
 pub use options::{Fusion, Options, Plan, PlanError, PlannedKernel, Work};
 

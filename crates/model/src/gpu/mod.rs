@@ -12,10 +12,10 @@ mod cycles;
 mod device;
 mod fit;
 mod issue;
-mod registers;
+pub(crate) mod registers;
 mod run;
 mod time;
-mod uses;
+pub(crate) mod uses;
 
 pub use by_lanes::{ByLanes, by_lanes};
 

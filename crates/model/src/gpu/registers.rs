@@ -2,24 +2,36 @@
 
 use super::block::Block;
 use super::uses::{reads, written};
-use einloom_tile::{Op, ValueId};
+use einloom_tile::{Kernel, Op, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The largest sum of the registers of tiles that are alive together. A tile that is made element by element from one
 /// that dies takes its place, a state's next value the state's, and a map that is read once takes none.
 pub(super) fn pressure(block: &Block<'_>) -> f64 {
-    let mut count = Count { block, fused: &block.fused, worst: 0.0 };
-    count.body(&block.kernel.body, &BTreeSet::new());
+    peak(block.kernel, &block.fused, &|v| block.registers(v), &|_, _| true)
+}
+
+/// The largest sum of the sizes of tiles that are alive together; `fused` tiles are made where they are read. Where
+/// `replaces(op, v)`, the result of an operation may take the place of a tile `v` that dies there and is no smaller.
+pub(crate) fn peak(
+    kernel: &Kernel,
+    fused: &BTreeMap<ValueId, Vec<ValueId>>,
+    size: &dyn Fn(ValueId) -> f64,
+    replaces: &dyn Fn(&Op, ValueId) -> bool,
+) -> f64 {
+    let mut count = Count { size, replaces, fused, worst: 0.0 };
+    count.body(&kernel.body, &BTreeSet::new());
     count.worst
 }
 
-struct Count<'b, 'a> {
-    block: &'b Block<'a>,
+struct Count<'b> {
+    size: &'b dyn Fn(ValueId) -> f64,
+    replaces: &'b dyn Fn(&Op, ValueId) -> bool,
     fused: &'b BTreeMap<ValueId, Vec<ValueId>>,
     worst: f64,
 }
 
-impl Count<'_, '_> {
+impl Count<'_> {
     fn sources(&self, op: &Op) -> BTreeSet<ValueId> {
         reads(op).into_iter().flat_map(|v| self.fused.get(&v).cloned().unwrap_or(vec![v])).collect()
     }
@@ -52,8 +64,8 @@ impl Count<'_, '_> {
             if let Some(dst) = written(op) {
                 // The result appears while the operands still exist, but for one whose place it takes.
                 let mut dying: Vec<ValueId> = sources.iter().copied().filter(|v| !alive.contains(v)).collect();
-                let size = self.block.registers(dst);
-                if let Some(k) = dying.iter().position(|&v| self.block.registers(v) >= size) {
+                let size = (self.size)(dst);
+                if let Some(k) = dying.iter().position(|&v| (self.size)(v) >= size && (self.replaces)(op, v)) {
                     dying.remove(k);
                 }
                 let mut both = alive.clone();
@@ -85,7 +97,7 @@ impl Count<'_, '_> {
     }
 
     fn note(&mut self, alive: &BTreeSet<ValueId>) {
-        let sum: f64 = alive.iter().map(|&v| self.block.registers(v)).sum();
+        let sum: f64 = alive.iter().map(|&v| (self.size)(v)).sum();
         self.worst = self.worst.max(sum);
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn each<'a>(ops: &'a [Op], f: &mut dyn FnMut(&'a Op)) {
 }
 
 /// The tiles that an operation reads; of a stream, those that its states start with.
-pub(super) fn reads(op: &Op) -> Vec<ValueId> {
+pub(crate) fn reads(op: &Op) -> Vec<ValueId> {
     match op {
         Op::Load { at, .. } => at.iter().flat_map(tiles).collect(),
         Op::Store { at, src, .. } => at.iter().flat_map(tiles).chain([*src]).collect(),
@@ -75,7 +75,7 @@ fn leaves(expr: &Scalar) -> Vec<ValueId> {
 
 /// Maps, and loads outside streams, whose only reader is a map, a reduction or a store beside them: their elements are
 /// made where they are read. To each the tiles that are then read instead. In a stream loads come early, to be in time.
-pub(super) fn fused(kernel: &Kernel) -> BTreeMap<ValueId, Vec<ValueId>> {
+pub(crate) fn fused(kernel: &Kernel) -> BTreeMap<ValueId, Vec<ValueId>> {
     let mut readers: BTreeMap<ValueId, usize> = BTreeMap::new();
     each(&kernel.body, &mut |op| {
         let next = match op {
