@@ -19,6 +19,13 @@ use std::collections::BTreeMap;
 /// Elements read and written of a tensor.
 pub(crate) type Traffic = BTreeMap<TensorId, (u64, u64)>;
 
+/// What passes into a memory.
+pub(crate) struct Into {
+    pub traffic: Traffic,
+    /// Bytes that it holds at once.
+    pub resident_bytes: u64,
+}
+
 /// A kernel with what the analysis needs of it.
 pub(crate) struct Reuse<'a> {
     pub program: &'a Program,
@@ -28,13 +35,14 @@ pub(crate) struct Reuse<'a> {
 }
 
 impl Reuse<'_> {
-    /// Elements that enter and leave `memory`.
-    pub fn traffic_into(&self, memory: &Level) -> Traffic {
+    /// Elements that enter and leave `memory`, and what it holds.
+    pub fn traffic_into(&self, memory: &Level) -> Into {
         let mut traffic = Traffic::new();
         let Some(capacity) = memory.capacity else {
             let all = self.nest.body.all();
             self.region(&all, 0, Lean::High, &mut traffic);
-            return traffic;
+            let resident_bytes = self.bytes(&traffic).saturating_add(self.resident_bytes);
+            return Into { traffic, resident_bytes };
         };
         let all = self.nest.body.all();
         let grid = self.kernel.grid.len();
@@ -43,18 +51,21 @@ impl Reuse<'_> {
             let steps = self.kernel.grid[depth..].iter().map(|&a| grid_steps(self.kernel.axis(a)) as u64);
             let points = steps.fold(1, u64::saturating_mul).clamp(1, active);
             let share = (u128::from(capacity.0) * u128::from(points) / u128::from(active)) as u64;
-            if self.fits(&all, depth, share, self.resident_bytes.saturating_mul(points)) {
+            if let Some(held) = self.fits(&all, depth, share, self.resident_bytes.saturating_mul(points)) {
                 // What does not move from one region to the next is used again before it is pushed out.
                 let mut by_depth: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
                 for &k in &all {
                     by_depth.entry(self.stays_from(k, depth)).or_default().push(k);
                 }
                 by_depth.iter().for_each(|(&d, some)| self.region(some, d, Lean::High, &mut traffic));
-                return traffic;
+                // As many regions as share the memory run at once.
+                let resident_bytes = held.saturating_mul(active.div_ceil(points));
+                return Into { traffic, resident_bytes };
             }
         }
-        self.descend(&self.nest.body, grid, capacity.0 / active, &mut traffic);
-        traffic
+        let mut held = self.resident_bytes;
+        self.descend(&self.nest.body, grid, capacity.0 / active, &mut traffic, &mut held);
+        Into { traffic, resident_bytes: held.saturating_mul(active) }
     }
 
     /// The depth of the outermost region that a load touches the same elements in as in the region of this depth, because
@@ -67,37 +78,43 @@ impl Reuse<'_> {
         if access.store || data { depth } else { depth - outer.take_while(|l| !moves(l.axis)).count() }
     }
 
-    /// The traffic of a body that does not fit as a whole: of its accesses one by one, and of the streams in it.
-    fn descend(&self, body: &Body, depth: usize, share: u64, traffic: &mut Traffic) {
+    /// The traffic of a body that does not fit as a whole: of its accesses one by one, and of the streams in it; `held` is
+    /// raised to what the largest region holds that fits.
+    fn descend(&self, body: &Body, depth: usize, share: u64, traffic: &mut Traffic, held: &mut u64) {
         for &k in &body.accesses {
             self.region(&[k], depth, Lean::High, traffic);
         }
         for stream in &body.streams {
             let all = stream.all();
-            if let Some(fitting) =
-                [depth, depth + 1].into_iter().find(|&d| self.fits(&all, d, share, self.resident_bytes))
-            {
+            let fits = |d: usize| Some((d, self.fits(&all, d, share, self.resident_bytes)?));
+            if let Some((fitting, bytes)) = [depth, depth + 1].into_iter().find_map(fits) {
                 self.region(&all, fitting, Lean::High, traffic);
+                *held = (*held).max(bytes);
             } else {
-                self.descend(stream, depth + 1, share, traffic);
+                self.descend(stream, depth + 1, share, traffic, held);
             }
         }
     }
 
-    /// Whether what these accesses touch in one region, on average, fits beside the tiles.
-    fn fits(&self, accesses: &[usize], depth: usize, share: u64, tiles: u64) -> bool {
-        let Some(first) = accesses.first() else { return true };
+    /// What these accesses touch in one region, on average, with the tiles, if that fits.
+    fn fits(&self, accesses: &[usize], depth: usize, share: u64, tiles: u64) -> Option<u64> {
+        let Some(first) = accesses.first() else { return Some(tiles) };
         let loops = &self.nest.accesses[*first].loops;
         let regions = iterations(self.kernel, &loops[..depth.min(loops.len())]);
         if regions == 0 {
-            return true;
+            return Some(tiles);
         }
         let mut traffic = Traffic::new();
         self.region(accesses, depth, Lean::High, &mut traffic);
+        let held = self.bytes(&traffic).div_ceil(regions).saturating_add(tiles);
+        (held <= share).then_some(held)
+    }
+
+    fn bytes(&self, traffic: &Traffic) -> u64 {
         let bytes = traffic.iter().map(|(t, (read, written))| {
             read.saturating_add(*written).saturating_mul(self.program.tensor(*t).dtype.bytes() as u64)
         });
-        bytes.fold(0, u64::saturating_add).div_ceil(regions).saturating_add(tiles) <= share
+        bytes.fold(0, u64::saturating_add)
     }
 
     /// Adds what these accesses touch per region of this depth, summed over the regions. Accesses to the same

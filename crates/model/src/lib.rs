@@ -8,6 +8,7 @@ mod bounds;
 pub mod calculus;
 mod count;
 mod element;
+mod energy;
 mod gpu;
 mod held;
 mod levels;
@@ -17,6 +18,7 @@ mod resident;
 mod transfers;
 mod work;
 
+pub use energy::Energy;
 pub use gpu::{Below, ByLanes, Misfit, OnGpu, by_lanes, on_gpu, on_gpu_below};
 pub use held::held_elements;
 pub use transfers::{

@@ -2,6 +2,8 @@
 
 use crate::bounds::compulsory;
 use crate::element::moved;
+use crate::energy::Energy;
+use crate::held::held_elements;
 use crate::levels::{Reuse, Traffic};
 use crate::nest::Nest;
 use crate::resident::resident_bytes;
@@ -30,8 +32,8 @@ pub struct KernelTransfers {
     pub compute_seconds: f64,
     /// What takes that time: a level's name, or `compute`.
     pub bound_by: String,
-    /// Energy for moving data, if the machine tells it for every level.
-    pub joules: Option<f64>,
+    /// Energy of what it moves and computes.
+    pub energy: Energy,
     /// Data decide how much is executed or loaded: chunks may be skipped, or a gather with a fill may miss its
     /// tensor. Every number is then for the case that no chunk is skipped and no gather misses, the largest.
     pub data_dependent: bool,
@@ -55,6 +57,9 @@ pub struct LevelTransfers {
     pub level: String,
     /// The capacity of one of its instances; `None` if it is never full.
     pub capacity: Option<u64>,
+    /// Bytes of the kernel's data that one instance holds at once: tiles, and what regions of the loops use again. Of the
+    /// outermost level all that the kernel touches.
+    pub resident_bytes: u64,
     /// In both directions together.
     pub bytes: u64,
     /// No program with these loads and stores moves less: see the `bounds` module.
@@ -84,16 +89,23 @@ pub fn transfers(program: &Program, machine: &Machine) -> Vec<KernelTransfers> {
 pub fn kernel_transfers(program: &Program, kernel: &Kernel, machine: &Machine) -> KernelTransfers {
     let nest = Nest::new(kernel);
     let innermost = innermost(program, kernel, &nest);
-    let resident_bytes = resident_bytes(kernel);
+    // A machine that counts elements updates tiles in place; others are taken as executors are.
+    let resident_bytes = match machine.element {
+        Some(element) => held_elements(kernel).saturating_mul(element.0),
+        None => resident_bytes(kernel),
+    };
     let reuse = Reuse { program, kernel, nest: &nest, resident_bytes };
     let bound = total(&in_bytes(program, &smaller(compulsory(&reuse), &innermost)));
     let mut levels: Vec<LevelTransfers> = vec![];
     let mut inner = innermost.clone();
+    let mut resident = vec![touched_bytes(program, &innermost)];
     let trunk: Vec<&Level> = machine.trunk().collect();
     for (k, level) in trunk.iter().enumerate().rev() {
         if let Some(memory) = trunk.get(k + 1) {
             // A level never moves more than the one inside it asks for.
-            inner = smaller(reuse.traffic_into(memory), &inner);
+            let into = reuse.traffic_into(memory);
+            inner = smaller(into.traffic, &inner);
+            resident.push(into.resident_bytes);
         }
         let tensors = in_bytes(program, &inner);
         let bytes = total(&tensors);
@@ -102,19 +114,23 @@ pub fn kernel_transfers(program: &Program, kernel: &Kernel, machine: &Machine) -
             level: level.name.clone(),
             capacity: level.capacity.map(|c| c.0),
             bytes,
+            resident_bytes: 0,
             bound_bytes: bound,
             tensors,
             seconds: (Bytes(bytes) / level.bandwidth).0 / utilisation,
         });
     }
     levels.reverse();
+    // The memories were gone through from the inside.
+    resident[1..].reverse();
+    levels.iter_mut().zip(resident).for_each(|(level, bytes)| level.resident_bytes = bytes);
     let work = Work::new(kernel);
     let compute = work.seconds(machine) / utilisation(kernel, machine);
     let slowest = levels
         .iter()
         .map(|l| (l.seconds, l.level.as_str()))
         .fold((compute, "compute"), |a, b| if b.0 > a.0 { b } else { a });
-    let energy = trunk.iter().zip(&levels).map(|(m, l)| m.energy.map(|e| (Bytes(l.bytes) * e).0));
+    let energy = Energy::new(machine, &trunk, &levels, &work);
     KernelTransfers {
         name: kernel.name.clone(),
         tensors: in_bytes(program, &innermost),
@@ -123,10 +139,19 @@ pub fn kernel_transfers(program: &Program, kernel: &Kernel, machine: &Machine) -
         seconds: slowest.0,
         compute_seconds: compute,
         bound_by: slowest.1.to_string(),
-        joules: energy.sum(),
+        energy,
         data_dependent: nest.data_dependent,
         levels,
     }
+}
+
+/// Bytes of all tensors that a kernel touches.
+fn touched_bytes(program: &Program, traffic: &Traffic) -> u64 {
+    let size = |t: &TensorId| {
+        let tensor = program.tensor(*t);
+        tensor.dims.iter().fold(tensor.dtype.bytes() as u64, |n, &d| n.saturating_mul(d as u64))
+    };
+    traffic.keys().map(size).fold(0, u64::saturating_add)
 }
 
 /// Bytes that a kernel's loads and stores move between memory and tiles, whatever memory keeps.

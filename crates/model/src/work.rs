@@ -2,8 +2,8 @@
 
 use crate::count::elements;
 use crate::nest::{Loop, grid_loops, sides};
-use einloom_cascade::DType;
-use einloom_machine::Machine;
+use einloom_cascade::{BinaryOp, DType, UnaryOp};
+use einloom_machine::{Machine, Work as Kind};
 use einloom_tile::{AxisId, Kernel, Op, Scalar, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Work {
     /// By the number types of the operands: those of a product's two factors, else f32 or f64 twice.
     by_type: BTreeMap<(DType, DType), f64>,
+    /// By what does them, and in which number type: energy differs where rates do not.
+    by_pipe: BTreeMap<(Kind, DType), f64>,
 }
 
 impl Work {
@@ -25,6 +27,11 @@ impl Work {
     /// All of them.
     pub fn total(&self) -> f64 {
         self.by_type.values().sum()
+    }
+
+    /// What does them, in which number type, and how many.
+    pub fn by_pipe(&self) -> impl Iterator<Item = (Kind, DType, f64)> + '_ {
+        self.by_pipe.iter().map(|(&(kind, dtype), &n)| (kind, dtype, n))
     }
 
     /// Their time if every core works. Factors of two types go at the slower one's rate.
@@ -42,15 +49,19 @@ impl Work {
                     let axes = sides(kernel, *a).union(&sides(kernel, *b)).copied().collect();
                     let wide = dtype(*dst) == DType::F64;
                     let types = if wide { (DType::F64, DType::F64) } else { (dtype(*a), dtype(*b)) };
-                    self.add(kernel, loops, &axes, 2, types);
+                    // Factors of two types meet in the wider one.
+                    let wider = if types.0.bytes() >= types.1.bytes() { types.0 } else { types.1 };
+                    self.add(kernel, loops, &axes, 2, types, &[(Kind::Products, wider, 2)]);
                 }
                 Op::Map { dst, expr } => {
                     let t = scalar(*dst);
-                    self.add(kernel, loops, &sides(kernel, *dst), functions(expr), (t, t));
+                    let (all, special) = (functions(expr), special(expr));
+                    let pipes = [(Kind::Arithmetic, t, all - special), (Kind::Special, t, special)];
+                    self.add(kernel, loops, &sides(kernel, *dst), all, (t, t), &pipes);
                 }
                 Op::Reduce { dst, src, .. } => {
                     let t = scalar(*dst);
-                    self.add(kernel, loops, &sides(kernel, *src), 1, (t, t));
+                    self.add(kernel, loops, &sides(kernel, *src), 1, (t, t), &[(Kind::Arithmetic, t, 1)]);
                 }
                 Op::Stream { axis, within, body, .. } => {
                     loops.push(Loop { axis: *axis, within: Some(within) });
@@ -62,10 +73,22 @@ impl Work {
         }
     }
 
-    fn add(&mut self, kernel: &Kernel, loops: &[Loop<'_>], axes: &BTreeSet<AxisId>, each: u64, types: (DType, DType)) {
-        if each > 0 {
-            let operations = each as f64 * elements(kernel, loops, axes) as f64;
-            *self.by_type.entry(types).or_insert(0.0) += operations;
+    fn add(
+        &mut self,
+        kernel: &Kernel,
+        loops: &[Loop<'_>],
+        axes: &BTreeSet<AxisId>,
+        each: u64,
+        types: (DType, DType),
+        pipes: &[(Kind, DType, u64)],
+    ) {
+        if each == 0 {
+            return;
+        }
+        let elements = elements(kernel, loops, axes) as f64;
+        *self.by_type.entry(types).or_insert(0.0) += each as f64 * elements;
+        for &(kind, dtype, n) in pipes.iter().filter(|p| p.2 > 0) {
+            *self.by_pipe.entry((kind, dtype)).or_insert(0.0) += n as f64 * elements;
         }
     }
 }
@@ -79,5 +102,44 @@ fn functions(expr: &Scalar) -> u64 {
         Scalar::Unary(_, x) => 1 + functions(x),
         Scalar::Binary(_, x, y) => 1 + functions(x) + functions(y),
         Scalar::Select(c, x, y) => 1 + functions(c) + functions(x) + functions(y),
+    }
+}
+
+/// Number of exponentials, logarithms, reciprocals and roots among them.
+fn special(expr: &Scalar) -> u64 {
+    match expr {
+        Scalar::Const(_) | Scalar::Tile(_) | Scalar::Position(_) | Scalar::Argument(_) | Scalar::Within(_) => 0,
+        Scalar::Round(_, x) => special(x),
+        Scalar::Unary(op, x) => u64::from(is_special(*op)) + special(x),
+        Scalar::Binary(op, x, y) => {
+            u64::from(matches!(op, BinaryOp::Div | BinaryOp::Pow)) + special(x) + special(y)
+        }
+        Scalar::Select(c, x, y) => special(c) + special(x) + special(y),
+    }
+}
+
+fn is_special(op: UnaryOp) -> bool {
+    match op {
+        UnaryOp::Neg
+        | UnaryOp::Abs
+        | UnaryOp::Not
+        | UnaryOp::Floor
+        | UnaryOp::Round
+        | UnaryOp::Sign
+        | UnaryOp::Relu => false,
+        UnaryOp::Exp
+        | UnaryOp::Exp2
+        | UnaryOp::Log
+        | UnaryOp::Log2
+        | UnaryOp::Log1p
+        | UnaryOp::Sqrt
+        | UnaryOp::Rsqrt
+        | UnaryOp::Tanh
+        | UnaryOp::Sigmoid
+        | UnaryOp::Silu
+        | UnaryOp::Erf
+        | UnaryOp::Gelu
+        | UnaryOp::Sin
+        | UnaryOp::Cos => true,
     }
 }

@@ -158,11 +158,16 @@ impl<'a> Search<'a> {
         let given = |n: &NodeId| matches!(self.p[*n].def, ItemDef::Input) || self.p.outputs.contains(n);
         let budget = self.p.order.iter().filter(|n| given(n)).fold(0usize, |a, &n| a.saturating_add(self.elements(n)));
         let spent = memory.iter().filter(|n| !given(n)).fold(0usize, |a, &n| a.saturating_add(self.elements(n)));
+        // A cut gains no more than the kernels take that compute the node.
+        let worth = (1.0 - WORTH_A_CUT) * division.seconds;
+        let gain = |n: &NodeId| -> f64 {
+            division.kernels.iter().filter(|k| k.cone.computed.contains(n)).map(|k| k.cost.seconds).sum()
+        };
         for k in &division.kernels {
             if !k.repeats {
                 continue;
             }
-            for &n in &k.cone.computed {
+            for &n in k.cone.computed.iter().filter(|n| gain(n) > worth) {
                 let fits = spent.saturating_add(self.elements(n)) <= budget;
                 if fits && !memory.contains(&n) && self.p[n].recurrence.is_none() && !out.contains(&n) {
                     out.push(n);

@@ -67,7 +67,7 @@ impl<'a> Counted<'a> {
         // As many blocks as run on a core at once share what is a core's there.
         let part = |c: Bytes| Bytes((c.0 as f64 * KEPT / blocks.max(1) as f64) as u64);
         let share = |l: &Level| Level { capacity: l.capacity.map(part), ..l.clone() };
-        let stays = machine.trunk().nth(1).map(|l2| reuse.traffic_into(&share(l2)));
+        let stays = machine.trunk().nth(1).map(|l2| reuse.traffic_into(&share(l2)).traffic);
         let together = grid_points(kernel).min(machine.cores.max(1) * blocks.max(1));
         let wave = wave(program, kernel, &self.inner, &self.axes, together);
         let mut bytes = 0.0;
