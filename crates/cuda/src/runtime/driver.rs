@@ -2,9 +2,11 @@
 #![allow(unsafe_code)]
 
 mod launch;
+mod pinned;
 mod tensor_map;
 
-pub(super) use launch::{Prepared, Shape};
+pub(super) use launch::{Prepared, Shape, Stream};
+pub(super) use pinned::Pinned;
 pub(super) use tensor_map::{TensorMap, reach};
 
 use super::library::{functions, open};
@@ -28,6 +30,7 @@ functions! {
         context_retain = b"cuDevicePrimaryCtxRetain\0" (*mut Handle, c_int) -> c_int;
         context_release = b"cuDevicePrimaryCtxRelease_v2\0" (c_int) -> c_int;
         context_set = b"cuCtxSetCurrent\0" (Handle) -> c_int;
+        context_get = b"cuCtxGetCurrent\0" (*mut Handle) -> c_int;
         module_load = b"cuModuleLoadData\0" (*mut Handle, *const c_void) -> c_int;
         module_unload = b"cuModuleUnload\0" (Handle) -> c_int;
         module_function = b"cuModuleGetFunction\0" (*mut Handle, Handle, *const c_char) -> c_int;
@@ -38,6 +41,9 @@ functions! {
         ) -> c_int;
         allocate = b"cuMemAlloc_v2\0" (*mut Address, usize) -> c_int;
         free = b"cuMemFree_v2\0" (Address) -> c_int;
+        allocate_host = b"cuMemHostAlloc\0" (*mut Handle, usize, c_uint) -> c_int;
+        free_host = b"cuMemFreeHost\0" (Handle) -> c_int;
+        host_address = b"cuMemHostGetDevicePointer_v2\0" (*mut Address, Handle, c_uint) -> c_int;
         upload = b"cuMemcpyHtoD_v2\0" (Address, *const c_void, usize) -> c_int;
         download = b"cuMemcpyDtoH_v2\0" (*mut c_void, Address, usize) -> c_int;
         fill = b"cuMemsetD8Async\0" (Address, u8, usize, Handle) -> c_int;

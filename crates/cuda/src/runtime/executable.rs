@@ -89,6 +89,11 @@ impl Executable {
         }
     }
 
+    /// The program.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
     /// What was compiled.
     pub fn source(&self) -> &Source {
         &self.source
@@ -179,6 +184,12 @@ impl Executable {
         let mut words = [0u8; STATUS_BYTES];
         memory[memory.len() - 1].download(&mut words)?;
         let word = |k: usize| words.as_chunks::<8>().0.get(k).map_or(0, |b| i64::from_le_bytes(*b));
+        self.reported([word(0), word(1), word(2), word(3)])
+    }
+
+    /// What the status words say.
+    pub(super) fn reported(&self, words: [i64; 4]) -> Result<(), RunError> {
+        let word = |k: usize| words[k];
         let Some(kernel) = usize::try_from(word(0) - 1).ok().and_then(|k| self.source.kernels.get(k)) else {
             return Ok(());
         };
@@ -232,7 +243,8 @@ fn roster(device: &Device, kernel: &LaunchInfo) -> Result<Option<Buffer>, RunErr
 }
 
 fn bytes(tensor: &TensorDecl) -> usize {
-    tensor.dims.iter().product::<usize>() * tensor.dtype.bytes()
+    // More than a machine can address is refused when it is allocated.
+    tensor.reach_bytes().unwrap_or(usize::MAX)
 }
 
 fn count(what: &'static str, expected: usize, given: usize) -> Result<(), RunError> {

@@ -4,6 +4,10 @@ use super::super::RunError;
 use super::{Address, Driver, Function, Handle, TensorMap};
 use std::ffi::{c_int, c_uint, c_void};
 
+/// A stream of the driver's: 0 is the default one. Streams of other users of the same device are as good as ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::runtime) struct Stream(pub u64);
+
 /// How many blocks of how many threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::runtime) struct Shape {
@@ -67,6 +71,37 @@ impl Driver {
     /// enough memory.
     pub fn launch(&self, kernel: &Prepared) -> Result<(), RunError> {
         self.enter()?;
+        self.start(kernel, self.stream)
+    }
+
+    /// As [`Self::launch`], in a stream of the caller's, which exists. The thread's current context stays what it was:
+    /// other users of the driver in this process rely on it.
+    pub fn launch_in(&self, kernels: &[Option<Prepared>], stream: Stream) -> Result<(), RunError> {
+        let mut before = std::ptr::null_mut();
+        // SAFETY: writes one handle.
+        self.check("cuCtxGetCurrent", unsafe { (self.entries.context_get)(&mut before) })?;
+        let foreign = before != self.context;
+        if foreign {
+            self.enter()?;
+        }
+        let handle = stream.0 as Handle;
+        let started = kernels.iter().flatten().try_for_each(|k| self.start(k, handle));
+        if foreign && !before.is_null() {
+            // SAFETY: it was current a moment ago.
+            self.check("cuCtxSetCurrent", unsafe { (self.entries.context_set)(before) })?;
+        }
+        started
+    }
+
+    /// Waits for a stream of the caller's, which exists.
+    pub fn wait_for(&self, stream: Stream) -> Result<(), RunError> {
+        self.enter()?;
+        // SAFETY: by the contract.
+        self.check("cuStreamSynchronize", unsafe { (self.entries.stream_wait)(stream.0 as Handle) })
+    }
+
+    /// The context is current.
+    fn start(&self, kernel: &Prepared, stream: Handle) -> Result<(), RunError> {
         let Shape { grid, block, shared_bytes, cluster } = kernel.shape;
         // The driver copies parameters before it returns and writes none.
         let parameters = kernel.pointers.as_ptr().cast_mut();
@@ -75,21 +110,15 @@ impl Driver {
             // SAFETY: see above.
             let code = unsafe {
                 let launch = self.entries.launch;
-                launch(kernel.function.0, grid, 1, 1, block, 1, 1, shared_bytes, self.stream, parameters, none)
+                launch(kernel.function.0, grid, 1, 1, block, 1, 1, shared_bytes, stream, parameters, none)
             };
             return self.check("cuLaunchKernel", code);
         }
         let mut value = [0; 16];
         value[..3].copy_from_slice(&[cluster, 1, 1]);
         let attribute = Attribute { id: CLUSTER_DIMENSION, pad: [0; 4], value };
-        let config = Config {
-            grid: [grid, 1, 1],
-            block: [block, 1, 1],
-            shared_bytes,
-            stream: self.stream,
-            attributes: &attribute,
-            count: 1,
-        };
+        let config =
+            Config { grid: [grid, 1, 1], block: [block, 1, 1], shared_bytes, stream, attributes: &attribute, count: 1 };
         let newer = self.newer()?;
         // SAFETY: see above; the structures are laid out as `cuda.h` does.
         self.check("cuLaunchKernelEx", unsafe { (newer.launch_ex)(&config, kernel.function.0, parameters, none) })
