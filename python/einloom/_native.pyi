@@ -1,0 +1,56 @@
+"""The extension module, in Rust (`crates/python`)."""
+
+from os import PathLike
+from typing import Any, Mapping, Optional, Sequence, Union
+
+__version__: str
+
+def programs() -> list[tuple[str, str]]: ...
+def set_places(prefix: Union[str, PathLike[str]], packages: Sequence[Union[str, PathLike[str]]]) -> None: ...
+def machine_toml(name: str) -> str: ...
+
+class Cascade:
+    def __new__(
+        cls,
+        text: str,
+        name: str,
+        *,
+        exact: bool,
+        follow: bool,
+        threads: Optional[int],
+        sizes: Mapping[str, int],
+        params: Mapping[str, float],
+        machine: Optional[str],
+    ) -> Cascade: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def origin(self) -> str: ...
+    @property
+    def inputs(self) -> list[str]: ...
+    @property
+    def outputs(self) -> list[str]: ...
+    @property
+    def kernel_count(self) -> int: ...
+    def last_plan_json(self) -> Optional[str]: ...
+    def clear_kernels(self) -> None: ...
+    def derivation_json(self) -> str: ...
+    def explanation(self) -> str: ...
+    def plan_json(
+        self,
+        machine: Optional[str],
+        sizes: Mapping[str, int],
+        params: Mapping[str, float],
+        dtypes: Mapping[str, str],
+    ) -> str: ...
+    def source_text(
+        self,
+        target: str,
+        machine: Optional[str],
+        sizes: Mapping[str, int],
+        params: Mapping[str, float],
+        dtypes: Mapping[str, str],
+    ) -> str: ...
