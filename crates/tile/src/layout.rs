@@ -23,6 +23,20 @@ impl Layout {
         }
         Self { strides, alignment: ALIGNMENT }
     }
+
+    /// Whether no two elements of an array of this shape share memory: each stride leaps over all that smaller ones reach.
+    /// An array may keep its elements apart in other ways, which count as sharing.
+    pub fn keeps_apart(&self, dims: &[usize]) -> bool {
+        let mut steps: Vec<(usize, usize)> =
+            self.strides.iter().copied().zip(dims.iter().copied()).filter(|&(_, dim)| dim > 1).collect();
+        steps.sort_unstable();
+        let mut covered = 1usize;
+        steps.iter().all(|&(stride, dim)| {
+            let apart = stride >= covered;
+            covered = covered.saturating_add(stride.saturating_mul(dim - 1));
+            apart
+        })
+    }
 }
 
 impl TensorDecl {
@@ -73,22 +87,11 @@ impl TensorDecl {
         }
         match self.role {
             TensorRole::Temporary => Some(format!("temporary `{name}` has a layout; only a caller's arrays have one")),
-            TensorRole::Output if !self.are_apart() => Some(format!("elements of output `{name}` may share memory")),
+            TensorRole::Output if !layout.keeps_apart(&self.dims) => {
+                Some(format!("elements of output `{name}` may share memory"))
+            }
             _ => None,
         }
-    }
-
-    /// Whether each stride leaps over all that smaller ones reach, so that no two elements share memory.
-    fn are_apart(&self) -> bool {
-        let mut steps: Vec<(usize, usize)> =
-            self.strides().into_iter().zip(self.dims.iter().copied()).filter(|&(_, dim)| dim > 1).collect();
-        steps.sort_unstable();
-        let mut covered = 1usize;
-        steps.iter().all(|&(stride, dim)| {
-            let apart = stride >= covered;
-            covered = covered.saturating_add(stride.saturating_mul(dim - 1));
-            apart
-        })
     }
 }
 
