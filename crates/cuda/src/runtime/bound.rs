@@ -134,7 +134,7 @@ pub(super) fn prepare_at(executable: &Executable, k: usize, memory: &[Place]) ->
     let word = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let shape =
         Shape { grid, block: word(info.block), shared_bytes: word(info.shared_bytes), cluster: word(info.cluster) };
-    Ok(Some(Prepared::new(executable.functions[k], shape, addresses, maps)))
+    Ok(Some(Prepared::new(executable.functions[k], shape, addresses, maps, executable.sizes.clone())))
 }
 
 /// Blocks to launch: whole clusters, and of a persistent kernel no more than the multiprocessors hold.

@@ -83,6 +83,20 @@ impl Lent {
         self.executable.device.driver.launch_in(&last.kernels, Stream(stream))
     }
 
+    /// Times of whole launches on the device, in seconds, after one that is not timed.
+    ///
+    /// # Errors
+    /// As [`Self::launch`].
+    ///
+    /// # Safety
+    /// As [`Self::launch`].
+    pub unsafe fn time(&self, addresses: &[Address], stream: Address, repeats: usize) -> Result<Vec<f64>, RunError> {
+        let kernels = self.prepared(addresses)?;
+        let driver = &self.executable.device.driver;
+        driver.launch_in(&kernels, Stream(stream))?;
+        driver.time_in(&kernels, Stream(stream), repeats)
+    }
+
     /// Puts the parameters of every kernel in place.
     fn prepared(&self, addresses: &[Address]) -> Result<Vec<Option<Prepared>>, RunError> {
         let tensors = &self.executable.program().tensors;

@@ -28,6 +28,7 @@ pub(in crate::runtime) struct Prepared {
     pointers: Vec<*mut c_void>,
     _addresses: Vec<Address>,
     _maps: Vec<TensorMap>,
+    _sizes: Vec<u32>,
 }
 
 // SAFETY: the pointers lead into the value's own vectors, which are only read after construction.
@@ -36,12 +37,20 @@ unsafe impl Send for Prepared {}
 unsafe impl Sync for Prepared {}
 
 impl Prepared {
-    /// Parameters in the order in which the kernel declares them: addresses, then tensor maps.
-    pub fn new(function: Function, shape: Shape, addresses: Vec<Address>, maps: Vec<TensorMap>) -> Self {
+    /// Parameters in the order in which the kernel declares them: addresses, then tensor maps, then, where the kernel is a
+    /// template, its sizes.
+    pub fn new(
+        function: Function,
+        shape: Shape,
+        addresses: Vec<Address>,
+        maps: Vec<TensorMap>,
+        sizes: Vec<u32>,
+    ) -> Self {
         let address = |a: &Address| std::ptr::from_ref(a).cast_mut().cast();
         let map = |m: &TensorMap| std::ptr::from_ref(m).cast_mut().cast();
-        let pointers = addresses.iter().map(address).chain(maps.iter().map(map)).collect();
-        Self { function, shape, pointers, _addresses: addresses, _maps: maps }
+        let words = sizes.first().map(|w| std::ptr::from_ref(w).cast_mut().cast());
+        let pointers = addresses.iter().map(address).chain(maps.iter().map(map)).chain(words).collect();
+        Self { function, shape, pointers, _addresses: addresses, _maps: maps, _sizes: sizes }
     }
 }
 
@@ -93,6 +102,17 @@ impl Driver {
         started
     }
 
+    /// Seconds that launches in a stream of the caller's, which exists, take on the device, one by one.
+    pub fn time_in(&self, kernels: &[Option<Prepared>], stream: Stream, repeats: usize) -> Result<Vec<f64>, RunError> {
+        let mut marks = vec![];
+        for _ in 0..repeats {
+            let start = self.mark_in(stream.0 as Handle)?;
+            self.launch_in(kernels, stream)?;
+            marks.push((start, self.mark_in(stream.0 as Handle)?));
+        }
+        marks.into_iter().map(|(start, end)| self.between(start, end)).collect()
+    }
+
     /// Waits for a stream of the caller's, which exists.
     pub fn wait_for(&self, stream: Stream) -> Result<(), RunError> {
         self.enter()?;
@@ -140,10 +160,11 @@ mod tests {
     #[test]
     fn parameters_stay_in_place_when_the_kernel_moves() {
         let shape = Shape { grid: 1, block: 32, shared_bytes: 0, cluster: 1 };
-        let kernel = Prepared::new(Function(std::ptr::null_mut()), shape, vec![7, 9], vec![TensorMap::default()]);
+        let kernel =
+            Prepared::new(Function(std::ptr::null_mut()), shape, vec![7, 9], vec![TensorMap::default()], vec![5, 6]);
         let moved = Box::new(kernel);
         // SAFETY: the vectors live in `moved`.
-        let read: Vec<u64> = moved.pointers.iter().map(|p| unsafe { p.cast::<u64>().read() }).collect();
-        assert_eq!(read, [7, 9, 0]);
+        let read: Vec<u32> = moved.pointers.iter().map(|p| unsafe { p.cast::<u32>().read() }).collect();
+        assert_eq!(read, [7, 9, 0, 5]);
     }
 }
