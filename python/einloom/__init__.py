@@ -19,6 +19,7 @@ import sys as _sys
 from . import _native
 from . import errors as errors
 from . import library as library
+from . import tuning as tuning
 from ._cascade import Cascade as Cascade
 from ._cascade import compile as compile
 from .errors import (

@@ -117,6 +117,7 @@ def compile(
     sizes: Optional[Mapping[str, int]] = None,
     params: Optional[Mapping[str, float]] = None,
     machine: Optional[str] = None,
+    tiles: Optional[Mapping[str, int]] = None,
     origin: Optional[str] = None,
 ) -> Cascade:
     """Reads, checks and derives a program. Kernels are made when it is called.
@@ -125,7 +126,7 @@ def compile(
     names a file). `exact` forbids the one liberty of rounding that GPUs take. `dtypes="declared"` refuses floating-point
     arrays of another type than the declared one, which otherwise replace it. `threads` limits the processor's threads.
     `sizes` and `params` are values that calls need not give again. `machine` plans for another machine than the one that
-    runs it. `origin` is what messages call the text.
+    runs it. `tiles` are tile sizes by index in place of the planner's, as tuning tells them. `origin` is what messages call the text.
 
     Raises `CascadeError` with everything that is wrong with the text.
     """
@@ -141,6 +142,7 @@ def compile(
         sizes=dict(sizes or {}),
         params=dict(params or {}),
         machine=machine,
+        tiles=dict(tiles or {}),
     )
 
 

@@ -1,14 +1,19 @@
 """The extension module, in Rust (`crates/python`)."""
 
 from os import PathLike
-from typing import Any, Mapping, Optional, Sequence, Union
+from pathlib import Path
+from typing import Any, Mapping, Optional, Sequence, Union, final
+
+from typing_extensions import disjoint_base
 
 __version__: str
 
 def programs() -> list[tuple[str, str]]: ...
 def set_places(prefix: Union[str, PathLike[str]], packages: Sequence[Union[str, PathLike[str]]]) -> None: ...
+def cache_folder() -> Optional[Path]: ...
 def machine_toml(name: str) -> str: ...
 
+@disjoint_base
 class Cascade:
     def __new__(
         cls,
@@ -21,6 +26,7 @@ class Cascade:
         sizes: Mapping[str, int],
         params: Mapping[str, float],
         machine: Optional[str],
+        tiles: Mapping[str, int],
     ) -> Cascade: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     @property
@@ -54,3 +60,17 @@ class Cascade:
         params: Mapping[str, float],
         dtypes: Mapping[str, str],
     ) -> str: ...
+
+@final
+@disjoint_base
+class Trial:
+    @property
+    def tiles(self) -> dict[str, int]: ...
+    @property
+    def extents(self) -> dict[str, int]: ...
+    @property
+    def sizes(self) -> list[tuple[str, int]]: ...
+    @property
+    def device(self) -> str: ...
+    def measure(self, tiles: Mapping[str, int]) -> Optional[float]: ...
+    def adopt(self, tiles: Mapping[str, int], seconds: float, planned_seconds: float) -> None: ...

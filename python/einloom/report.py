@@ -250,6 +250,8 @@ class Plan:
     """Operations per second of the machine on the fastest of the program's number types."""
     program: str
     """The tile program."""
+    code: Optional[str] = None
+    """Where the code of a kernel that ran came from."""
     fallbacks: tuple[str, ...] = ()
     """Slower ways that the kernels of a call had to take on a GPU, each with its reason."""
 
@@ -276,6 +278,7 @@ class Plan:
             {v["level"]: v["bandwidth"] for v in data["levels"]},
             data["rate"],
             data["program"],
+            data["code"],
             tuple(data["fallbacks"]),
         )
 

@@ -1,7 +1,7 @@
 //! The object that `einloom.compile` gives: a program that can be called.
 
 use crate::arguments::{Arguments, Refused};
-use crate::dlpack::{Arrays, described};
+use crate::dlpack::{Arrays, Found, described};
 use crate::failure::Failure;
 use crate::frameworks::Framework;
 use crate::kept::Kept;
@@ -9,9 +9,11 @@ use crate::kernel::{Kernel, Recipe};
 use crate::outputs;
 use crate::prepare::{Choices, Extra};
 use crate::signature::{Place, Signature};
+use crate::sized::Sized;
 use crate::text::Text;
+use crate::tuning::{Call, Effort, Trial};
 use einloom::Derived;
-use einloom_cascade::{Cascade as Checked, TensorId};
+use einloom_cascade::{Cascade as Checked, DType, TensorId};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::collections::BTreeMap;
@@ -26,7 +28,12 @@ pub(crate) struct Cascade {
     pub(crate) inputs: Vec<TensorId>,
     pub(crate) choices: Choices,
     kept: Mutex<Kept>,
+    /// By place and number types, what kernels of all sizes share.
+    sized: Mutex<BTreeMap<Kind, Arc<Sized>>>,
 }
+
+/// A place, and the declared number types that are replaced.
+type Kind = (Place, Vec<(DType, DType)>);
 
 impl Cascade {
     pub(crate) fn checked(&self) -> &Checked {
@@ -45,25 +52,52 @@ impl Cascade {
         }
     }
 
-    /// The kernel for a call: kept, or made now.
-    fn kernel(&self, py: Python<'_>, arrays: &Arrays, inputs: usize, extra: &Extra) -> Result<Arc<Kernel>, Failure> {
+    /// The kernel for a call, and whether it was made now.
+    fn kernel(
+        &self,
+        py: Python<'_>,
+        arrays: &Arrays,
+        inputs: usize,
+        extra: &Extra,
+    ) -> Result<(Arc<Kernel>, bool), Failure> {
         if let Some(kernel) = self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(&arrays.words) {
-            return Ok(kernel);
+            return Ok((kernel, false));
         }
         let words = arrays.words.as_slice();
-        let kernel = Arc::new(py.detach(|| self.make(words, inputs, extra))?);
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).put(&arrays.words, kernel.clone());
-        Ok(kernel)
+        let kernel = Arc::new(py.detach(|| self.make(words, inputs, extra, None))?);
+        self.keep(words, &kernel);
+        Ok((kernel, true))
     }
 
-    fn make(&self, words: &[u64], inputs: usize, extra: &Extra) -> Result<Kernel, Failure> {
-        // What follows the arrays are the call's own sizes and parameters, which are in `extra` as well.
-        let (words, _) = words.split_at(words.len() - extra_words(extra).len());
-        let found = described(words);
-        let (given, wanted) = found.split_at(inputs.min(found.len()));
+    fn keep(&self, words: &[u64], kernel: &Arc<Kernel>) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).put(words, kernel.clone());
+    }
+
+    /// What the arrays of a call ask for.
+    pub(crate) fn signature(&self, words: &[u64], inputs: usize, extra: &Extra) -> Result<Signature, Failure> {
+        let found = found(words, extra);
+        let given = &found[..inputs.min(found.len())];
+        Signature::of(self.checked(), &self.inputs, given, self.choices.follow)
+    }
+
+    /// Makes a kernel for a call; with `tiles` in place of chosen, remembered and planned ones.
+    pub(crate) fn make(
+        &self,
+        words: &[u64],
+        inputs: usize,
+        extra: &Extra,
+        tiles: Option<&BTreeMap<String, usize>>,
+    ) -> Result<Kernel, Failure> {
         let checked = self.checked();
-        let signature = Signature::of(checked, &self.inputs, given, self.choices.follow)?;
+        let signature = self.signature(words, inputs, extra)?;
+        let found = found(words, extra);
+        let wanted = &found[inputs.min(found.len())..];
         let layouts = if wanted.is_empty() { None } else { Some(outputs::layouts(checked, &signature, wanted)?) };
+        let types = signature.follows.iter().map(|(d, g)| (*d, *g)).collect();
+        let sized = {
+            let mut all = self.sized.lock().unwrap_or_else(PoisonError::into_inner);
+            all.entry((signature.place, types)).or_default().clone()
+        };
         let recipe = Recipe {
             cascade: checked,
             inputs: &self.inputs,
@@ -72,9 +106,48 @@ impl Cascade {
             extra,
             outputs: layouts,
             wanted,
+            tiles,
+            sized: &sized,
         };
         Kernel::new(&recipe)
     }
+
+    /// Measures other tiles for a call, if that is asked for; the kernel that is best.
+    fn tuned(
+        slf: &Bound<'_, Self>,
+        kernel: Arc<Kernel>,
+        arrays: &Arrays,
+        inputs: usize,
+        extra: Extra,
+        framework: Framework,
+        like: &Bound<'_, PyAny>,
+    ) -> PyResult<Arc<Kernel>> {
+        let (py, this) = (slf.py(), slf.get());
+        let effort = crate::settings::effort().map_err(|f| this.raise(py, &f))?;
+        if effort == Effort::Off || kernel.decided {
+            return Ok(kernel);
+        }
+        let call = Call {
+            words: arrays.words.clone(),
+            inputs,
+            extra,
+            addresses: arrays.addresses.clone(),
+            framework,
+            like: like.clone().unbind(),
+        };
+        let trial = Bound::new(py, Trial::new(slf.clone().unbind(), call, kernel))?;
+        let searched = py.import("einloom.tuning")?.call_method1("_search", (slf, &trial, effort.name()));
+        // The arrays are this call's: nothing may be measured with them after it, whatever happened.
+        let best = trial.get().end();
+        searched?;
+        this.keep(&arrays.words, &best);
+        Ok(best)
+    }
+}
+
+/// The arrays that a call's words describe. What follows them are the call's own sizes and parameters.
+fn found(words: &[u64], extra: &Extra) -> Vec<Found> {
+    described(&words[..words.len().saturating_sub(extra_words(extra).len())])
 }
 
 /// The call's own sizes and parameters as words, so that calls that differ in them get different kernels.
@@ -89,7 +162,7 @@ fn extra_words(extra: &Extra) -> Vec<u64> {
 #[pymethods]
 impl Cascade {
     #[new]
-    #[pyo3(signature = (text, name, *, exact, follow, threads, sizes, params, machine))]
+    #[pyo3(signature = (text, name, *, exact, follow, threads, sizes, params, machine, tiles))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -101,13 +174,19 @@ impl Cascade {
         sizes: BTreeMap<String, usize>,
         params: BTreeMap<String, f64>,
         machine: Option<String>,
+        tiles: BTreeMap<String, usize>,
     ) -> PyResult<Self> {
         let text = Text { name, text };
         let derived = py.detach(|| einloom::Program::from_text(&text.text).check().map(|checked| checked.derive()));
         let derived = derived.map_err(|e| Failure::from(e).raise(py, &text))?;
         let inputs = derived.cascade().inputs().collect();
-        let choices = Choices { exact, follow, threads, sizes, params, machine };
-        Ok(Self { text, derived, inputs, choices, kept: Mutex::default() })
+        if let Some(unknown) = tiles.keys().find(|t| !derived.cascade().indices.iter().any(|i| i.name == **t)) {
+            let all: Vec<&str> = derived.cascade().indices.iter().map(|i| i.name.as_str()).collect();
+            let failure = Failure::new("UsageError", "unknown-index", format!("there is no index {unknown} to tile"));
+            return Err(failure.hint(format!("the indices are {}", all.join(", "))).raise(py, &text));
+        }
+        let choices = Choices { exact, follow, threads, sizes, params, machine, tiles };
+        Ok(Self { text, derived, inputs, choices, kept: Mutex::default(), sized: Mutex::default() })
     }
 
     /// Runs the program on arrays.
@@ -140,7 +219,8 @@ impl Cascade {
             Framework::of(object)?.read(object, &mut arrays).map_err(|e| this.unreadable(py, tensor, &e))?;
         }
         arrays.words.extend(extra_words(&arguments.extra));
-        let kernel = this.kernel(py, &arrays, inputs, &arguments.extra).map_err(|f| this.raise(py, &f))?;
+        let made = this.kernel(py, &arrays, inputs, &arguments.extra);
+        let (mut kernel, is_new) = made.map_err(|f| this.raise(py, &f))?;
         let results = match arguments.out {
             Some(out) => {
                 outputs::apart(this.checked(), &this.inputs, &arrays, inputs).map_err(|f| this.raise(py, &f))?;
@@ -152,6 +232,9 @@ impl Cascade {
                 kernel.outputs.iter().map(one).collect::<PyResult<_>>()?
             }
         };
+        if is_new {
+            kernel = Self::tuned(slf, kernel, &arrays, inputs, arguments.extra, framework, &first)?;
+        }
         this.start(py, &kernel, &mut arrays, framework, &first).map_err(|r| this.refuse(py, r))?;
         match <[_; 1]>::try_from(results) {
             Ok([one]) => Ok(one),
@@ -198,7 +281,7 @@ impl Cascade {
     /// The plan of the kernel that ran last as JSON, if there is one.
     fn last_plan_json(&self, py: Python<'_>) -> Option<String> {
         let kernel = self.kept.lock().unwrap_or_else(PoisonError::into_inner).last()?;
-        Some(py.detach(|| crate::report::plan(&kernel.planned, &kernel.notes())))
+        Some(py.detach(|| crate::report::plan(&kernel.planned, Some((&kernel.code(), &kernel.notes())))))
     }
 
     /// Lets all kernels go.
@@ -226,7 +309,7 @@ impl Cascade {
         params: BTreeMap<String, f64>,
         dtypes: BTreeMap<String, String>,
     ) -> PyResult<String> {
-        let plan = || Ok(crate::report::plan(&self.planned(machine, sizes, params, &dtypes)?, &[]));
+        let plan = || Ok(crate::report::plan(&self.planned(machine, sizes, params, &dtypes)?, None));
         py.detach(plan).map_err(|f: Failure| self.raise(py, &f))
     }
 
@@ -260,7 +343,8 @@ impl Cascade {
         let derived = crate::prepare::derived(self.checked(), &follows);
         let given = crate::prepare::given(&choices, &Extra { sizes, params }, BTreeMap::new());
         let machine = crate::prepare::machine(&choices, Place::Cpu)?;
-        crate::prepare::planned(&derived, &given, &choices, &machine, einloom::PlanOptions::default())
+        let options = einloom::PlanOptions { tiles: choices.tiles.clone(), ..Default::default() };
+        crate::prepare::planned(&derived, &given, &choices, &machine, options)
     }
 
     /// An array that cannot be read, in the program's terms.
@@ -268,7 +352,10 @@ impl Cascade {
         let t = &self.checked()[tensor];
         let class =
             if error.is_instance_of::<pyo3::exceptions::PyTypeError>(py) { "DtypeError" } else { "LayoutError" };
-        let failure = Failure::new(class, "unreadable", format!("{}: {}", t.name, error.value(py))).at(Some(t.span));
+        // Some frameworks append a trace of their own.
+        let said = error.value(py).to_string();
+        let said = said.lines().next().unwrap_or_default();
+        let failure = Failure::new(class, "unreadable", format!("{}: {said}", t.name)).at(Some(t.span));
         let raised = self.raise(py, &failure);
         raised.set_cause(py, Some(error.clone_ref(py)));
         raised
@@ -284,28 +371,15 @@ impl Cascade {
         framework: Framework,
         like: &Bound<'_, PyAny>,
     ) -> Result<(), Refused> {
-        let Place::Cuda(number) = kernel.place else {
-            // SAFETY: the addresses are those of the call's arrays, which its arguments and results keep; their layouts
-            // are part of what the kernel was made for. That nobody else writes to them is the caller's promise, as it
-            // is towards every framework's operators.
-            let addresses = arrays.addresses.as_slice();
-            return Ok(py.detach(|| unsafe { kernel.run(addresses, 0) })?);
-        };
-        let (stream, told) = framework.stream(py, kernel.place.device())?;
-        let scratch = kernel.scratch_bytes();
-        // Freed when this returns: the framework hands it out again only to later work on the same stream.
-        let _scratch = match scratch {
-            0 => None,
-            n => {
-                let bytes = crate::numbers::to_dlpack(einloom_cascade::DType::U8);
-                Some(framework.empty(like, kernel.place, bytes, &[n as i64], arrays)?)
-            }
-        };
-        // SAFETY: as above, until the stream has come so far; frameworks order what they do afterwards behind it, and
-        // those that cannot know of it wait here.
+        let (stream, told) = kernel.stream(py, framework)?;
+        let _scratch = kernel.scratch(framework, like, arrays)?;
         let addresses = arrays.addresses.as_slice();
+        // SAFETY: the addresses are those of the call's arrays, which its arguments and results keep; their layouts are
+        // part of what the kernel was made for. That nobody else writes to them until the stream has come so far is the
+        // caller's promise, as it is towards every framework's operators; frameworks order what they do afterwards behind
+        // it, and those that cannot know of it wait here.
         py.detach(|| unsafe { kernel.run(addresses, stream) })?;
-        if !told {
+        if let (Place::Cuda(number), false) = (kernel.place, told) {
             py.detach(|| crate::gpu::wait(number, stream))?;
         }
         Ok(())

@@ -4,7 +4,7 @@
 use crate::failure::Failure;
 use crate::settings;
 use einloom::Finding;
-use einloom_cuda::runtime::{Cache, Compiler, Device, Executable, Lent, RunError, Search};
+use einloom_cuda::runtime::{Cache, Compiler, Device, Family, Found, Lent, RunError, Search};
 use einloom_machine::Machine;
 use einloom_tile::Program;
 use std::collections::BTreeMap;
@@ -15,14 +15,32 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 #[derive(Debug)]
 pub(crate) struct Loaded {
     lent: Lent,
+    found: Found,
 }
 
 impl Loaded {
     /// Compiles and loads a tile program.
-    pub fn new(program: &Program, number: usize) -> Result<Self, Failure> {
+    pub fn new(program: &Program, number: usize, family: &Mutex<Family>) -> Result<Self, Failure> {
         let device = device(number)?;
-        let executable = Executable::new(program, &device, compiler()?, cache().as_ref()).map_err(failed)?;
-        Ok(Self { lent: Lent::new(executable).map_err(failed)? })
+        let compiler = compiler()?;
+        let mut family = family.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = family.executable(program, &device, compiler, cache().as_ref());
+        let (executable, found) = made.map_err(failed)?;
+        Ok(Self { lent: Lent::new(executable).map_err(failed)?, found })
+    }
+
+    /// Where its code came from.
+    pub fn found(&self) -> Found {
+        self.found
+    }
+
+    /// Times of launches on the device, in seconds.
+    ///
+    /// # Safety
+    /// As [`Lent::launch`].
+    pub unsafe fn time(&self, addresses: &[u64], stream: u64, repeats: usize) -> Result<Vec<f64>, Failure> {
+        // SAFETY: by the contract.
+        unsafe { self.lent.time(addresses, stream, repeats) }.map_err(failed)
     }
 
     /// Slower ways that it takes, each with its reason.

@@ -22,7 +22,9 @@ mod prepare;
 mod report;
 mod settings;
 mod signature;
+mod sized;
 mod text;
+mod tuning;
 
 use pyo3::prelude::*;
 
@@ -35,6 +37,9 @@ mod native {
 
     #[pymodule_export]
     use super::cascade::Cascade;
+
+    #[pymodule_export]
+    use super::tuning::Trial;
 
     /// The shipped programs: names and texts.
     #[pyfunction]
@@ -54,6 +59,12 @@ mod native {
         let none = Text { name: String::new(), text: String::new() };
         let machine = einloom::machines::find(name).map_err(|e| Failure::from(e).raise(py, &none))?;
         Ok(einloom::machines::to_toml(&machine))
+    }
+
+    /// The folder of compiled kernels and tuning results.
+    #[pyfunction]
+    fn cache_folder() -> Option<PathBuf> {
+        settings::cache_folder()
     }
 
     #[pymodule_init]

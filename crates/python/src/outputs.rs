@@ -33,7 +33,11 @@ pub(crate) fn layouts(
             );
         }
         let shape: Vec<usize> = array.shape.iter().map(|&n| usize::try_from(n).unwrap_or(0)).collect();
-        signature::layout(cascade, tensor, array, &shape, 1)
+        let layout = signature::layout(cascade, tensor, array, &shape, 1)?;
+        if !layout.keeps_apart(&shape) {
+            return failure("LayoutError", "overlap", format!("elements of `out` for {} share memory", t.name));
+        }
+        Ok(Some(layout))
     };
     cascade.outputs.iter().zip(found).map(one).collect()
 }
@@ -51,10 +55,6 @@ pub(crate) fn fit(cascade: &Cascade, outputs: &[Output], found: &[Found]) -> Res
             let (is, wanted) = (framework_name(array.dtype), framework_name(output.dtype));
             let message = format!("`out` for {} is {is}, the result is {wanted}", t.name);
             return Err(Failure::new("DtypeError", "wrong-dtype", message).at(Some(t.span)));
-        }
-        if !are_apart(array) {
-            let message = format!("elements of `out` for {} share memory", t.name);
-            return Err(Failure::new("LayoutError", "overlap", message).at(Some(t.span)).hint("give a dense array"));
         }
     }
     Ok(())
@@ -77,19 +77,6 @@ pub(crate) fn apart(cascade: &Cascade, inputs: &[TensorId], arrays: &Arrays, cou
         }
     }
     Ok(())
-}
-
-/// Whether each stride leaps over all that smaller ones reach, so that no two elements share memory.
-fn are_apart(array: &Found) -> bool {
-    let mut steps: Vec<(i64, i64)> =
-        array.strides.iter().copied().zip(array.shape.iter().copied()).filter(|&(_, dim)| dim > 1).collect();
-    steps.sort_unstable();
-    let mut covered = 1i64;
-    steps.iter().all(|&(stride, dim)| {
-        let apart = stride >= covered;
-        covered = covered.saturating_add(stride.saturating_mul(dim - 1));
-        apart
-    })
 }
 
 /// From the first byte to behind the last.

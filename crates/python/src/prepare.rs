@@ -5,6 +5,8 @@ use crate::signature::{Place, Signature};
 use einloom::{Derived, PlanOptions, Planned};
 use einloom_cascade::{Cascade, DType, Given};
 use einloom_machine::Machine;
+use einloom_model::KernelTransfers;
+use einloom_plan::PlannedKernel;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -23,6 +25,8 @@ pub(crate) struct Choices {
     pub params: BTreeMap<String, f64>,
     /// A machine to plan for in place of the one at hand.
     pub machine: Option<String>,
+    /// Tile sizes by index, in place of the planner's.
+    pub tiles: BTreeMap<String, usize>,
 }
 
 impl Choices {
@@ -90,6 +94,22 @@ pub(crate) fn machine(choices: &Choices, place: Place) -> Result<Machine, Failur
 pub(crate) fn host() -> &'static Machine {
     static HOST: OnceLock<Machine> = OnceLock::new();
     HOST.get_or_init(einloom::host::machine)
+}
+
+/// The predicted time of all kernels, in seconds.
+pub(crate) fn seconds(planned: &Planned) -> f64 {
+    // A core's model knows more than bytes and operations.
+    let one = |(k, t): (&PlannedKernel, &KernelTransfers)| k.gpu.as_ref().map_or(t.seconds, |g| g.seconds);
+    planned.kernels().iter().zip(&planned.transfers()).map(one).sum()
+}
+
+/// The tile of every index that is tiled alike in all kernels.
+pub(crate) fn tiles(planned: &Planned) -> BTreeMap<String, usize> {
+    let mut out: BTreeMap<String, Option<usize>> = BTreeMap::new();
+    for (name, tile) in planned.kernels().iter().flat_map(|k| k.group.iter().chain(&k.stream)) {
+        out.entry(name.clone()).and_modify(|t| *t = t.filter(|t| t == tile)).or_insert(Some(*tile));
+    }
+    out.into_iter().filter_map(|(name, tile)| Some((name, tile?))).collect()
 }
 
 /// A signature's plan.

@@ -81,8 +81,9 @@ fn refusal(r: &Refusal, cascade: &Cascade, text: &Text) -> Value {
     })
 }
 
-/// The plan, with what a roofline needs of the machine; `fallbacks` are slower ways that its kernels take.
-pub(crate) fn plan(planned: &Planned, fallbacks: &[String]) -> String {
+/// The plan, with what a roofline needs of the machine; `run` says of a kernel that ran where its code came from, and
+/// slower ways that it took.
+pub(crate) fn plan(planned: &Planned, run: Option<(&str, &[String])>) -> String {
     let (cascade, machine) = (planned.cascade(), planned.machine());
     let sizes: Map<String, Value> =
         cascade.ranks.iter().zip(planned.bound().sizes()).map(|(r, &s)| (r.name.clone(), json!(s))).collect();
@@ -96,7 +97,8 @@ pub(crate) fn plan(planned: &Planned, fallbacks: &[String]) -> String {
         "levels": machine.levels.iter().map(|l| json!({"level": l.name, "bandwidth": l.bandwidth.0})).collect::<Vec<_>>(),
         "rate": planned.program().tensors.iter().map(|t| machine.rate(t.dtype).0).fold(0.0, f64::max),
         "program": einloom_tile::print(planned.program()),
-        "fallbacks": fallbacks,
+        "code": run.map(|r| r.0),
+        "fallbacks": run.map_or(&[][..], |r| r.1),
     });
     value.to_string()
 }

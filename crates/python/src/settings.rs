@@ -3,6 +3,8 @@
 // The one place of this crate that looks at it.
 #![allow(clippy::disallowed_methods)]
 
+use crate::failure::Failure;
+use crate::tuning::Effort;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -32,6 +34,15 @@ pub(crate) fn places() -> Places {
 /// A folder that a variable names.
 pub(crate) fn folder(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).filter(|v| !v.is_empty()).map(PathBuf::from)
+}
+
+/// How much to measure: `EINLOOM_TUNE`.
+pub(crate) fn effort() -> Result<Effort, Failure> {
+    let value = std::env::var("EINLOOM_TUNE").unwrap_or_default();
+    Effort::from_name(&value).ok_or_else(|| {
+        let message = format!("EINLOOM_TUNE is {value}");
+        Failure::new("UsageError", "unknown-effort", message).hint("it is off, quick or full")
+    })
 }
 
 /// Where compiled kernels and tuning results are kept: `EINLOOM_CACHE_DIR`, or else the user's cache folder.

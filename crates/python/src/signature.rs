@@ -106,10 +106,10 @@ impl Signature {
                     ),
                 )
                 .at(Some(t.span))
-                .hint(format!("convert one of them, or declare them with different number types")));
+                .hint("convert one of them, or declare them with different number types"));
             }
             let shape: Vec<usize> = array.shape.iter().map(|&n| usize::try_from(n).unwrap_or(0)).collect();
-            out.layouts.push(layout(cascade, tensor, array, &shape, width)?);
+            out.layouts.push(Some(layout(cascade, tensor, array, &shape, width)?));
             out.shapes.insert(t.name.clone(), shape);
         }
         out.follows = first_type.into_iter().filter(|(d, (g, _))| d != g).map(|(d, (g, _))| (d, g)).collect();
@@ -165,7 +165,7 @@ pub(crate) fn layout(
     array: &Found,
     shape: &[usize],
     width: usize,
-) -> Result<Option<Layout>, Failure> {
+) -> Result<Layout, Failure> {
     let t = &cascade[tensor];
     let element = usize::from(array.dtype.bits) / 8;
     if array.alignment < element.min(einloom_tile::ALIGNMENT) && !shape.contains(&0) {
@@ -180,6 +180,6 @@ pub(crate) fn layout(
             .hint("copy it: numpy.ascontiguousarray")),
     };
     let strides = array.strides.iter().zip(shape).map(stride).collect::<Result<Vec<_>, _>>()?;
-    let alignment = array.alignment.clamp(element.max(1).min(einloom_tile::ALIGNMENT), einloom_tile::ALIGNMENT);
-    Ok(Some(Layout { strides, alignment }))
+    let alignment = array.alignment.clamp(element.clamp(1, einloom_tile::ALIGNMENT), einloom_tile::ALIGNMENT);
+    Ok(Layout { strides, alignment })
 }

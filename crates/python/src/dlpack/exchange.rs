@@ -60,9 +60,8 @@ impl Table {
             if read(object.as_ptr().cast(), &mut tensor) != 0 {
                 return Err(PyErr::fetch(object.py()));
             }
-            into.push(&tensor, None, false);
+            into.push(&tensor, None, false)
         }
-        Ok(())
     }
 
     /// A new array of the framework, dense; adds where it is.

@@ -12,6 +12,9 @@ pub(crate) use abi::{CPU, CUDA, CUDA_HOST, CUDA_MANAGED, DataType, Device};
 pub(crate) use exchange::Table;
 pub(crate) use owned::Owned;
 
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+
 /// A caller's array as found: nothing is checked beyond that it can be described.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
@@ -47,7 +50,7 @@ impl Arrays {
     ///
     /// # Safety
     /// `tensor` points into valid arrays of shape and, unless null, strides.
-    unsafe fn push(&mut self, tensor: &abi::Tensor, dtype: Option<DataType>, read_only: bool) {
+    unsafe fn push(&mut self, tensor: &abi::Tensor, dtype: Option<DataType>, read_only: bool) -> PyResult<()> {
         let dims = usize::try_from(tensor.dims).unwrap_or(0);
         let address = (tensor.data as u64).wrapping_add(tensor.byte_offset);
         let DataType { code, bits, lanes } = dtype.unwrap_or(tensor.dtype);
@@ -65,6 +68,9 @@ impl Arrays {
         self.addresses.push(address);
         // SAFETY: by the contract; a tensor without dimensions may have null pointers, which are not read.
         let shape = if dims == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(tensor.shape, dims) } };
+        if tensor.data.is_null() && !shape.contains(&0) {
+            return Err(PyBufferError::new_err("it has no memory: it is a description of an array, as tracers use"));
+        }
         self.words.extend(shape.iter().map(|&n| n as u64));
         if dims > 0 && !tensor.strides.is_null() {
             // SAFETY: by the contract.
@@ -86,6 +92,7 @@ impl Arrays {
                 self.words[shape + dims + d] = 0;
             }
         }
+        Ok(())
     }
 }
 

@@ -55,14 +55,12 @@ impl Arrays {
                 }
                 renamed(capsule, VERSIONED_USED)?;
                 self.owned.push(Owned::Versioned(managed));
-                self.push(&(*managed).tensor, dtype, (*managed).flags & READ_ONLY != 0);
-                Ok(())
+                self.push(&(*managed).tensor, dtype, (*managed).flags & READ_ONLY != 0)
             } else if ffi::PyCapsule_IsValid(pointer, PLAIN.as_ptr()) != 0 {
                 let managed = ffi::PyCapsule_GetPointer(pointer, PLAIN.as_ptr()).cast::<Managed>();
                 renamed(capsule, PLAIN_USED)?;
                 self.owned.push(Owned::Plain(managed));
-                self.push(&(*managed).tensor, dtype, false);
-                Ok(())
+                self.push(&(*managed).tensor, dtype, false)
             } else {
                 Err(PyBufferError::new_err("`__dlpack__` gave no DLPack capsule"))
             }
