@@ -54,8 +54,7 @@ impl Executable {
             return Err(BuildError::Defects(defects));
         }
         for tensor in &program.tensors {
-            let bytes = tensor.dims.iter().try_fold(tensor.dtype.bytes(), |n, &d| n.checked_mul(d));
-            if bytes.is_none_or(|n| isize::try_from(n).is_err()) {
+            if tensor.reach_bytes().is_none() {
                 return Err(BuildError::TooLarge { tensor: tensor.name.clone() });
             }
         }
@@ -180,7 +179,8 @@ fn count(what: &'static str, expected: usize, given: usize) -> Result<(), RunErr
 }
 
 fn bytes(tensor: &TensorDecl) -> usize {
-    tensor.dims.iter().product::<usize>() * tensor.dtype.bytes()
+    // Known to fit since the program was checked.
+    tensor.reach_bytes().unwrap_or(usize::MAX)
 }
 
 fn array(tensor: &TensorDecl, dtype: einloom_cascade::DType, dims: &[usize], given: usize) -> Result<(), RunError> {

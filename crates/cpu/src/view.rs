@@ -2,18 +2,20 @@
 
 use einloom_cascade::DType;
 
-/// A dense row-major array to read. Elements are in the machine's byte order and take [`DType::bytes`] each.
+/// An array to read, dense and row-major unless its tensor has a layout. Elements are in the machine's byte order and
+/// take [`DType::bytes`] each.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     /// Number type.
     pub dtype: DType,
     /// Elements per dimension.
     pub dims: &'a [usize],
-    /// The elements. They are copied first if they do not begin at a multiple of the element's size.
+    /// From the first element to the last. They are copied first if they do not begin at a multiple of the element's
+    /// size.
     pub bytes: &'a [u8],
 }
 
-/// A dense row-major array to write. Elements are in the machine's byte order and take [`DType::bytes`] each.
+/// An array to write, dense and row-major unless its tensor has a layout. Elements are in the machine's byte order and take [`DType::bytes`] each.
 #[derive(Debug)]
 pub struct ViewMut<'a> {
     /// Number type.

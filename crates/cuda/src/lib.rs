@@ -10,5 +10,5 @@ mod rewrite;
 pub mod runtime;
 pub mod schedule;
 
-pub use emit::{EmitError, LaunchInfo, Source, TensorMapSpec, TmaSwizzle, emit};
+pub use emit::{EmitError, LaunchInfo, Pieces, Source, Template, TensorMapSpec, TmaSwizzle, emit};
 pub use schedule::{Arch, Clusters, Fallback, Refusal, Schedule, Target};

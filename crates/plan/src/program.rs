@@ -32,7 +32,8 @@ pub(crate) fn program_of(p: &Problem, x: &Exprs, types: &mut Types, mut kernels:
             Role::Output => TensorRole::Output,
             Role::Intermediate => TensorRole::Temporary,
         };
-        TensorDecl { name: item.name.clone(), dims: item.extents.clone(), dtype: p.storage(n, types, x), role }
+        let dtype = p.storage(n, types, x);
+        TensorDecl { name: item.name.clone(), dims: item.extents.clone(), dtype, role, layout: None }
     };
     Program { name: p.name.clone(), tensors: order.iter().map(declare).collect(), kernels }
 }

@@ -5,6 +5,7 @@
 //! has a current window `base..base + len` with `len <= tile`, and a tile has exactly the lengths of its axes'
 //! windows. No element outside the extents exists, so no operation needs padding or a neutral element for edges.
 
+use crate::Layout;
 use einloom_cascade::{BinaryOp, DType, UnaryOp};
 
 macro_rules! ids {
@@ -52,7 +53,7 @@ pub enum TensorRole {
     Temporary,
 }
 
-/// A dense row-major array in memory.
+/// An array in memory: dense and row-major, unless it has a layout of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorDecl {
     /// Its name.
@@ -63,6 +64,8 @@ pub struct TensorDecl {
     pub dtype: DType,
     /// What it is to the caller.
     pub role: TensorRole,
+    /// Where a caller's array has its elements otherwise.
+    pub layout: Option<Layout>,
 }
 
 /// One launch.

@@ -6,12 +6,14 @@
 mod build;
 pub mod by_hand;
 mod ir;
+mod layout;
 mod print;
 mod verify;
 mod window;
 
 pub use build::{Builder, Carry, KernelBuilder, carry, carry_from, select};
 pub use ir::*;
+pub use layout::{ALIGNMENT, Layout};
 pub use print::{print, print_kernel};
 pub use verify::{Defect, verify};
 pub use window::*;

@@ -21,7 +21,11 @@ pub fn print(program: &Program) -> String {
             TensorRole::Temporary => "temp  ",
         };
         let dims: Vec<String> = tensor.dims.iter().map(usize::to_string).collect();
-        let _ = writeln!(out, "{role} {}[{}]: {}", tensor.name, dims.join(", "), tensor.dtype);
+        let _ = write!(out, "{role} {}[{}]: {}", tensor.name, dims.join(", "), tensor.dtype);
+        if let Some(layout) = &tensor.layout {
+            let _ = write!(out, "   strides {:?}, aligned to {} bytes", layout.strides, layout.alignment);
+        }
+        out.push('\n');
     }
     for kernel in &program.kernels {
         out.push('\n');

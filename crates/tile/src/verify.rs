@@ -46,6 +46,9 @@ pub fn verify(program: &Program) -> Vec<Defect> {
         tensor_use(program, kernel, &mut written, &mut defects);
     }
     for (k, tensor) in program.tensors.iter().enumerate() {
+        if let Some(message) = tensor.misplaced() {
+            defects.push(Defect { kernel: String::new(), op: vec![], message });
+        }
         if tensor.role == TensorRole::Output && !written.contains(&k) {
             let message = format!("output `{}` is never stored", tensor.name);
             defects.push(Defect { kernel: String::new(), op: vec![], message });

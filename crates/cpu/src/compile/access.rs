@@ -37,15 +37,12 @@ pub(crate) struct Dimension {
 impl Access {
     /// Sorts the coordinates `at` of `tile`'s elements in `tensor`; `tiles` says which axes a tile has.
     pub(super) fn new(at: &[Coord], tensor: &TensorDecl, tile: Tile, tiles: &[Tile]) -> Self {
-        let mut stride = 1;
         let mut dimensions: Vec<Dimension> = vec![];
         let mut gathers = vec![];
-        for (coord, &size) in at.iter().zip(&tensor.dims).rev() {
+        for ((coord, &size), stride) in at.iter().zip(&tensor.dims).zip(tensor.strides()) {
             dimensions.push(Dimension::new(coord, size, stride, tile, tiles));
             gather_tiles(coord, &mut gathers);
-            stride *= size;
         }
-        dimensions.reverse();
         Self { dimensions, tiles: gathers }
     }
 }

@@ -150,12 +150,9 @@ impl Votes<'_> {
     fn adjacent(&self, v: ValueId, tensor: TensorId, at: &[Coord]) -> Option<AxisId> {
         let (Some(small), Some(large)) = self.sides(v) else { return None };
         let step = |axis: AxisId| {
-            let mut stride = 1.0;
-            let mut total = 0.0;
-            for (coord, &dim) in at.iter().zip(&self.program.tensor(tensor).dims).rev() {
-                total += stride * self.reach(coord, axis);
-                stride *= dim.max(1) as f64;
-            }
+            let strides = self.program.tensor(tensor).strides();
+            let steps = at.iter().zip(strides).map(|(coord, stride)| stride as f64 * self.reach(coord, axis));
+            let total = steps.sum::<f64>();
             // Not moving at all is no reason to be inner.
             if total == 0.0 { f64::INFINITY } else { total }
         };

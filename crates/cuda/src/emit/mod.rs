@@ -15,6 +15,7 @@ mod rarely;
 mod reduce;
 mod scalar;
 mod shared;
+mod sizes;
 mod store;
 mod stream;
 mod tensor_map;
@@ -27,6 +28,7 @@ use einloom_tile::{Defect, Kernel, Op, Program, TensorId, grid_points, verify};
 use std::collections::BTreeSet;
 use std::fmt;
 
+pub use sizes::{Pieces, Template};
 pub use tensor_map::{TensorMapSpec, TmaSwizzle};
 
 /// The functions that are PTX instructions; every source begins with them.

@@ -6,7 +6,7 @@ use super::{OpAt, Reason, RingTile, SwizzleBytes};
 use crate::schedule::facts::{Facts, gathers};
 use crate::schedule::frames::{Frames, only_a_factor};
 use crate::schedule::{FrameId, Product, Side};
-use einloom_tile::{AxisId, Coord, CoordAtom, Op, TensorId, ValueId};
+use einloom_tile::{ALIGNMENT, AxisId, Coord, CoordAtom, Op, TensorId, ValueId};
 use std::collections::BTreeMap;
 
 /// Most dimensions of a bulk copy.
@@ -158,9 +158,13 @@ fn tile(
     if count > MOST_DIMS {
         return refuse(format!("{count} dimensions; the copy engine has {MOST_DIMS}"));
     }
+    if decl.alignment() < ALIGNMENT {
+        let (name, bytes) = (&decl.name, decl.alignment());
+        return refuse(format!("{name} begins at a multiple of {bytes} bytes; the copy engine needs multiples of 16"));
+    }
     for d in (0..decl.dims.len()).filter(moving).filter(|d| *d != dims[inner]) {
-        let bytes = facts.strides(tensor)[d] * element;
-        if bytes % STRIDE_UNIT != 0 {
+        let bytes = facts.strides(tensor)[d].saturating_mul(element);
+        if bytes % STRIDE_UNIT != 0 || bytes == 0 {
             return refuse(format!(
                 "neighbours in dimension {d} of {} are {bytes} bytes apart; the copy engine needs multiples of 16",
                 decl.name

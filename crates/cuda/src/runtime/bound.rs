@@ -1,6 +1,6 @@
 //! Programs with their memory, ready to be launched again and again.
 
-use super::driver::{Prepared, Shape, reach};
+use super::driver::{Address, Prepared, Shape, reach};
 use super::{Buffer, Executable, KernelReport, Report, RunError};
 use crate::emit::{LaunchInfo, TensorMapSpec};
 use std::time::Instant;
@@ -98,6 +98,19 @@ impl<'a> Bound<'a> {
 
 /// Puts a kernel's parameters in place.
 fn prepare(executable: &Executable, k: usize, memory: &[Buffer]) -> Result<Option<Prepared>, RunError> {
+    let places: Vec<Place> = memory.iter().map(|b| Place { address: b.address(), bytes: b.len() }).collect();
+    prepare_at(executable, k, &places)
+}
+
+/// Memory that a parameter names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub address: Address,
+    pub bytes: usize,
+}
+
+/// Puts a kernel's parameters in place: a place per tensor of the program, and the status words'.
+pub(super) fn prepare_at(executable: &Executable, k: usize, memory: &[Place]) -> Result<Option<Prepared>, RunError> {
     let info = &executable.source.kernels[k];
     if info.grid == 0 {
         return Ok(None);
@@ -105,23 +118,23 @@ fn prepare(executable: &Executable, k: usize, memory: &[Buffer]) -> Result<Optio
     let device = &executable.device;
     let grid = blocks(info, device.multiprocessors())
         .map_err(|reason| RunError::Launch { kernel: info.kernel.clone(), reason })?;
-    let status = memory[memory.len() - 1].address();
-    let tensors = info.tensors.iter().map(|t| memory[t.at()].address());
+    let status = memory[memory.len() - 1].address;
+    let tensors = info.tensors.iter().map(|t| memory[t.at()].address);
     let roster = executable.rosters[k].as_ref().map(Buffer::address);
     let addresses = tensors.chain([status]).chain(roster).collect();
     let map = |spec: &TensorMapSpec| {
-        let buffer = &memory[spec.tensor.at()];
-        if reach(spec).is_none_or(|bytes| bytes > buffer.len() as u64) {
-            let reason = format!("a tensor map leaves its tensor's {} bytes: {spec:?}", buffer.len());
+        let place = memory[spec.tensor.at()];
+        if reach(spec).is_none_or(|bytes| bytes > place.bytes as u64) {
+            let reason = format!("a tensor map leaves its tensor's {} bytes: {spec:?}", place.bytes);
             return Err(RunError::Launch { kernel: info.kernel.clone(), reason });
         }
-        device.driver.encode(spec, buffer.address())
+        device.driver.encode(spec, place.address)
     };
     let maps = info.tensor_maps.iter().map(map).collect::<Result<Vec<_>, _>>()?;
     let word = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let shape =
         Shape { grid, block: word(info.block), shared_bytes: word(info.shared_bytes), cluster: word(info.cluster) };
-    Ok(Some(Prepared::new(executable.functions[k], shape, addresses, maps)))
+    Ok(Some(Prepared::new(executable.functions[k], shape, addresses, maps, executable.sizes.clone())))
 }
 
 /// Blocks to launch: whole clusters, and of a persistent kernel no more than the multiprocessors hold.

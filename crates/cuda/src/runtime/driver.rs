@@ -2,15 +2,18 @@
 #![allow(unsafe_code)]
 
 mod launch;
+mod pinned;
 mod tensor_map;
 
-pub(super) use launch::{Prepared, Shape};
+pub(super) use launch::{Prepared, Shape, Stream};
+pub(super) use pinned::Pinned;
 pub(super) use tensor_map::{TensorMap, reach};
 
 use super::library::{functions, open};
 use super::{RunError, Unavailable};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::path::Path;
+use std::sync::Arc;
 
 /// An address in the device's memory.
 pub(super) type Address = u64;
@@ -28,6 +31,8 @@ functions! {
         context_retain = b"cuDevicePrimaryCtxRetain\0" (*mut Handle, c_int) -> c_int;
         context_release = b"cuDevicePrimaryCtxRelease_v2\0" (c_int) -> c_int;
         context_set = b"cuCtxSetCurrent\0" (Handle) -> c_int;
+        context_get = b"cuCtxGetCurrent\0" (*mut Handle) -> c_int;
+        context_wait = b"cuCtxSynchronize\0" () -> c_int;
         module_load = b"cuModuleLoadData\0" (*mut Handle, *const c_void) -> c_int;
         module_unload = b"cuModuleUnload\0" (Handle) -> c_int;
         module_function = b"cuModuleGetFunction\0" (*mut Handle, Handle, *const c_char) -> c_int;
@@ -38,6 +43,9 @@ functions! {
         ) -> c_int;
         allocate = b"cuMemAlloc_v2\0" (*mut Address, usize) -> c_int;
         free = b"cuMemFree_v2\0" (Address) -> c_int;
+        allocate_host = b"cuMemHostAlloc\0" (*mut Handle, usize, c_uint) -> c_int;
+        free_host = b"cuMemFreeHost\0" (Handle) -> c_int;
+        host_address = b"cuMemHostGetDevicePointer_v2\0" (*mut Address, Handle, c_uint) -> c_int;
         upload = b"cuMemcpyHtoD_v2\0" (Address, *const c_void, usize) -> c_int;
         download = b"cuMemcpyDtoH_v2\0" (*mut c_void, Address, usize) -> c_int;
         fill = b"cuMemsetD8Async\0" (Address, u8, usize, Handle) -> c_int;
@@ -95,9 +103,23 @@ impl std::fmt::Debug for Driver {
     }
 }
 
-/// A loaded module.
+/// A loaded module. Unloaded when dropped.
 #[derive(Debug)]
-pub(super) struct Module(Handle);
+pub(super) struct Module {
+    driver: Arc<Driver>,
+    handle: Handle,
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        // Work that still uses the code ends first.
+        if self.driver.wait_for_all().is_ok() {
+            // SAFETY: the owner gives the module up.
+            unsafe { (self.driver.entries.module_unload)(self.handle) };
+        }
+    }
+}
+
 /// A function of a loaded module.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Function(Handle);
@@ -272,20 +294,19 @@ impl Driver {
     }
 
     /// Loads a cubin.
-    pub fn load(&self, cubin: &[u8]) -> Result<Module, RunError> {
+    pub fn load(self: &Arc<Self>, cubin: &[u8]) -> Result<Module, RunError> {
         self.enter()?;
         let mut module = std::ptr::null_mut();
         // SAFETY: a cubin says its own length; the compiler made this one.
         self.check("cuModuleLoadData", unsafe { (self.entries.module_load)(&mut module, cubin.as_ptr().cast()) })?;
-        Ok(Module(module))
+        Ok(Module { driver: self.clone(), handle: module })
     }
 
-    /// Unloads a module; called once, when its owner is dropped.
-    pub fn unload(&self, module: &Module) {
-        if self.enter().is_ok() {
-            // SAFETY: the owner gives the module up.
-            unsafe { (self.entries.module_unload)(module.0) };
-        }
+    /// Waits for all work of the device, whoever started it.
+    fn wait_for_all(&self) -> Result<(), RunError> {
+        self.enter()?;
+        // SAFETY: the context is current.
+        self.check("cuCtxSynchronize", unsafe { (self.entries.context_wait)() })
     }
 
     /// A function of a module, allowed `shared_bytes` of dynamic shared memory.
@@ -296,7 +317,10 @@ impl Driver {
             CString::new(name).map_err(|e| RunError::Driver { call: "cuModuleGetFunction", reason: e.to_string() })?;
         // SAFETY: the module is loaded, the name ends in 0.
         unsafe {
-            self.check("cuModuleGetFunction", (self.entries.module_function)(&mut function, module.0, name.as_ptr()))?;
+            self.check(
+                "cuModuleGetFunction",
+                (self.entries.module_function)(&mut function, module.handle, name.as_ptr()),
+            )?;
             let bytes = shared_bytes as c_int;
             self.check("cuFuncSetAttribute", (self.entries.function_set)(function, FUNCTION_SHARED_BYTES, bytes))?;
         }
@@ -323,12 +347,17 @@ impl Driver {
 
     /// Marks this point of the stream.
     pub fn mark(&self) -> Result<Event, RunError> {
+        self.mark_in(self.stream)
+    }
+
+    /// Marks this point of a stream, which exists.
+    fn mark_in(&self, stream: Handle) -> Result<Event, RunError> {
         self.enter()?;
         let mut event = std::ptr::null_mut();
         // SAFETY: writes one handle, then uses it.
         unsafe {
             self.check("cuEventCreate", (self.entries.event_create)(&mut event, 0))?;
-            self.check("cuEventRecord", (self.entries.event_record)(event, self.stream))?;
+            self.check("cuEventRecord", (self.entries.event_record)(event, stream))?;
         }
         Ok(Event(event))
     }

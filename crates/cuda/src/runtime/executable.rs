@@ -6,6 +6,7 @@ use super::{Buffer, Cache, Compiler, Device, RunError, View, ViewMut};
 use crate::emit::{LaunchInfo, Source, emit};
 use crate::schedule::Target;
 use einloom_tile::{Program, TensorDecl, TensorRole};
+use std::sync::Arc;
 
 /// A finished run.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,12 +36,40 @@ pub struct Executable {
     program: Program,
     pub(super) source: Source,
     pub(super) device: Device,
-    module: Module,
+    /// Keeps the code of `functions`.
+    _module: Arc<Module>,
+    /// The values of the parameters that the code has for sizes; none if it is for these sizes alone.
+    pub(super) sizes: Vec<u32>,
     pub(super) functions: Vec<Function>,
     /// The rosters that kernels read, one per kernel.
     pub(super) rosters: Vec<Option<Buffer>>,
     /// What the compiler said; empty if the code came from the cache.
     log: String,
+}
+
+/// Loaded code, which several executables may share.
+#[derive(Clone, Debug)]
+pub(super) struct Code {
+    module: Arc<Module>,
+    functions: Vec<Function>,
+    log: String,
+}
+
+impl Code {
+    /// Compiles and loads `text`, which has the kernels of `source`.
+    pub fn new(
+        source: &Source,
+        text: &str,
+        device: &Device,
+        compiler: &Compiler,
+        cache: Option<&Cache>,
+    ) -> Result<Self, RunError> {
+        let binary = compiler.compile(text, &device.architecture(), cache)?;
+        let module = device.driver.load(&binary.cubin)?;
+        let function = |k: &LaunchInfo| device.driver.function(&module, &k.function, k.shared_bytes);
+        let functions = source.kernels.iter().map(function).collect::<Result<_, _>>()?;
+        Ok(Self { module: Arc::new(module), functions, log: binary.log })
+    }
 }
 
 /// Words of the status that kernels report gathers outside their tensor in.
@@ -72,21 +101,27 @@ impl Executable {
         target: &Target,
     ) -> Result<Self, RunError> {
         let source = emit(program, target)?;
-        let binary = compiler.compile(&source.text, &device.architecture(), cache)?;
-        let module = device.driver.load(&binary.cubin)?;
-        let functions: Result<Vec<Function>, RunError> =
-            source.kernels.iter().map(|k| device.driver.function(&module, &k.function, k.shared_bytes)).collect();
-        let rosters: Result<Vec<Option<Buffer>>, RunError> = source.kernels.iter().map(|k| roster(device, k)).collect();
-        match functions.and_then(|functions| Ok((functions, rosters?))) {
-            Ok((functions, rosters)) => {
-                let (program, device) = (program.clone(), device.clone());
-                Ok(Self { program, source, device, module, functions, rosters, log: binary.log })
-            }
-            Err(e) => {
-                device.driver.unload(&module);
-                Err(e)
-            }
-        }
+        let code = Code::new(&source, &source.text, device, compiler, cache)?;
+        Self::of_code(program, source, device, &code, vec![])
+    }
+
+    /// With code that was loaded for its source, or for its size class, of which it has these `sizes`.
+    pub(super) fn of_code(
+        program: &Program,
+        source: Source,
+        device: &Device,
+        code: &Code,
+        sizes: Vec<u32>,
+    ) -> Result<Self, RunError> {
+        let rosters = source.kernels.iter().map(|k| roster(device, k)).collect::<Result<_, _>>()?;
+        let Code { module, functions, log } = code.clone();
+        let (program, device) = (program.clone(), device.clone());
+        Ok(Self { program, source, device, _module: module, sizes, functions, rosters, log })
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        &self.program
     }
 
     /// What was compiled.
@@ -179,6 +214,12 @@ impl Executable {
         let mut words = [0u8; STATUS_BYTES];
         memory[memory.len() - 1].download(&mut words)?;
         let word = |k: usize| words.as_chunks::<8>().0.get(k).map_or(0, |b| i64::from_le_bytes(*b));
+        self.reported([word(0), word(1), word(2), word(3)])
+    }
+
+    /// What the status words say.
+    pub(super) fn reported(&self, words: [i64; 4]) -> Result<(), RunError> {
+        let word = |k: usize| words[k];
         let Some(kernel) = usize::try_from(word(0) - 1).ok().and_then(|k| self.source.kernels.get(k)) else {
             return Ok(());
         };
@@ -214,14 +255,6 @@ impl Executable {
     }
 }
 
-impl Drop for Executable {
-    fn drop(&mut self) {
-        // Work that still uses the code ends first.
-        let _ = self.device.driver.wait();
-        self.device.driver.unload(&self.module);
-    }
-}
-
 /// The kernel's roster on the device, if it has one.
 fn roster(device: &Device, kernel: &LaunchInfo) -> Result<Option<Buffer>, RunError> {
     let Some(roster) = &kernel.roster else { return Ok(None) };
@@ -232,7 +265,8 @@ fn roster(device: &Device, kernel: &LaunchInfo) -> Result<Option<Buffer>, RunErr
 }
 
 fn bytes(tensor: &TensorDecl) -> usize {
-    tensor.dims.iter().product::<usize>() * tensor.dtype.bytes()
+    // More than a machine can address is refused when it is allocated.
+    tensor.reach_bytes().unwrap_or(usize::MAX)
 }
 
 fn count(what: &'static str, expected: usize, given: usize) -> Result<(), RunError> {

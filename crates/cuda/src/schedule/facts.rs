@@ -1,7 +1,7 @@
 //! What passes ask of a kernel: how large its tiles can be, who reads a tile, and in which order.
 
 use einloom_cascade::DType;
-use einloom_tile::{AxisId, Coord, CoordAtom, Init, Kernel, Op, Program, Scalar, TensorId, ValueId};
+use einloom_tile::{ALIGNMENT, AxisId, Coord, CoordAtom, Init, Kernel, Op, Program, Scalar, TensorId, ValueId};
 use std::collections::BTreeSet;
 
 /// How a tile's elements are held in registers.
@@ -120,12 +120,8 @@ impl<'a> Facts<'a> {
 
     /// Elements between neighbours in each dimension of a tensor.
     pub fn strides(&self, tensor: TensorId) -> Vec<i64> {
-        let dims = &self.program.tensor(tensor).dims;
-        let mut strides = vec![1i64; dims.len()];
-        for d in (1..dims.len()).rev() {
-            strides[d - 1] = strides[d].saturating_mul(dims[d].max(1) as i64);
-        }
-        strides
+        let strides = self.program.tensor(tensor).strides();
+        strides.into_iter().map(|s| i64::try_from(s).unwrap_or(i64::MAX)).collect()
     }
 
     /// How many elements a step along the axis moves in memory; `None` if that varies.
@@ -155,7 +151,10 @@ impl<'a> Facts<'a> {
     /// The largest number of elements that divides every address an access can start at, when it moves freely along
     /// all axes but steps of `inner` within its window. 0 stands for an address that is always 0.
     pub fn alignment(&self, tensor: TensorId, at: &[Coord], inner: AxisId) -> i64 {
-        let mut gcd = 0i64;
+        let decl = self.program.tensor(tensor);
+        // Every copy is content with an array that begins where arrays do.
+        let start = (decl.alignment() < ALIGNMENT).then(|| (decl.alignment() / decl.dtype.bytes()) as i64);
+        let mut gcd = start.unwrap_or(0);
         for (coord, stride) in at.iter().zip(self.strides(tensor)) {
             gcd = common(gcd, coord.offset * stride);
             for (c, atom) in &coord.terms {

@@ -4,6 +4,10 @@ use super::super::RunError;
 use super::{Address, Driver, Function, Handle, TensorMap};
 use std::ffi::{c_int, c_uint, c_void};
 
+/// A stream of the driver's: 0 is the default one. Streams of other users of the same device are as good as ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::runtime) struct Stream(pub u64);
+
 /// How many blocks of how many threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::runtime) struct Shape {
@@ -24,6 +28,7 @@ pub(in crate::runtime) struct Prepared {
     pointers: Vec<*mut c_void>,
     _addresses: Vec<Address>,
     _maps: Vec<TensorMap>,
+    _sizes: Vec<u32>,
 }
 
 // SAFETY: the pointers lead into the value's own vectors, which are only read after construction.
@@ -32,12 +37,20 @@ unsafe impl Send for Prepared {}
 unsafe impl Sync for Prepared {}
 
 impl Prepared {
-    /// Parameters in the order in which the kernel declares them: addresses, then tensor maps.
-    pub fn new(function: Function, shape: Shape, addresses: Vec<Address>, maps: Vec<TensorMap>) -> Self {
+    /// Parameters in the order in which the kernel declares them: addresses, then tensor maps, then, where the kernel is a
+    /// template, its sizes.
+    pub fn new(
+        function: Function,
+        shape: Shape,
+        addresses: Vec<Address>,
+        maps: Vec<TensorMap>,
+        sizes: Vec<u32>,
+    ) -> Self {
         let address = |a: &Address| std::ptr::from_ref(a).cast_mut().cast();
         let map = |m: &TensorMap| std::ptr::from_ref(m).cast_mut().cast();
-        let pointers = addresses.iter().map(address).chain(maps.iter().map(map)).collect();
-        Self { function, shape, pointers, _addresses: addresses, _maps: maps }
+        let words = sizes.first().map(|w| std::ptr::from_ref(w).cast_mut().cast());
+        let pointers = addresses.iter().map(address).chain(maps.iter().map(map)).chain(words).collect();
+        Self { function, shape, pointers, _addresses: addresses, _maps: maps, _sizes: sizes }
     }
 }
 
@@ -67,6 +80,48 @@ impl Driver {
     /// enough memory.
     pub fn launch(&self, kernel: &Prepared) -> Result<(), RunError> {
         self.enter()?;
+        self.start(kernel, self.stream)
+    }
+
+    /// As [`Self::launch`], in a stream of the caller's, which exists. The thread's current context stays what it was:
+    /// other users of the driver in this process rely on it.
+    pub fn launch_in(&self, kernels: &[Option<Prepared>], stream: Stream) -> Result<(), RunError> {
+        let mut before = std::ptr::null_mut();
+        // SAFETY: writes one handle.
+        self.check("cuCtxGetCurrent", unsafe { (self.entries.context_get)(&mut before) })?;
+        let foreign = before != self.context;
+        if foreign {
+            self.enter()?;
+        }
+        let handle = stream.0 as Handle;
+        let started = kernels.iter().flatten().try_for_each(|k| self.start(k, handle));
+        if foreign && !before.is_null() {
+            // SAFETY: it was current a moment ago.
+            self.check("cuCtxSetCurrent", unsafe { (self.entries.context_set)(before) })?;
+        }
+        started
+    }
+
+    /// Seconds that launches in a stream of the caller's, which exists, take on the device, one by one.
+    pub fn time_in(&self, kernels: &[Option<Prepared>], stream: Stream, repeats: usize) -> Result<Vec<f64>, RunError> {
+        let mut marks = vec![];
+        for _ in 0..repeats {
+            let start = self.mark_in(stream.0 as Handle)?;
+            self.launch_in(kernels, stream)?;
+            marks.push((start, self.mark_in(stream.0 as Handle)?));
+        }
+        marks.into_iter().map(|(start, end)| self.between(start, end)).collect()
+    }
+
+    /// Waits for a stream of the caller's, which exists.
+    pub fn wait_for(&self, stream: Stream) -> Result<(), RunError> {
+        self.enter()?;
+        // SAFETY: by the contract.
+        self.check("cuStreamSynchronize", unsafe { (self.entries.stream_wait)(stream.0 as Handle) })
+    }
+
+    /// The context is current.
+    fn start(&self, kernel: &Prepared, stream: Handle) -> Result<(), RunError> {
         let Shape { grid, block, shared_bytes, cluster } = kernel.shape;
         // The driver copies parameters before it returns and writes none.
         let parameters = kernel.pointers.as_ptr().cast_mut();
@@ -75,21 +130,15 @@ impl Driver {
             // SAFETY: see above.
             let code = unsafe {
                 let launch = self.entries.launch;
-                launch(kernel.function.0, grid, 1, 1, block, 1, 1, shared_bytes, self.stream, parameters, none)
+                launch(kernel.function.0, grid, 1, 1, block, 1, 1, shared_bytes, stream, parameters, none)
             };
             return self.check("cuLaunchKernel", code);
         }
         let mut value = [0; 16];
         value[..3].copy_from_slice(&[cluster, 1, 1]);
         let attribute = Attribute { id: CLUSTER_DIMENSION, pad: [0; 4], value };
-        let config = Config {
-            grid: [grid, 1, 1],
-            block: [block, 1, 1],
-            shared_bytes,
-            stream: self.stream,
-            attributes: &attribute,
-            count: 1,
-        };
+        let config =
+            Config { grid: [grid, 1, 1], block: [block, 1, 1], shared_bytes, stream, attributes: &attribute, count: 1 };
         let newer = self.newer()?;
         // SAFETY: see above; the structures are laid out as `cuda.h` does.
         self.check("cuLaunchKernelEx", unsafe { (newer.launch_ex)(&config, kernel.function.0, parameters, none) })
@@ -111,10 +160,11 @@ mod tests {
     #[test]
     fn parameters_stay_in_place_when_the_kernel_moves() {
         let shape = Shape { grid: 1, block: 32, shared_bytes: 0, cluster: 1 };
-        let kernel = Prepared::new(Function(std::ptr::null_mut()), shape, vec![7, 9], vec![TensorMap::default()]);
+        let kernel =
+            Prepared::new(Function(std::ptr::null_mut()), shape, vec![7, 9], vec![TensorMap::default()], vec![5, 6]);
         let moved = Box::new(kernel);
         // SAFETY: the vectors live in `moved`.
-        let read: Vec<u64> = moved.pointers.iter().map(|p| unsafe { p.cast::<u64>().read() }).collect();
-        assert_eq!(read, [7, 9, 0]);
+        let read: Vec<u32> = moved.pointers.iter().map(|p| unsafe { p.cast::<u32>().read() }).collect();
+        assert_eq!(read, [7, 9, 0, 5]);
     }
 }

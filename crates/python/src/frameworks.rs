@@ -1,0 +1,217 @@
+//! Whose arrays a call brings: how to read them, make new ones and find the stream they are worked on.
+
+use crate::dlpack::{Arrays, DataType, Device, Table};
+use crate::numbers::{framework_name, of_extension};
+use crate::signature::Place;
+use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple, PyType};
+use std::sync::{Mutex, PoisonError};
+
+/// A framework, by the type of its arrays.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Framework {
+    /// PyTorch, through its exchange table if it is new enough to have one.
+    Torch(Option<Table>),
+    /// Another framework with an exchange table.
+    Table(Table),
+    /// NumPy.
+    Numpy,
+    /// Anything with `__dlpack__`.
+    Other,
+}
+
+/// Frameworks by the address of the type. Types of arrays are not freed while their framework is in use, and an entry of
+/// one that is would be found again only by a type at the same address.
+static KNOWN: Mutex<Vec<(usize, Framework)>> = Mutex::new(vec![]);
+/// Beyond this many types something else is going on than several frameworks.
+const MOST_KNOWN: usize = 32;
+
+impl Framework {
+    /// Of an array.
+    pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let class = object.get_type();
+        let address = class.as_ptr() as usize;
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, framework)) = known.iter().find(|(a, _)| *a == address) {
+            return Ok(*framework);
+        }
+        let framework = Self::of_class(&class)?;
+        if known.len() < MOST_KNOWN {
+            // Held for ever, so that no other type can take its address.
+            std::mem::forget(class.clone().unbind());
+            known.push((address, framework));
+        }
+        Ok(framework)
+    }
+
+    fn of_class(class: &Bound<'_, PyType>) -> PyResult<Self> {
+        let module: String = class.getattr("__module__")?.extract()?;
+        let name: String = class.getattr("__name__")?.extract()?;
+        let root = module.split('.').next().unwrap_or_default();
+        // A subclass may hold anything; only the framework's own types are what the table takes them for.
+        let own = class.getattr("__dict__")?.contains("__dlpack_c_exchange_api__")?;
+        match (root, name.as_str()) {
+            ("torch", "Tensor" | "Parameter") => Ok(Self::Torch(Table::of(class))),
+            ("numpy", "ndarray") => Ok(Self::Numpy),
+            _ if own => Ok(Table::of(class).map_or(Self::Other, Self::Table)),
+            _ if is_torch(class)? => Ok(Self::Torch(None)),
+            _ => Ok(Self::Other),
+        }
+    }
+
+    /// Adds an array.
+    pub fn read(self, object: &Bound<'_, PyAny>, into: &mut Arrays) -> PyResult<()> {
+        let py = object.py();
+        match self {
+            Self::Torch(Some(table)) | Self::Table(table) => table.read(object, into),
+            Self::Torch(None) => {
+                // The method would wait for streams; this function does not.
+                static EXPORT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+                let export = EXPORT.get_or_try_init(py, || -> PyResult<_> {
+                    Ok(py.import("torch.utils.dlpack")?.getattr("to_dlpack")?.unbind())
+                })?;
+                let detached = object.call_method0(intern!(py, "detach"))?;
+                into.take(&export.bind(py).call1((detached,))?, None)
+            }
+            Self::Numpy => match exported(object) {
+                Ok(capsule) => into.take(&capsule, None),
+                // NumPy exports its own types only.
+                Err(e) => match of_extension(object.getattr("dtype")?.getattr("name")?.extract()?) {
+                    Some(dtype) => {
+                        let plain = format!("uint{}", dtype.bits);
+                        into.take(&exported(&object.call_method1("view", (plain,))?)?, Some(dtype))
+                    }
+                    None => Err(e),
+                },
+            },
+            Self::Other => into.take(&exported(object)?, None),
+        }
+    }
+
+    /// A new dense array like those of `like`; adds where it is.
+    pub fn empty<'py>(
+        self,
+        like: &Bound<'py, PyAny>,
+        place: Place,
+        dtype: DataType,
+        shape: &[i64],
+        into: &mut Arrays,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = like.py();
+        match self {
+            Self::Torch(Some(table)) | Self::Table(table) => {
+                table.allocate(py, dtype, place.device(), &mut shape.to_vec(), &mut into.addresses)
+            }
+            Self::Torch(None) => {
+                let torch = py.import("torch")?;
+                let options = PyDict::new(py);
+                options.set_item("dtype", torch.getattr(framework_name(dtype))?)?;
+                options.set_item("device", like.getattr("device")?)?;
+                let object = torch.call_method("empty", (shape.to_vec(),), Some(&options))?;
+                self.read(&object, into)?;
+                Ok(object)
+            }
+            Self::Numpy => {
+                let name = framework_name(dtype);
+                let object = match of_extension(&name) {
+                    None => {
+                        static EMPTY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+                        let empty = EMPTY.get_or_try_init(py, || -> PyResult<_> {
+                            Ok(py.import("numpy")?.getattr("empty")?.unbind())
+                        })?;
+                        empty.bind(py).call1((PyTuple::new(py, shape)?, name))?
+                    }
+                    Some(_) => {
+                        let types = py.import("ml_dtypes").map_err(|_| {
+                            PyTypeError::new_err(format!("NumPy has no {name}: `pip install ml_dtypes` brings it"))
+                        })?;
+                        py.import("numpy")?.getattr("empty")?.call1((PyTuple::new(py, shape)?, types.getattr(name)?))?
+                    }
+                };
+                self.read(&object, into)?;
+                Ok(object)
+            }
+            Self::Other => {
+                let space = like.call_method0("__array_namespace__").map_err(|e| namespace_needed(py, like, &e))?;
+                let options = PyDict::new(py);
+                options.set_item("dtype", space.getattr(framework_name(dtype))?)?;
+                options.set_item("device", like.getattr("device")?)?;
+                let object = space.call_method("empty", (PyTuple::new(py, shape)?,), Some(&options))?;
+                self.read(&object, into)?;
+                Ok(object)
+            }
+        }
+    }
+
+    /// The stream that the framework works on, and whether it learns of work that is started there. Frameworks that do
+    /// not tell get the default stream and a wait.
+    pub fn stream(self, py: Python<'_>, device: Device) -> PyResult<(u64, bool)> {
+        match self {
+            Self::Torch(Some(table)) | Self::Table(table) => Ok((table.stream(py, device)?, true)),
+            Self::Torch(None) => {
+                let stream = py.import("torch.cuda")?.call_method1("current_stream", (device.number,))?;
+                Ok((stream.getattr("cuda_stream")?.extract()?, true))
+            }
+            Self::Numpy | Self::Other => Ok((0, false)),
+        }
+    }
+
+    /// Whether a result must carry a gradient back to this array.
+    pub fn wants_gradient(self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
+        match self {
+            Self::Torch(_) => object.getattr(intern!(object.py(), "requires_grad"))?.is_truthy(),
+            _ => Ok(false),
+        }
+    }
+}
+
+/// Whether the class descends from PyTorch's tensors.
+fn is_torch(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    for ancestor in class.getattr("__mro__")?.try_iter()? {
+        let ancestor = ancestor?;
+        let of = |name| -> PyResult<String> { ancestor.getattr(name)?.extract() };
+        if of("__module__")? == "torch" && of("__name__")? == "Tensor" {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What `__dlpack__` gives. Those who know versions may tell that an array is not to be written; the others are asked
+/// without.
+fn exported<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    static OPTIONS: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+    let py = object.py();
+    let options = OPTIONS.get_or_try_init(py, || -> PyResult<_> {
+        let options = PyDict::new(py);
+        options.set_item("max_version", (1, 0))?;
+        Ok(options.unbind())
+    })?;
+    let export = object.getattr(intern!(py, "__dlpack__")).map_err(|e| {
+        if e.is_instance_of::<PyAttributeError>(py) {
+            PyTypeError::new_err(format!("{} has no `__dlpack__`: it is no array", kind(object)))
+        } else {
+            e
+        }
+    })?;
+    match export.call((), Some(options.bind(py))) {
+        Err(e) if e.is_instance_of::<PyTypeError>(py) => export.call0(),
+        result => result,
+    }
+}
+
+fn kind(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().fully_qualified_name().map_or_else(|_| "the object".to_string(), |n| n.to_string())
+}
+
+fn namespace_needed(py: Python<'_>, like: &Bound<'_, PyAny>, e: &PyErr) -> PyErr {
+    let error = PyBufferError::new_err(format!(
+        "{} does not say how to make a new array (`__array_namespace__`): give `out=`",
+        kind(like)
+    ));
+    error.set_cause(py, Some(e.clone_ref(py)));
+    error
+}

@@ -1,0 +1,4 @@
+//! The shipped programs.
+
+/// Names and texts, by name.
+pub(crate) const PROGRAMS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/library.rs"));
