@@ -111,9 +111,7 @@ fn special(expr: &Scalar) -> u64 {
         Scalar::Const(_) | Scalar::Tile(_) | Scalar::Position(_) | Scalar::Argument(_) | Scalar::Within(_) => 0,
         Scalar::Round(_, x) => special(x),
         Scalar::Unary(op, x) => u64::from(is_special(*op)) + special(x),
-        Scalar::Binary(op, x, y) => {
-            u64::from(matches!(op, BinaryOp::Div | BinaryOp::Pow)) + special(x) + special(y)
-        }
+        Scalar::Binary(op, x, y) => u64::from(matches!(op, BinaryOp::Div | BinaryOp::Pow)) + special(x) + special(y),
         Scalar::Select(c, x, y) => special(c) + special(x) + special(y),
     }
 }

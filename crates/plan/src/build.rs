@@ -104,7 +104,8 @@ impl Workshop<'_> {
         }
         let others: Vec<(String, Cost)> =
             tried.iter().skip(1).map(|t| (self.describe(&t.tiling), t.cost.clone())).collect();
-        let lost: Vec<String> = others.iter().take(2).map(|(tiles, c)| format!("{tiles}: {}", time(c.seconds))).collect();
+        let lost: Vec<String> =
+            others.iter().take(2).map(|(tiles, c)| format!("{tiles}: {}", time(c.seconds))).collect();
         let Some(best) = tried.into_iter().next() else {
             let reason = failed.unwrap_or_else(|| PlanError::unsupported(&name, "no tiling was tried"));
             return Err(BuildError::Plan(reason));
@@ -182,14 +183,24 @@ impl Workshop<'_> {
             match emit(self.p, self.x, self.types, cone, lowered, &tiling, name, lag) {
                 Ok((kernel, repeats)) => {
                     notes.extend(printed);
-                    return Ok(Tried { cost: Cost::default(), kernel, tiling, demoted, choice, repeats, notes, gpu: None });
+                    return Ok(Tried {
+                        cost: Cost::default(),
+                        kernel,
+                        tiling,
+                        demoted,
+                        choice,
+                        repeats,
+                        notes,
+                        gpu: None,
+                    });
                 }
                 Err(Fail::Unsupported(e)) => return Err(e),
                 Err(Fail::TooManyAxes { indices, leaves }) => {
                     let names = self.names(&indices);
                     let [one, other] = [false, true].map(|first| roles.demote(&indices, &leaves, first));
                     choice |= one != other;
-                    let Some(i) = (if style.parallel_first { other } else { one }).filter(|i| demoted.insert(*i)) else {
+                    let Some(i) = (if style.parallel_first { other } else { one }).filter(|i| demoted.insert(*i))
+                    else {
                         let reason = format!(
                             "a recurrence's state would be a tile with the axes {names}, and a tile has two; \
                              only indices that no step mixes can be visited one by one"

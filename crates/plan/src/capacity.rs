@@ -148,7 +148,8 @@ impl Workshop<'_> {
                 break;
             }
         }
-        let mut all: Vec<(u64, Vec<usize>)> = std::mem::take(&mut frame.known).into_iter().map(|(k, b)| (b, k)).collect();
+        let mut all: Vec<(u64, Vec<usize>)> =
+            std::mem::take(&mut frame.known).into_iter().map(|(k, b)| (b, k)).collect();
         all.sort();
         all.truncate(KEPT);
         let mut tried = vec![];

@@ -64,8 +64,11 @@ pub fn choose(
         .collect();
     let mut work = Work::default();
     plans.iter().flatten().for_each(|p| work += p.work);
-    let lost: Vec<(usize, Lost)> =
-        plans.iter().enumerate().filter_map(|(k, p)| Some((k, p.as_ref().ok()?.as_lost(forms[k].name.to_string())))).collect();
+    let lost: Vec<(usize, Lost)> = plans
+        .iter()
+        .enumerate()
+        .filter_map(|(k, p)| Some((k, p.as_ref().ok()?.as_lost(forms[k].name.to_string()))))
+        .collect();
     let mut best: Option<(usize, Plan)> = None;
     let mut first = None;
     for (k, plan) in plans.into_iter().enumerate() {

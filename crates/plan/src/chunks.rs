@@ -42,7 +42,8 @@ pub(crate) fn best(
     {
         found.swap(0, k);
     }
-    let lost: Vec<Lost> = found.iter().skip(1).map(|(size, p)| p.as_lost(format!("{name} by chunks of {size}"))).collect();
+    let lost: Vec<Lost> =
+        found.iter().skip(1).map(|(size, p)| p.as_lost(format!("{name} by chunks of {size}"))).collect();
     let others = found.iter().skip(1).map(|(size, p)| format!("by {size}: {}", time(p.seconds))).collect::<Vec<_>>();
     let mut work = Work::default();
     found.iter().for_each(|(_, p)| work += p.work);

@@ -57,9 +57,12 @@ struct Found {
     gpu: OnGpu,
 }
 
+/// The cuts wished for: each index with its kind and its tile.
+type Wished = (bool, Vec<(IndexId, u8, usize)>);
+
 /// What is known of a tiling.
 enum Outcome {
-    Fits(Found),
+    Fits(Box<Found>),
     /// It fits, and takes at least this long.
     Slower(f64),
     Misfit,
@@ -73,7 +76,7 @@ struct Trials<'t> {
     unit: Option<&'t str>,
     templates: BTreeMap<(bool, Shape), Result<Template, PlanError>>,
     /// By the cuts wished for.
-    found: BTreeMap<(bool, Vec<(IndexId, u8, usize)>), Outcome>,
+    found: BTreeMap<Wished, Outcome>,
     /// The times of the best so many, ascending.
     leaders: Vec<f64>,
     /// Nobody needs a kernel that takes as long.
@@ -202,7 +205,9 @@ impl Workshop<'_> {
         template.program.kernels.iter_mut().for_each(|kernel| put_sizes(self.p, &tiling, kernel));
         let Some(kernel) = template.program.kernels.first() else { return Outcome::Misfit };
         match on_gpu_below(&template.program, kernel, self.machine, trials.unit, limit - PER_KERNEL) {
-            Ok(Below::Found(gpu)) => Outcome::Fits(Found { seconds: gpu.seconds + PER_KERNEL, shape, tiling, gpu }),
+            Ok(Below::Found(gpu)) => {
+                Outcome::Fits(Box::new(Found { seconds: gpu.seconds + PER_KERNEL, shape, tiling, gpu }))
+            }
             Ok(Below::Slower(least)) => Outcome::Slower(least + PER_KERNEL),
             Err(misfits) => {
                 trials.misfit = misfits.first().map(ToString::to_string).or(trials.misfit.take());
@@ -217,7 +222,7 @@ impl Trials<'_> {
     fn best(&mut self, p: &Problem, count: usize) -> Vec<Tried> {
         let found = std::mem::take(&mut self.found);
         let fits = |o| match o {
-            Outcome::Fits(found) => Some(found),
+            Outcome::Fits(found) => Some(*found),
             Outcome::Slower(_) | Outcome::Misfit => None,
         };
         let mut found: Vec<Found> = found.into_values().filter_map(fits).collect();

@@ -173,11 +173,7 @@ fn unit_blocks<'a>(
 }
 
 /// Blocks of every size.
-fn lane_blocks<'a>(
-    program: &'a Program,
-    kernel: &'a Kernel,
-    clock: Clock<'a>,
-) -> impl Iterator<Item = Block<'a>> + 'a {
+fn lane_blocks<'a>(program: &'a Program, kernel: &'a Kernel, clock: Clock<'a>) -> impl Iterator<Item = Block<'a>> + 'a {
     let sizes = (5..).map(|e| 1usize << e).take_while(move |t| *t <= clock.lanes.block_threads);
     sizes.map(move |threads| Block::of_lanes(program, kernel, clock, threads))
 }

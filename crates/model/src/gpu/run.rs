@@ -1,11 +1,11 @@
 //! Whether a block fits a core: registers, shared memory, and how many of them at once.
 
-use super::{Below, OnGpu};
 use super::block::Block;
 use super::cycles::Team;
 use super::device::Device;
 use super::registers::pressure;
 use super::uses::each;
+use super::{Below, OnGpu};
 use einloom_tile::{AxisId, Op, ValueId, grid_points, grid_steps};
 use std::collections::BTreeMap;
 

@@ -106,14 +106,7 @@ impl Block<'_> {
     }
 
     /// Cycles of a core for a body; `whole` for that of the kernel.
-    fn body_cycles(
-        &self,
-        ops: &[Op],
-        windows: &mut Vec<Window>,
-        team: &Team,
-        spent: &mut Spent,
-        whole: bool,
-    ) -> f64 {
+    fn body_cycles(&self, ops: &[Op], windows: &mut Vec<Window>, team: &Team, spent: &mut Spent, whole: bool) -> f64 {
         let mut busy = self.busy(ops, windows);
         let mut inner = 0.0;
         for op in ops {
