@@ -68,7 +68,7 @@ const REPEATS: usize = 2000;
 
 /// Seconds of the fastest of several runs.
 fn best(program: &Program, isa: Isa, threads: Option<usize>) -> f64 {
-    let executable = Executable::new(program, &Options { isa: Some(isa) }).expect("runs here");
+    let executable = Executable::new(program, &Options { isa: Some(isa), ..Options::default() }).expect("runs here");
     let arrays = |role| program.tensors.iter().filter(move |t| t.role == role);
     let bytes = |t: &einloom_tile::TensorDecl| {
         let count = t.dims.iter().product();

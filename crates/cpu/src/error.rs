@@ -26,6 +26,11 @@ pub enum BuildError {
         /// Their name.
         isa: &'static str,
     },
+    /// Not a name of [`crate::Bf16Products`].
+    Bf16 {
+        /// What was given.
+        given: String,
+    },
 }
 
 /// Why a run stopped.
@@ -111,6 +116,9 @@ impl fmt::Display for BuildError {
             Self::TooLarge { tensor } => write!(f, "tensor `{tensor}` is too large to address"),
             Self::Unsupported { kernel, what } => write!(f, "kernel {kernel}: {what} is not supported on the CPU"),
             Self::Isa { isa } => write!(f, "this processor does not have {isa}"),
+            Self::Bf16 { given } => {
+                write!(f, "`{given}` is no way to multiply bf16: there are fastest, widened and pairs")
+            }
         }
     }
 }

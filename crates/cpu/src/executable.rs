@@ -2,9 +2,13 @@
 
 use crate::compile::{self, Plan};
 use crate::execute::{Arena, Job, Worker};
+use crate::kernels::contract::PairToken;
 use crate::kernels::isa::{Isa, Token};
 use crate::kernels::memory::{Line, Shared};
-use crate::{BuildError, KernelReport, Options, Report, RunError, RunOptions, TensorTraffic, View, ViewMut};
+use crate::{
+    Bf16Products, BuildError, KernelReport, Options, ProductRates, Report, RunError, RunOptions, TensorTraffic, View,
+    ViewMut,
+};
 use einloom_tile::{Program, TensorDecl, TensorId, TensorRole, grid_points, verify};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -39,6 +43,8 @@ pub struct Executable {
     program: Program,
     plans: Vec<Plan>,
     token: Token,
+    /// Products of bf16 are computed by pairs.
+    pairs: Option<PairToken>,
     /// Thread pools of the sizes that runs asked for.
     pools: Mutex<BTreeMap<usize, Arc<rayon::ThreadPool>>>,
 }
@@ -60,8 +66,10 @@ impl Executable {
         }
         let isa = options.isa.unwrap_or_else(Isa::best);
         let token = Token::new(isa).ok_or(BuildError::Isa { isa: isa.name() })?;
-        let plans = program.kernels.iter().map(|k| compile::compile(program, k)).collect::<Result<_, _>>()?;
-        Ok(Self { program: program.clone(), plans, token, pools: Mutex::default() })
+        let plans: Vec<Plan> =
+            program.kernels.iter().map(|k| compile::compile(program, k)).collect::<Result<_, _>>()?;
+        let pairs = pairs(&plans, token, options.bf16)?;
+        Ok(Self { program: program.clone(), plans, token, pairs, pools: Mutex::default() })
     }
 
     /// The program.
@@ -93,7 +101,7 @@ impl Executable {
         for (plan, &count) in self.plans.iter().zip(&points) {
             let begun = Instant::now();
             let tensors = share(plan, &self.program, &mut memory);
-            let job = Job { program: &self.program, plan, tensors: &tensors, token: self.token };
+            let job = Job { program: &self.program, plan, tensors: &tensors, token: self.token, pairs: self.pairs };
             let threads = if plan.parallel { threads.min(count) } else { 1 };
             let progress = Progress { report: options.progress, before: done, all };
             let work = Shift { job, count, threads, arenas: &arenas, progress };
@@ -171,6 +179,24 @@ impl Executable {
         let pool = Arc::new(pool.map_err(|e| RunError::Threads { reason: e.to_string() })?);
         pools.insert(threads, pool.clone());
         Ok(Some(pool))
+    }
+}
+
+/// The instructions for products of bf16 by pairs, if they are to be used.
+fn pairs(plans: &[Plan], token: Token, wish: Bf16Products) -> Result<Option<PairToken>, BuildError> {
+    let mut wanted = false;
+    for plan in plans {
+        compile::each_step(&plan.body, &mut |step| {
+            wanted |= matches!(step, compile::Step::Contract(c) if c.is_of_bf16(&plan.tiles));
+        });
+    }
+    match wish {
+        Bf16Products::Pairs => match PairToken::new(token) {
+            None => Err(BuildError::Isa { isa: "avx512bf16" }),
+            some => Ok(some),
+        },
+        Bf16Products::Fastest if wanted && ProductRates::measured().prefers_pairs() => Ok(PairToken::new(token)),
+        Bf16Products::Fastest | Bf16Products::Widened => Ok(None),
     }
 }
 

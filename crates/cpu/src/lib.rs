@@ -17,7 +17,8 @@ mod view;
 
 pub use error::{BuildError, RunError};
 pub use executable::Executable;
+pub use kernels::contract::ProductRates;
 pub use kernels::isa::Isa;
-pub use options::{Options, RunOptions};
+pub use options::{Bf16Products, Options, RunOptions};
 pub use report::{KernelReport, Report, TensorTraffic};
 pub use view::{View, ViewMut};

@@ -1,12 +1,40 @@
 //! What a caller chooses.
 
-use crate::Isa;
+use crate::{BuildError, Isa};
 
 /// How a program is made executable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Instructions to use; the fastest that this processor has if `None`.
     pub isa: Option<Isa>,
+    /// How products of bf16 are computed.
+    pub bf16: Bf16Products,
+}
+
+/// How products of bf16 are computed. Both ways sum in f32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bf16Products {
+    /// As [`crate::ProductRates`] says is faster here.
+    #[default]
+    Fastest,
+    /// The factors are widened to f32.
+    Widened,
+    /// By instructions that multiply pairs of bf16 (AVX512-BF16): they take subnormal factors and results for 0.
+    Pairs,
+}
+
+impl std::str::FromStr for Bf16Products {
+    type Err = BuildError;
+
+    /// `fastest`, `widened` or `pairs`.
+    fn from_str(given: &str) -> Result<Self, BuildError> {
+        match given {
+            "fastest" => Ok(Self::Fastest),
+            "widened" => Ok(Self::Widened),
+            "pairs" => Ok(Self::Pairs),
+            _ => Err(BuildError::Bf16 { given: given.to_string() }),
+        }
+    }
 }
 
 /// How a program is run.

@@ -4,13 +4,13 @@ mod support;
 
 use einloom_cascade::DType::{self, B1, E4m3, F32, F64, I8, I32, U8};
 use einloom_cascade::{BinaryOp, UnaryOp};
-use einloom_cpu::{RunError, TensorTraffic};
+use einloom_cpu::{Options, RunError, TensorTraffic};
 use einloom_tile::{
     Affine, Builder, Coord, CoordAtom, Init, Kernel, Op, Predicate, Program, Scalar, State, TensorId, TileMonoid,
     carry, carry_from, select,
 };
 use support::random::{Random, data};
-use support::{check, isas, run};
+use support::{check, run, ways};
 
 fn finish(p: Builder) -> Program {
     p.finish().unwrap_or_else(|d| panic!("{d:?}"))
@@ -123,7 +123,7 @@ fn convolution_reads_outside_as_zero_and_counts_only_what_it_reads() {
     });
     let program = finish(p);
     check(&program, &[ramp(50), vec![1.0, -2.0, 0.5]], 1e-6);
-    let (_, report) = run(&program, isas().next().expect("one"), 1, &[ramp(50), vec![1.0; 3]]).expect("runs");
+    let (_, report) = run(&program, &Options::default(), 1, &[ramp(50), vec![1.0; 3]]).expect("runs");
     // 50 windows of 3 less the two elements outside; the weights once per point of the grid.
     let x = TensorTraffic { tensor: TensorId(0), loaded_bytes: 4 * 148, stored_bytes: 0 };
     let w = TensorTraffic { tensor: TensorId(1), loaded_bytes: 4 * 3 * 4, stored_bytes: 0 };
@@ -154,9 +154,9 @@ fn gathers_name_what_is_outside_or_fill_it() {
     check(&gather(None), &inputs, 0.0);
     inputs[1][17] = -4.0;
     check(&gather(Some(-1.5)), &inputs, 0.0);
-    for isa in isas() {
+    for options in ways() {
         for threads in [1, 3] {
-            let error = run(&gather(None), isa, threads, &inputs).expect_err("outside");
+            let error = run(&gather(None), &options, threads, &inputs).expect_err("outside");
             assert_eq!(
                 error.to_string(),
                 "kernel gather: coordinate -4 in dimension 0 of `E` is outside 0..10, at i = 17, j = 0"
@@ -435,7 +435,7 @@ fn two_stores_to_one_tensor_run_in_order_on_one_thread() {
     });
     let program = finish(p);
     check(&program, &[ramp(12)], 0.0);
-    let (_, report) = run(&program, isas().next().expect("one"), 3, &[ramp(12)]).expect("runs");
+    let (_, report) = run(&program, &Options::default(), 3, &[ramp(12)]).expect("runs");
     assert_eq!(report.kernels[0].serial, Some("two of its operations store to one tensor"));
 }
 
@@ -492,12 +492,12 @@ fn a_state_declared_by_hand_may_change_its_number_type_at_the_start() {
 #[test]
 fn what_goes_wrong_is_said() {
     let program = gather(None);
-    let isa = isas().next().expect("one");
+    let options = Options::default();
     let inputs = [ramp(200), vec![0.0; 30]];
-    let error = run(&program, isa, 1, &inputs).expect_err("an input is missing");
+    let error = run(&program, &options, 1, &inputs).expect_err("an input is missing");
     assert_eq!(error, RunError::Count { what: "inputs", expected: 3, given: 2 });
     let inputs = [ramp(200), vec![0.0; 29], vec![0.0; 8]];
-    let error = run(&program, isa, 1, &inputs).expect_err("an input is short");
+    let error = run(&program, &options, 1, &inputs).expect_err("an input is short");
     assert_eq!(error.to_string(), "`ids` needs 120 bytes, 116 were given");
     let broken = Program { kernels: vec![Kernel { name: "k".to_string(), ..Kernel::default() }], ..program };
     let error = einloom_cpu::Executable::new(&broken, &Default::default()).expect_err("nothing is stored");

@@ -4,7 +4,7 @@
 mod support;
 
 use einloom_cascade::DType::{self, Bf16, F32, F64};
-use einloom_tile::{Builder, Op, Predicate, Program, carry};
+use einloom_tile::{Builder, Coord, Op, Predicate, Program, carry};
 use support::check;
 
 /// `Y[m, n] = Σ_k A · B` with tiles of `tile > 1` terms, so that a sum of more goes on from what was stored. In f64, which
@@ -99,6 +99,92 @@ fn other_number_types_agree() {
         for lies in EITHER_WAY {
             agrees([11, 70, 19], 8, lies, dtype);
             agrees([12, 64, 16], 16, lies, dtype);
+        }
+    }
+}
+
+/// What a stream's state is multiplied by before a product is added to it.
+#[derive(Clone, Copy)]
+enum Decay {
+    PerRow,
+    PerColumn,
+    Same,
+}
+
+/// `Y = (Σ_c decay^… · A_c · B_c) * 0.3` over chunks of `tile` terms: multiplications that products can do in passing.
+fn decayed([m, n, k]: [usize; 3], tile: usize, decay: Decay, dtype: DType) -> Program {
+    let mut p = Builder::new("decayed");
+    let (a, b) = (p.input("A", &[m, k], dtype), p.input("B", &[k, n], dtype));
+    let w = p.input("W", &[m.max(n)], F32);
+    let y = p.output("Y", &[m, n], F32);
+    let z = p.output("Z", &[m, n], F32);
+    p.kernel("decayed", |g| {
+        let (m, n) = (g.whole("m", m), g.whole("n", n));
+        let (all, k) = (g.whole("all", k), g.stream_axis("k", k, tile));
+        let w = match decay {
+            Decay::PerRow => g.load("w", w, [m]),
+            Decay::PerColumn => g.load("w", w, [n]),
+            Decay::Same => g.load("w", w, [Coord::from(2)]),
+        };
+        let [sum] = g.stream(k, Predicate::always(), [carry("acc", [m, n], 0.0)], |g, [acc]| {
+            let (left, right) = (g.load("a", a, [m, k]), g.load("b", b, [k, n]));
+            let kept = g.map("kept", acc * w);
+            [g.mma_onto("sum", kept, left, right)]
+        });
+        g.store(y, [m, n], sum);
+        let (left, right) = (g.load("a", a, [m, all]), g.load("b", b, [all, n]));
+        let product = g.mma("product", left, right);
+        let scaled = g.map("scaled", product * 0.3);
+        g.store(z, [m, n], scaled);
+    });
+    p.finish().expect("well-formed")
+}
+
+#[test]
+fn multiples_of_sums_and_of_what_they_go_on_from_agree() {
+    for decay in [Decay::PerRow, Decay::PerColumn, Decay::Same] {
+        for (sizes, tile) in [([10, 64, 24], 8), ([13, 70, 20], 7), ([64, 128, 64], 32), ([3, 5, 6], 2)] {
+            for dtype in [F32, Bf16] {
+                let [m, n, k] = sizes;
+                let weights: Vec<f64> = (0..m.max(n)).map(|i| 0.5 + (i % 5) as f64 / 8.0).collect();
+                let inputs = [numbers(m * k, 37), numbers(k * n, 23), weights];
+                check(&decayed(sizes, tile, decay, dtype), &inputs, 1e-5);
+            }
+        }
+    }
+}
+
+/// `C = A · B` in tiles over a grid, its rows so far apart that tiles are copied.
+fn tiled([m, n, k]: [usize; 3], tile: [usize; 3], dtype: DType) -> Program {
+    let mut p = Builder::new("tiled");
+    let (a, b) = (p.input("A", &[m, k], dtype), p.input("B", &[k, n], dtype));
+    let c = p.output("C", &[m, n], F32);
+    p.kernel("tiled", |g| {
+        let (m, n) = (g.grid("m", m, tile[0]), g.grid("n", n, tile[1]));
+        let k = g.stream_axis("k", k, tile[2]);
+        let [sum] = g.stream(k, Predicate::always(), [carry("acc", [m, n], 0.0)], |g, [acc]| {
+            let (left, right) = (g.load("a", a, [m, k]), g.load("b", b, [k, n]));
+            [g.mma_onto("sum", acc, left, right)]
+        });
+        g.store(c, [m, n], sum);
+    });
+    p.finish().expect("well-formed")
+}
+
+#[test]
+fn tiles_copied_while_the_chunk_before_is_multiplied_agree() {
+    let cases = [
+        ([20, 512, 64], [10, 128, 16]),
+        // Last chunks, rows and columns that are shorter, and rows that are no whole number of lines.
+        ([13, 512, 50], [8, 120, 20]),
+        ([9, 1024, 36], [9, 1024, 12]),
+        // Too few products to copy everything beside them.
+        ([4, 512, 96], [4, 64, 24]),
+    ];
+    for (sizes, tile) in cases {
+        for dtype in [F32, Bf16] {
+            let [m, n, k] = sizes;
+            check(&tiled(sizes, tile, dtype), &[numbers(m * k, 37), numbers(k * n, 23)], 1e-5);
         }
     }
 }

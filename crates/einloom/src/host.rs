@@ -1,5 +1,6 @@
 //! What this computer says about itself.
 
+use einloom_cpu::{Bf16Products, BuildError};
 use einloom_machine::{CacheTexts, HostFacts, Machine};
 use std::fs::read_to_string;
 
@@ -22,6 +23,16 @@ pub fn facts() -> HostFacts {
         facts.cores = cores.get();
     }
     facts
+}
+
+/// How products of bf16 are to be computed on the processor: what the variable `EINLOOM_BF16` says (`fastest`, `widened`
+/// or `pairs`), the fastest way if it says nothing.
+///
+/// # Errors
+/// If it says something else.
+pub fn bf16_products() -> Result<Bf16Products, BuildError> {
+    let given = std::env::var_os("EINLOOM_BF16").filter(|v| !v.is_empty());
+    given.map_or(Ok(Bf16Products::Fastest), |v| v.to_string_lossy().parse())
 }
 
 /// This computer as a machine.

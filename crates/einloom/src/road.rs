@@ -168,7 +168,8 @@ impl Planned {
     /// # Errors
     /// [`Error::Build`] if the tile program is not one the processor can run.
     pub fn compile(&self) -> Result<Compiled<'_>, Error> {
-        let options = einloom_cpu::Options::default();
+        let bf16 = crate::host::bf16_products().map_err(Error::Build)?;
+        let options = einloom_cpu::Options { bf16, ..einloom_cpu::Options::default() };
         let executable = Executable::new(&self.plan.program, &options).map_err(Error::Build)?;
         Ok(Compiled { planned: self, executable })
     }

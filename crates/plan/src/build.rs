@@ -16,8 +16,8 @@ use crate::{Options, PlanError, Work};
 use einloom_algebra::NodeId;
 use einloom_cascade::IndexId;
 use einloom_machine::Machine;
-use einloom_model::{OnGpu, compute_seconds, kernel_transfers};
-use einloom_tile::{AxisKind, Kernel, grid_points};
+use einloom_model::{KernelTransfers, OnGpu, compute_seconds, kernel_transfers};
+use einloom_tile::{AxisKind, Kernel, Op, grid_points};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A kernel that could be part of the plan.
@@ -244,11 +244,12 @@ impl Workshop<'_> {
         // Tiles that overflow the private caches are moved again by every operation.
         let budget = self.budget() as f64;
         let spill = (t.resident_bytes as f64 / budget).max(1.0).sqrt();
+        let waiting = self.copies(&t, k);
         let levels = t.levels.iter().map(|l| (l.level.clone(), l.seconds * spill));
         let compute = ("compute".to_string(), t.compute_seconds * spill);
         let mut parts: Vec<(String, f64)> = levels.chain([compute, ("issue".to_string(), overhead)]).collect();
         parts.sort_by(|a, b| b.1.total_cmp(&a.1));
-        Cost { seconds: t.seconds * spill + overhead, bound_by: t.bound_by, parts }
+        Cost { seconds: t.seconds * spill + waiting + overhead, bound_by: t.bound_by, parts }
     }
 
     /// The same for a kernel that goes through its tiles element by element: what is not close comes in order, and
@@ -269,6 +270,24 @@ impl Workshop<'_> {
         let mut parts: Vec<(String, f64)> = levels.chain([compute, ("issue".to_string(), issue)]).collect();
         parts.sort_by(|a, b| b.1.total_cmp(&a.1));
         Cost { seconds: t.seconds * spill + NOT_HIDDEN * others + issue, bound_by: t.bound_by, parts }
+    }
+
+    /// Seconds to bring the factors of products into the order in which they are multiplied, which takes its place
+    /// beside the products and not behind them: a cache's bandwidth, where no pipe of its own does it.
+    fn copies(&self, transfers: &KernelTransfers, kernel: &Kernel) -> f64 {
+        fn multiplies(ops: &[Op]) -> bool {
+            ops.iter().any(|op| match op {
+                Op::Mma { .. } => true,
+                Op::Stream { body, .. } => multiplies(body),
+                _ => false,
+            })
+        }
+        if self.machine.lanes.is_some() || !multiplies(&kernel.body) {
+            return 0.0;
+        }
+        let private = self.machine.trunk().find(|l| l.shared_by <= 1);
+        let level = private.and_then(|private| transfers.levels.iter().find(|l| l.level == private.name));
+        level.map_or(0.0, |level| level.seconds)
     }
 
     /// Bytes of tiles that a core holds close: half of its largest private cache.
@@ -298,6 +317,8 @@ impl Workshop<'_> {
                 (64, 128, 256),
                 (128, 128, 256),
                 (128, 256, 128),
+                (256, 256, 128),
+                (256, 512, 128),
                 (32, 128, 256),
                 (32, 64, 128),
                 (64, all, 128),

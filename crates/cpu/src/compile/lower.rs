@@ -1,8 +1,8 @@
 //! From the rewritten kernel and the chosen layouts to steps.
 
 use super::{
-    Access, Carried, Carrier, Ends, ExpressionPlan, FEW, Plan, Product, Step, Tile, Viewable, each_step, slots, split,
-    sweep,
+    Access, Carried, Carrier, Contract, Ends, ExpressionPlan, FEW, Plan, Product, Step, Tile, Viewable, each_step,
+    products, slots, split, sweep,
 };
 use crate::BuildError;
 use einloom_tile::{AxisId, Kernel, Op, Program, Scalar, TensorId, ValueDecl, ValueId};
@@ -25,6 +25,7 @@ pub(super) fn lower(program: &Program, kernel: Kernel, inner: &[Option<AxisId>])
     let mut steps = vec![];
     lower.body(&body, &mut steps)?;
     let Lower { mut kernel, mut tiles, .. } = lower;
+    products::absorb(&tiles, &mut steps);
     sweep::join(program, &mut kernel, &mut tiles, &mut steps);
     let slots = slots::assign(&kernel, &mut tiles, &steps);
     Ok(Plan { parallel: !stores_twice(&steps), kernel, tiles, body: steps, slots })
@@ -171,7 +172,7 @@ impl Lower<'_> {
             Op::Load { dst, tensor, at, fill } => {
                 let access = Access::new(at, self.program.tensor(*tensor), self.tile(*dst), &self.tiles);
                 let view = if self.is_viewable(*dst, *tensor) { Viewable::Near } else { Viewable::No };
-                out.push(Step::Load { dst: *dst, tensor: *tensor, access, fill: *fill, view });
+                out.push(Step::Load { dst: *dst, tensor: *tensor, access, fill: *fill, view, ahead: false });
             }
             Op::Store { tensor, at, src } => {
                 let access = Access::new(at, self.program.tensor(*tensor), self.tile(*src), &self.tiles);
@@ -189,7 +190,8 @@ impl Lower<'_> {
                 };
                 let right = if exchange { self.exchanged.get(&right).copied().unwrap_or(right) } else { right };
                 let start = acc.map(|acc| self.like(*dst, acc));
-                out.push(Step::Contract { dst: *dst, left, right, start, sum, product });
+                let dst = *dst;
+                out.push(Step::Contract(Contract { dst, left, right, start, sum, product, scale: None, times: 1.0 }));
             }
             Op::Reduce { dst, src, axis, monoid, acc } => {
                 let (dst, src, axis, monoid, start) = (*dst, *src, *axis, monoid.clone(), *acc);

@@ -7,6 +7,7 @@ mod access;
 mod expression;
 mod layout;
 mod lower;
+mod products;
 mod reuse;
 mod simplify;
 mod slots;
@@ -116,6 +117,31 @@ pub(crate) struct Fold {
     pub start: Option<ValueId>,
 }
 
+/// `dst = (start · scale + Σ left · right) · times`; all of one carrier. `right` carries `dst`'s inner axis, `left` its
+/// outer one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Contract {
+    pub dst: ValueId,
+    pub left: ValueId,
+    pub right: ValueId,
+    pub start: Option<ValueId>,
+    /// The axis that is summed over.
+    pub sum: AxisId,
+    pub product: Product,
+    /// What the start is multiplied by, and how that varies: not with both axes.
+    pub scale: Option<(ValueId, ElementKind)>,
+    /// What the result is multiplied by.
+    pub times: f32,
+}
+
+impl Contract {
+    /// Whether it is of bf16 factors that lie as a product by pairs wants them.
+    pub(crate) fn is_of_bf16(&self, tiles: &[Tile]) -> bool {
+        let bf16 = |v: ValueId| tiles[v.at()].dtype == DType::Bf16;
+        bf16(self.left) && bf16(self.right) && self.product == Product::Broadcast
+    }
+}
+
 /// One operation of a planned kernel.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
@@ -125,6 +151,8 @@ pub(crate) enum Step {
         access: Access,
         fill: Option<f64>,
         view: Viewable,
+        /// A contraction of the same stream may copy the next chunk's tile in passing.
+        ahead: bool,
     },
     Store {
         tensor: TensorId,
@@ -141,15 +169,7 @@ pub(crate) enum Step {
         dst: ValueId,
         src: ValueId,
     },
-    /// `dst = start + Σ left · right`; all of one carrier. `right` carries `dst`'s inner axis, `left` its outer one.
-    Contract {
-        dst: ValueId,
-        left: ValueId,
-        right: ValueId,
-        start: Option<ValueId>,
-        sum: AxisId,
-        product: Product,
-    },
+    Contract(Contract),
     Reduce {
         dst: ValueId,
         src: ValueId,
@@ -192,7 +212,7 @@ fn reads(step: &Step) -> Vec<ValueId> {
             tiles.collect::<BTreeSet<_>>().into_iter().chain(starts).chain(coordinates).collect()
         }
         Step::Relayout { src, .. } => vec![*src],
-        Step::Contract { left, right, start, .. } => [*left, *right].into_iter().chain(*start).collect(),
+        Step::Contract(c) => [c.left, c.right].into_iter().chain(c.start).chain(c.scale.map(|(v, _)| v)).collect(),
         Step::Reduce { src, start, .. } => [*src].into_iter().chain(*start).collect(),
         Step::Stream { states, .. } => {
             let init = |s: &Carried| if let Init::Value(v) = s.init { Some(v) } else { None };
@@ -209,9 +229,8 @@ fn writes(step: &Step) -> Vec<ValueId> {
             let tile = (!ends.dropped).then_some(*dst);
             tile.into_iter().chain(ends.folds.iter().map(|f| f.dst)).collect()
         }
-        Step::Load { dst, .. } | Step::Relayout { dst, .. } | Step::Contract { dst, .. } | Step::Reduce { dst, .. } => {
-            vec![*dst]
-        }
+        Step::Load { dst, .. } | Step::Relayout { dst, .. } | Step::Reduce { dst, .. } => vec![*dst],
+        Step::Contract(c) => vec![c.dst],
         Step::Store { .. } | Step::Stream { .. } | Step::SkipUnless { .. } => vec![],
     }
 }

@@ -1,7 +1,7 @@
 //! Which buffer holds which tile. Two tiles share a buffer if one is dead before the other is written, or if the
 //! operation that writes one can overwrite the other in place: a stream's state is then updated where it stands.
 
-use super::{Carried, Carrier, ExpressionPlan, Leaf, Step, Tile, reads, writes};
+use super::{Carried, Carrier, Contract, ExpressionPlan, Leaf, Step, Tile, reads, writes};
 use einloom_tile::{Kernel, ValueId};
 
 /// Sets every tile's slot; the number of slots.
@@ -78,7 +78,7 @@ fn replaceable(tiles: &[Tile], step: &Step) -> Vec<Pair> {
             let starts = ends.folds.iter().filter_map(|f| Some((f.dst, f.start?)));
             tile.into_iter().chain(starts.filter(|pair| same_carrier(tiles, *pair))).collect()
         }
-        Step::Contract { dst, start: Some(start), .. } => vec![(*dst, *start)],
+        Step::Contract(Contract { dst, start: Some(start), .. }) => vec![(*dst, *start)],
         Step::Reduce { dst, start: Some(start), .. } if same_carrier(tiles, (*dst, *start)) => vec![(*dst, *start)],
         _ => vec![],
     }

@@ -9,6 +9,10 @@ use bytemuck::Pod;
 pub(crate) struct Arena {
     /// One per slot of the kernel.
     pub slots: Vec<Buffer>,
+    /// Buffers of tiles that are not needed now.
+    pub spare: Vec<Buffer>,
+    /// Factors packed by pairs.
+    pub pairs: [Vec<f32>; 2],
     /// For expressions in f32.
     pub narrow: Scratch<f32>,
     /// For expressions in f64.
@@ -22,6 +26,16 @@ pub(crate) struct Arena {
 pub(crate) struct Buffer(Vec<Line>);
 
 impl Buffer {
+    /// A buffer made of lines.
+    pub(crate) fn of(lines: Vec<Line>) -> Self {
+        Self(lines)
+    }
+
+    /// The lines that it is made of.
+    pub(crate) fn into_lines(self) -> Vec<Line> {
+        self.0
+    }
+
     /// As many elements as it has room for.
     pub(crate) fn get<T: Pod>(&self) -> &[T] {
         bytemuck::cast_slice(&self.0)

@@ -2,37 +2,41 @@
 
 use super::place::{Rows, pitch};
 use super::worker::Worker;
-use crate::compile::{Carrier, Product};
-use crate::kernels::contract::{Contraction, Dots, Element, Start};
+use crate::compile::{Carrier, Contract, ElementKind, Product};
+use crate::kernels::contract::{Contraction, Dots, Element, Pack, PairToken, Scale, Start, Terms};
+use crate::kernels::isa::Token;
 use bytemuck::Pod;
-use einloom_tile::{AxisId, ValueId};
 
 impl Worker<'_> {
-    pub(super) fn contract(
-        &mut self,
-        dst: ValueId,
-        factors: [ValueId; 2],
-        start: Option<ValueId>,
-        sum: AxisId,
-        product: Product,
-    ) {
-        match self.job.plan.tiles[dst.at()].carrier {
-            Carrier::F32 => self.contract_as::<f32>(dst, factors, start, sum, product),
-            Carrier::F64 => self.contract_as::<f64>(dst, factors, start, sum, product),
-            Carrier::I32 => self.contract_as::<i32>(dst, factors, start, sum, product),
+    pub(super) fn contract(&mut self, contract: &Contract) {
+        let token = self.job.token;
+        match self.job.plan.tiles[contract.dst.at()].carrier {
+            Carrier::F32 => {
+                let times = Some(contract.times).filter(|x| *x != 1.0);
+                let mut room = std::mem::take(&mut self.arena.pairs);
+                match self.job.pairs.filter(|_| contract.is_of_bf16(&self.job.plan.tiles)) {
+                    Some(pairs) => {
+                        self.contract_as::<f32>(contract, times, |job| by_pairs(job, token, pairs, &mut room));
+                    }
+                    None => self.contract_as::<f32>(contract, times, |job| job.run(token)),
+                }
+                self.arena.pairs = room;
+            }
+            Carrier::F64 => self.contract_as::<f64>(contract, None, |job| job.run(token)),
+            Carrier::I32 => self.contract_as::<i32>(contract, None, |job| job.run(token)),
         }
     }
 
     fn contract_as<T: Element + Pod>(
         &mut self,
-        dst: ValueId,
-        [left, right]: [ValueId; 2],
-        start: Option<ValueId>,
-        sum: AxisId,
-        product: Product,
+        contract: &Contract,
+        times: Option<T>,
+        run: impl FnOnce(Contraction<'_, '_, T>),
     ) {
+        let Contract { dst, left, right, start, sum, product, scale, .. } = *contract;
         let tile = self.job.plan.tiles[dst.at()];
         let mut target = std::mem::take(&mut self.arena.slots[tile.slot]);
+        let mut ahead = self.ahead.take().unwrap_or_default();
         let tiles = self.tiles();
         let (m, n) = tiles.lengths(dst);
         let k = self.windows[sum.at()].len;
@@ -56,8 +60,28 @@ impl Worker<'_> {
                     (true, Some(_)) => (a.pitch, 1),
                     (false, _) => (1, a.pitch),
                 };
-                let job = Contraction { m, n, k, a: a.data, a_i, a_k, b: b.data, b_k: b.pitch, c, c_i, start };
-                job.run(self.job.token);
+                let scale = scale.map_or(Scale::One, |(v, kind)| match kind {
+                    ElementKind::Outer => Scale::Rows(tiles.rows::<T>(v).data),
+                    ElementKind::Inner | ElementKind::Full => Scale::Columns(tiles.rows::<T>(v).data),
+                    ElementKind::Single => Scale::Same(tiles.rows::<T>(v).data[0]),
+                });
+                let job = Contraction {
+                    m,
+                    n,
+                    k,
+                    a: a.data,
+                    a_i,
+                    a_k,
+                    b: b.data,
+                    b_k: b.pitch,
+                    c,
+                    c_i,
+                    start,
+                    scale,
+                    times,
+                    ahead: &mut ahead,
+                };
+                run(job);
             }
             Product::Dot => {
                 let start = match start {
@@ -73,7 +97,27 @@ impl Worker<'_> {
                 job.run(self.job.token);
             }
         }
+        self.ahead = Some(ahead);
         self.arena.slots[tile.slot] = target;
         self.places[dst.at()] = super::place::Place::Slot;
     }
+}
+
+/// Runs a product of factors that are bf16, both packed by pairs of terms in `room` first.
+fn by_pairs(job: Contraction<'_, '_, f32>, token: Token, pairs: PairToken, room: &mut [Vec<f32>; 2]) {
+    let Contraction { m, n, k, a, a_i, a_k, b, b_k, .. } = job;
+    let half = k.div_ceil(2);
+    let [left, right] = room;
+    let adjacent = a_k == 1;
+    let left_pitch = pitch(if adjacent { half } else { m });
+    let (rows, columns, between, terms) =
+        if adjacent { (m, k, a_i, Terms::Adjacent) } else { (k, m, a_k, Terms::Rows) };
+    let packed = |room: &mut Vec<f32>, len: usize| room.resize(room.len().max(len), 0.0);
+    packed(left, left_pitch * if adjacent { m } else { half });
+    packed(right, half * pitch(n));
+    Pack { from: a, rows, columns, pitch: between, terms, to: left, to_pitch: left_pitch }.run(token);
+    let to_pitch = pitch(n);
+    Pack { from: b, rows: k, columns: n, pitch: b_k, terms: Terms::Rows, to: right, to_pitch }.run(token);
+    let (a_i, a_k) = if adjacent { (left_pitch, 1) } else { (1, left_pitch) };
+    Contraction { k: half, a: left, a_i, a_k, b: right, b_k: to_pitch, ..job }.run_pairs(pairs);
 }

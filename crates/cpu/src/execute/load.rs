@@ -1,10 +1,13 @@
 //! Loads of tiles.
 
+use super::arena::Buffer;
 use super::convert::{Block, load};
-use super::place::{Place, pitch};
+use super::place::{Place, lengths, pitch};
 use super::worker::Worker;
 use crate::RunError;
 use crate::compile::{Access, Carrier, Dimension, Tile, Viewable};
+use crate::kernels::contract::Matrix;
+use einloom_cascade::DType;
 use einloom_cascade::numeric::round;
 use einloom_tile::{AxisId, Coord, CoordAtom, TensorId, ValueId};
 
@@ -22,14 +25,14 @@ struct At {
     column: usize,
 }
 
-impl Worker<'_> {
+impl<'a> Worker<'a> {
     pub(super) fn load(
         &mut self,
         dst: ValueId,
         tensor: TensorId,
         access: &Access,
         fill: Option<f64>,
-        view: Viewable,
+        (view, ahead): (Viewable, bool),
     ) -> Result<(), RunError> {
         let tile = self.job.plan.tiles[dst.at()];
         let (rows, columns) = self.tiles().lengths(dst);
@@ -37,27 +40,7 @@ impl Worker<'_> {
         if rows == 0 || columns == 0 {
             return Ok(());
         }
-        let bends = |d: &Dimension| d.bends_outer || d.bends_inner;
-        let start = At { row: 0, column: 0 };
-        let mut base = std::mem::take(&mut self.arena.coordinates);
-        base.clear();
-        base.extend(access.dimensions.iter().map(|d| if bends(d) { 0 } else { self.coordinate(d, tile, start) }));
-        let inside = |(d, &x): (&Dimension, &i64)| {
-            let (low, high) = reach(d, x, rows, columns);
-            !bends(d) && low >= 0 && high < d.size as i64
-        };
-        let regular = access.dimensions.iter().zip(&base).all(inside);
-        let loaded = if regular {
-            let sum = |f: &dyn Fn((&Dimension, &i64)) -> i64| access.dimensions.iter().zip(&base).map(f).sum::<i64>();
-            let block = Block {
-                start: sum(&|(d, &x)| x * d.stride as i64),
-                outer: sum(&|(d, _)| d.outer * d.stride as i64),
-                inner: sum(&|(d, _)| d.inner * d.stride as i64),
-                rows,
-                columns,
-                to: 0,
-                pitch: pitch(columns),
-            };
+        let loaded = if let Some(block) = self.block(tile, access) {
             let (start, outer) = (block.start as usize, block.outer as usize);
             match view {
                 Viewable::Near if is_adjacent(block) && !competes(block, tile.carrier.bytes()) => {
@@ -69,15 +52,86 @@ impl Worker<'_> {
                 Viewable::Encoded if stays_near(block, 2) => {
                     self.places[dst.at()] = Place::Encoded(tensor, start, outer)
                 }
+                _ if ahead => self.load_ahead(dst, tensor, access, block),
                 _ => self.load_block(tile, tensor, block),
             }
             Ok(rows * columns)
         } else {
             self.load_rows(dst, tensor, access, fill)
         };
-        self.arena.coordinates = base;
         self.loaded[tensor.at()] += (loaded? * self.job.program.tensor(tensor).dtype.bytes()) as u64;
         Ok(())
+    }
+
+    /// The tile's elements in memory, if they all exist and the steps between them are the same everywhere.
+    fn block(&mut self, tile: Tile, access: &Access) -> Option<Block> {
+        let (rows, columns) = lengths(tile, &self.windows);
+        let bends = |d: &Dimension| d.bends_outer || d.bends_inner;
+        let mut base = std::mem::take(&mut self.arena.coordinates);
+        base.clear();
+        let start = At { row: 0, column: 0 };
+        base.extend(access.dimensions.iter().map(|d| if bends(d) { 0 } else { self.coordinate(d, tile, start) }));
+        let inside = |(d, &x): (&Dimension, &i64)| {
+            let (low, high) = reach(d, x, rows, columns);
+            !bends(d) && low >= 0 && high < d.size as i64
+        };
+        let regular = access.dimensions.iter().zip(&base).all(inside);
+        let sum = |f: &dyn Fn((&Dimension, &i64)) -> i64| access.dimensions.iter().zip(&base).map(f).sum::<i64>();
+        let block = regular.then(|| Block {
+            start: sum(&|(d, &x)| x * d.stride as i64),
+            outer: sum(&|(d, _)| d.outer * d.stride as i64),
+            inner: sum(&|(d, _)| d.inner * d.stride as i64),
+            rows,
+            columns,
+            to: 0,
+            pitch: pitch(columns),
+        });
+        self.arena.coordinates = base;
+        block
+    }
+
+    /// Loads a tile that a contraction may have copied in passing, and leaves the next chunk's to the contractions to
+    /// come.
+    fn load_ahead(&mut self, dst: ValueId, tensor: TensorId, access: &Access, block: Block) {
+        let tile = self.job.plan.tiles[dst.at()];
+        let copied = self
+            .matrix(tensor, tile, block)
+            .and_then(|matrix| self.ahead.as_mut()?.take(dst.at(), matrix, block.pitch))
+            .map(Buffer::of);
+        let spare = match copied {
+            Some(copied) => std::mem::replace(&mut self.arena.slots[tile.slot], copied),
+            None => {
+                self.load_block(tile, tensor, block);
+                self.arena.spare.pop().unwrap_or_default()
+            }
+        };
+        let next = self.next.and_then(|(axis, window)| {
+            let here = std::mem::replace(&mut self.windows[axis.at()], window);
+            let next = self.block(tile, access);
+            self.windows[axis.at()] = here;
+            next
+        });
+        match next.and_then(|next| Some((self.matrix(tensor, tile, next)?, next.pitch))) {
+            Some((matrix, pitch)) => {
+                self.ahead.get_or_insert_default().want(dst.at(), matrix, spare.into_lines(), pitch)
+            }
+            None => self.arena.spare.push(spare),
+        }
+    }
+
+    /// The block as one that can be copied in passing.
+    fn matrix(&self, tensor: TensorId, tile: Tile, block: Block) -> Option<Matrix<'a>> {
+        let (from, shared) = (self.job.program.tensor(tensor).dtype, &self.job.tensors[tensor.at()]);
+        let (start, pitch) = (usize::try_from(block.start).ok()?, usize::try_from(block.outer).ok()?);
+        let lengths = [block.rows, block.columns];
+        if block.inner != 1 {
+            return None;
+        }
+        match (from, tile.dtype) {
+            (DType::F32, DType::F32) => Matrix::f32(shared.elements(), start, lengths, pitch),
+            (DType::Bf16, DType::F32 | DType::Bf16) => Matrix::bf16(shared.elements(), start, lengths, pitch),
+            _ => None,
+        }
     }
 
     fn load_block(&mut self, tile: Tile, tensor: TensorId, block: Block) {

@@ -4,10 +4,11 @@ use super::arena::{Arena, Buffer};
 use super::place::{Place, Tiles, lengths, pitch};
 use crate::RunError;
 use crate::compile::{Carried, Carrier, Plan, Step};
+use crate::kernels::contract::{Ahead, PairToken};
 use crate::kernels::isa::Token;
 use crate::kernels::memory::{self, Shared};
 use einloom_cascade::numeric::round;
-use einloom_tile::{Init, Program, ValueId, Window, chunks, initial_windows, set_grid_point};
+use einloom_tile::{AxisId, Init, Program, ValueId, Window, chunks, initial_windows, set_grid_point};
 
 /// A kernel with its memory.
 #[derive(Clone, Copy)]
@@ -17,6 +18,8 @@ pub(crate) struct Job<'a> {
     /// One per tensor of the program.
     pub tensors: &'a [Shared<'a>],
     pub token: Token,
+    /// Products of bf16 are computed by pairs.
+    pub pairs: Option<PairToken>,
 }
 
 /// What one thread needs to run points of the grid.
@@ -25,6 +28,10 @@ pub(crate) struct Worker<'a> {
     pub windows: Vec<Window>,
     pub places: Vec<Place>,
     pub arena: Arena,
+    /// Tiles of the next chunk, for contractions to copy in passing.
+    pub ahead: Option<Ahead<'a>>,
+    /// The innermost stream's axis and next chunk, if there is one.
+    pub next: Option<(AxisId, Window)>,
     /// Bytes loaded, per tensor.
     pub loaded: Vec<u64>,
     /// Bytes stored, per tensor.
@@ -47,6 +54,8 @@ impl<'a> Worker<'a> {
             windows: initial_windows(&job.plan.kernel),
             places: vec![Place::Slot; job.plan.tiles.len()],
             arena,
+            ahead: None,
+            next: None,
             loaded: vec![0; job.tensors.len()],
             stored: vec![0; job.tensors.len()],
             skipped: 0,
@@ -77,15 +86,13 @@ impl<'a> Worker<'a> {
     fn steps(&mut self, steps: &'a [Step]) -> Result<Flow, RunError> {
         for step in steps {
             match step {
-                Step::Load { dst, tensor, access, fill, view } => {
-                    self.load(*dst, *tensor, access, *fill, *view)?;
+                Step::Load { dst, tensor, access, fill, view, ahead } => {
+                    self.load(*dst, *tensor, access, *fill, (*view, *ahead))?;
                 }
                 Step::Store { tensor, access, src } => self.store(*tensor, access, *src),
                 Step::Map { dst, plan, ends } => self.map(*dst, plan, ends),
                 Step::Relayout { dst, src } => self.relayout(*dst, *src),
-                Step::Contract { dst, left, right, start, sum, product } => {
-                    self.contract(*dst, [*left, *right], *start, *sum, *product);
-                }
+                Step::Contract(contract) => self.contract(contract),
                 Step::Reduce { dst, src, axis, monoid, start } => self.reduce(*dst, *src, *axis, monoid, *start),
                 Step::SkipUnless { any } => {
                     if !self.any(*any) {
@@ -95,11 +102,19 @@ impl<'a> Worker<'a> {
                 }
                 Step::Stream { axis, within, states, body } => {
                     states.iter().for_each(|s| self.begin(s));
-                    for chunk in chunks(&self.job.plan.kernel, *axis, within, &self.windows) {
+                    let outside = self.next;
+                    let mut chunks = chunks(&self.job.plan.kernel, *axis, within, &self.windows).peekable();
+                    while let Some(chunk) = chunks.next() {
                         self.windows[axis.at()] = chunk;
+                        self.next = chunks.peek().map(|next| (*axis, *next));
                         if self.steps(body)? == Flow::Next {
                             states.iter().for_each(|s| self.advance(s, states));
                         }
+                    }
+                    drop(chunks);
+                    self.next = outside;
+                    if let Some(ahead) = &mut self.ahead {
+                        ahead.clear();
                     }
                 }
             }

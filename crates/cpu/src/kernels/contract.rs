@@ -2,18 +2,24 @@
 //! memory and every other stride free. Blocks of `c` are held in registers; `b` is read a register at a time and `a`
 //! is broadcast an element at a time, so that neither needs to be packed while it fits in the second-level cache.
 
+mod ahead;
 mod blocks;
 mod dots;
+mod pairs;
+mod rates;
 
 use super::isa::{Isa, Token};
 use super::lanes::{Plus, Portable};
+pub(crate) use ahead::{Ahead, Matrix};
 use blocks::contract;
 use dots::dots;
+pub(crate) use pairs::{Pack, PairToken, Terms};
+pub use rates::ProductRates;
 
 /// Elements that a contraction can be over.
 pub(crate) trait Element: Plus + Send + Sync + 'static {
     /// Runs a checked contraction with the token's instructions.
-    fn contract(token: Token, job: Contraction<'_, Self>);
+    fn contract(token: Token, job: Contraction<'_, '_, Self>);
     /// Runs a checked row-by-row contraction with the token's instructions.
     fn dots(token: Token, job: Dots<'_, Self>);
 }
@@ -29,8 +35,21 @@ pub(crate) enum Start<'a, T> {
     From(&'a [T], usize),
 }
 
+/// Factors of a matrix's elements.
+#[derive(Clone, Copy)]
+pub(crate) enum Scale<'a, T> {
+    /// None.
+    One,
+    /// The same for all.
+    Same(T),
+    /// One per row.
+    Rows(&'a [T]),
+    /// One per column.
+    Columns(&'a [T]),
+}
+
 /// The operands of a contraction.
-pub(crate) struct Contraction<'a, T> {
+pub(crate) struct Contraction<'a, 's, T> {
     /// Rows of the result.
     pub m: usize,
     /// Columns of the result.
@@ -53,6 +72,12 @@ pub(crate) struct Contraction<'a, T> {
     pub c_i: usize,
     /// What is added.
     pub start: Start<'a, T>,
+    /// What is added is multiplied by this first.
+    pub scale: Scale<'a, T>,
+    /// What all is multiplied by in the end.
+    pub times: Option<T>,
+    /// What is to be copied in passing.
+    pub ahead: &'a mut Ahead<'s>,
 }
 
 /// The operands of `c[i, j] = acc[i, j] + Σ_k a[i, k] · b[j, k]` with `k` adjacent in both factors: for results with
@@ -90,17 +115,26 @@ fn extent(lengths: [usize; 2], strides: [usize; 2]) -> usize {
     }
 }
 
-impl<T: Element> Contraction<'_, T> {
+impl<T: Element> Contraction<'_, '_, T> {
     /// Runs it. The slices must hold the matrices, as tiles do; panics otherwise.
     pub(crate) fn run(self, token: Token) {
+        self.check();
+        if self.m > 0 && self.n > 0 {
+            T::contract(token, self);
+        }
+    }
+
+    fn check(&self) {
         assert!(self.a.len() >= extent([self.m, self.k], [self.a_i, self.a_k]), "a is too short");
         assert!(self.b.len() >= extent([self.k, self.n], [self.b_k, 1]), "b is too short");
         assert!(self.c.len() >= extent([self.m, self.n], [self.c_i, 1]), "c is too short");
         if let Start::From(acc, stride) = self.start {
             assert!(acc.len() >= extent([self.m, self.n], [stride, 1]), "acc is too short");
         }
-        if self.m > 0 && self.n > 0 {
-            T::contract(token, self);
+        match self.scale {
+            Scale::Rows(rows) => assert!(rows.len() >= self.m, "too few factors"),
+            Scale::Columns(columns) => assert!(columns.len() >= self.n, "too few factors"),
+            Scale::One | Scale::Same(_) => {}
         }
     }
 }
@@ -123,17 +157,17 @@ impl<T: Element> Dots<'_, T> {
 macro_rules! element {
     ($element:ty, $avx512:ident, $avx2:ident) => {
         impl Element for $element {
-            fn contract(token: Token, job: Contraction<'_, Self>) {
+            fn contract(token: Token, job: Contraction<'_, '_, Self>) {
                 #[cfg(target_arch = "x86_64")]
                 {
                     use super::lanes::x86::{$avx2, $avx512};
                     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma")]
-                    unsafe fn avx512(job: Contraction<'_, $element>) {
+                    unsafe fn avx512(job: Contraction<'_, '_, $element>) {
                         // SAFETY: the features above and the caller's checks.
                         unsafe { contract::<$avx512>(job) }
                     }
                     #[target_feature(enable = "avx2,fma")]
-                    unsafe fn avx2(job: Contraction<'_, $element>) {
+                    unsafe fn avx2(job: Contraction<'_, '_, $element>) {
                         // SAFETY: as above.
                         unsafe { contract::<$avx2>(job) }
                     }

@@ -26,7 +26,7 @@ static SIXTEENTHS: [f32; 16] = [
     1.915_206_6,
 ];
 
-/// `d[i] = exp(x[i] * by - less)`, each operation rounded, where `x` is `from`, or `d` itself; `from` has as many
+/// `d[i] = exp(x[i] * by - less)`, the argument rounded once, where `x` is `from`, or `d` itself; `from` has as many
 /// elements as `d`, and `less` one or as many. Within 1.07 ulp where the result is normal, else within 1 ulp of the
 /// least subnormal. False if the instructions are not there: nothing is done then.
 #[inline(always)]
@@ -71,15 +71,23 @@ fn avx512(d: &mut [f32], from: Option<&[f32]>, by: f32, less: &[f32]) {
         }
     }
     let by = _mm512_set1_ps(by);
-    while at < n {
-        let mask = if n - at >= 16 { u16::MAX } else { (1 << (n - at)) - 1 };
+    while at + 16 <= n {
+        // SAFETY: 16 elements are there, and `less` has as many unless it has one.
+        unsafe {
+            let less = if same { first } else { _mm512_loadu_ps(less.as_ptr().add(at)) };
+            let x = _mm512_fmsub_ps(_mm512_loadu_ps(from.add(at)), by, less);
+            _mm512_storeu_ps(to.add(at), exp(x, sixteenths));
+        }
+        at += 16;
+    }
+    if at < n {
+        let mask = (1 << (n - at)) - 1;
         // SAFETY: the mask has a bit per element that is there, and `less` has as many unless it has one.
         unsafe {
             let less = if same { first } else { _mm512_maskz_loadu_ps(mask, less.as_ptr().add(at)) };
-            let x = _mm512_sub_ps(_mm512_mul_ps(_mm512_maskz_loadu_ps(mask, from.add(at)), by), less);
+            let x = _mm512_fmsub_ps(_mm512_maskz_loadu_ps(mask, from.add(at)), by, less);
             _mm512_mask_storeu_ps(to.add(at), mask, exp(x, sixteenths));
         }
-        at += 16;
     }
 }
 

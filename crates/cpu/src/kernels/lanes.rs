@@ -4,7 +4,7 @@
 //! function compiled for them (see [`super::isa`]). Methods that take pointers add the usual condition: the elements
 //! they name exist.
 
-use std::ops::Add;
+use std::ops::{Add, Mul};
 
 /// What registers hold.
 pub(crate) trait Plus: Copy + Default {
@@ -35,8 +35,16 @@ pub(super) trait Lanes: Copy {
     unsafe fn store_first(self, to: *mut Self::Element, n: usize);
     /// `self + a * b`.
     unsafe fn fused(self, a: Self, b: Self) -> Self;
+    /// `self + a * b` where a lane is one element: unlike [`Lanes::fused`], for which it may be several.
+    #[inline(always)]
+    unsafe fn scaled(self, a: Self, b: Self) -> Self {
+        // SAFETY: the caller's.
+        unsafe { self.fused(a, b) }
+    }
     /// Elementwise.
     unsafe fn add(self, other: Self) -> Self;
+    /// Elementwise.
+    unsafe fn mul(self, other: Self) -> Self;
 
     /// The sum of the elements.
     #[inline(always)]
@@ -57,8 +65,6 @@ pub(super) trait Lanes: Copy {
 
 /// Registers of f32, with what reductions need besides.
 pub(super) trait Floats: Lanes<Element = f32> {
-    /// Elementwise.
-    unsafe fn mul(self, other: Self) -> Self;
     /// Elementwise; a NaN in either stays.
     unsafe fn larger(self, other: Self) -> Self;
     /// Elementwise; a NaN in either stays.
@@ -79,10 +85,6 @@ pub(super) trait Floats: Lanes<Element = f32> {
 
 impl Floats for Portable<f32> {
     #[inline(always)]
-    unsafe fn mul(self, other: Self) -> Self {
-        Self(std::array::from_fn(|i| self.0[i] * other.0[i]))
-    }
-    #[inline(always)]
     unsafe fn larger(self, other: Self) -> Self {
         let larger = |x: f32, y: f32| if x > y || x.is_nan() { x } else { y };
         Self(std::array::from_fn(|i| larger(self.0[i], other.0[i])))
@@ -99,7 +101,7 @@ impl Floats for Portable<f32> {
 pub(super) struct Portable<T>(pub [T; 8]);
 
 macro_rules! portable {
-    ($element:ty, $fused:expr, $add:expr) => {
+    ($element:ty, $fused:expr, $add:expr, $mul:expr) => {
         impl Plus for $element {
             #[inline(always)]
             fn plus(self, other: Self) -> Self {
@@ -150,13 +152,17 @@ macro_rules! portable {
             unsafe fn add(self, other: Self) -> Self {
                 Self(std::array::from_fn(|i| $add(self.0[i], other.0[i])))
             }
+            #[inline(always)]
+            unsafe fn mul(self, other: Self) -> Self {
+                Self(std::array::from_fn(|i| $mul(self.0[i], other.0[i])))
+            }
         }
     };
 }
 
-portable!(f32, |c: f32, a: f32, b: f32| c + a * b, f32::add);
-portable!(f64, |c: f64, a: f64, b: f64| c + a * b, f64::add);
-portable!(i32, |c: i32, a: i32, b: i32| c.wrapping_add(a.wrapping_mul(b)), i32::wrapping_add);
+portable!(f32, |c: f32, a: f32, b: f32| c + a * b, f32::add, f32::mul);
+portable!(f64, |c: f64, a: f64, b: f64| c + a * b, f64::add, f64::mul);
+portable!(i32, |c: i32, a: i32, b: i32| c.wrapping_add(a.wrapping_mul(b)), i32::wrapping_add, i32::wrapping_mul);
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod x86 {
@@ -168,7 +174,7 @@ pub(super) mod x86 {
 
     macro_rules! register {
         ($name:ident($vector:ty) of $element:ty; $lanes:literal, $wide:literal, $turns:literal;
-         splat $splat:ident; load $load:ident; store $store:ident; add $add:ident;
+         splat $splat:ident; load $load:ident; store $store:ident; add $add:ident; mul $mul:ident;
          fused |$c:ident, $a:ident, $b:ident| $fused:expr;
          first |$p:ident, $n:ident| $load_first:expr;
          store_first |$x:ident, $q:ident, $k:ident| $store_first:expr) => {
@@ -214,66 +220,118 @@ pub(super) mod x86 {
                 unsafe fn add(self, other: Self) -> Self {
                     Self(unsafe { $add(self.0, other.0) })
                 }
+                #[inline(always)]
+                unsafe fn mul(self, other: Self) -> Self {
+                    Self(unsafe { $mul(self.0, other.0) })
+                }
             }
         };
     }
 
     register! { F32x16(__m512) of f32; 16, true, true;
-        splat _mm512_set1_ps; load _mm512_loadu_ps; store _mm512_storeu_ps; add _mm512_add_ps;
+        splat _mm512_set1_ps; load _mm512_loadu_ps; store _mm512_storeu_ps; add _mm512_add_ps; mul _mm512_mul_ps;
         fused |c, a, b| _mm512_fmadd_ps(a, b, c);
         first |p, n| _mm512_maskz_loadu_ps(first16(n), p);
         store_first |x, p, n| _mm512_mask_storeu_ps(p, first16(n), x)
     }
     register! { F64x8(__m512d) of f64; 8, true, false;
-        splat _mm512_set1_pd; load _mm512_loadu_pd; store _mm512_storeu_pd; add _mm512_add_pd;
+        splat _mm512_set1_pd; load _mm512_loadu_pd; store _mm512_storeu_pd; add _mm512_add_pd; mul _mm512_mul_pd;
         fused |c, a, b| _mm512_fmadd_pd(a, b, c);
         first |p, n| _mm512_maskz_loadu_pd(first16(n) as u8, p);
         store_first |x, p, n| _mm512_mask_storeu_pd(p, first16(n) as u8, x)
     }
     register! { I32x16(__m512i) of i32; 16, true, false;
-        splat _mm512_set1_epi32; load _mm512_loadu_epi32; store store_i32x16; add _mm512_add_epi32;
+        splat _mm512_set1_epi32; load _mm512_loadu_epi32; store store_i32x16; add _mm512_add_epi32; mul _mm512_mullo_epi32;
         fused |c, a, b| _mm512_add_epi32(c, _mm512_mullo_epi32(a, b));
         first |p, n| _mm512_maskz_loadu_epi32(first16(n), p);
         store_first |x, p, n| _mm512_mask_storeu_epi32(p, first16(n), x)
     }
     register! { F32x8(__m256) of f32; 8, false, true;
-        splat _mm256_set1_ps; load _mm256_loadu_ps; store _mm256_storeu_ps; add _mm256_add_ps;
+        splat _mm256_set1_ps; load _mm256_loadu_ps; store _mm256_storeu_ps; add _mm256_add_ps; mul _mm256_mul_ps;
         fused |c, a, b| _mm256_fmadd_ps(a, b, c);
         first |p, n| _mm256_maskload_ps(p, mask(n));
         store_first |x, p, n| _mm256_maskstore_ps(p, mask(n), x)
     }
     register! { F64x4(__m256d) of f64; 4, false, false;
-        splat _mm256_set1_pd; load _mm256_loadu_pd; store _mm256_storeu_pd; add _mm256_add_pd;
+        splat _mm256_set1_pd; load _mm256_loadu_pd; store _mm256_storeu_pd; add _mm256_add_pd; mul _mm256_mul_pd;
         fused |c, a, b| _mm256_fmadd_pd(a, b, c);
         first |p, n| _mm256_maskload_pd(p, wide_mask(n));
         store_first |x, p, n| _mm256_maskstore_pd(p, wide_mask(n), x)
     }
     register! { I32x8(__m256i) of i32; 8, false, false;
-        splat _mm256_set1_epi32; load _mm256_loadu_si256; store _mm256_storeu_si256; add _mm256_add_epi32;
+        splat _mm256_set1_epi32; load _mm256_loadu_si256; store _mm256_storeu_si256; add _mm256_add_epi32; mul _mm256_mullo_epi32;
         fused |c, a, b| _mm256_add_epi32(c, _mm256_mullo_epi32(a, b));
         first |p, n| _mm256_maskload_epi32(p, mask(n));
         store_first |x, p, n| _mm256_maskstore_epi32(p, mask(n), x)
+    }
+
+    /// Sums in f32 of products of bf16, of which the factors' lanes hold a pair each.
+    #[derive(Clone, Copy)]
+    pub(in crate::kernels) struct Pairs(F32x16);
+
+    // SAFETY of every body: the trait's contract; `fused` needs AVX512-BF16.
+    impl Lanes for Pairs {
+        type Element = f32;
+        const LANES: usize = F32x16::LANES;
+        const WIDE: bool = F32x16::WIDE;
+        const TURNS: bool = F32x16::TURNS;
+
+        #[inline(always)]
+        unsafe fn splat(x: f32) -> Self {
+            Self(unsafe { F32x16::splat(x) })
+        }
+        #[inline(always)]
+        unsafe fn load(from: *const f32) -> Self {
+            Self(unsafe { F32x16::load(from) })
+        }
+        #[inline(always)]
+        unsafe fn load_first(from: *const f32, n: usize) -> Self {
+            Self(unsafe { F32x16::load_first(from, n) })
+        }
+        #[inline(always)]
+        unsafe fn store(self, to: *mut f32) {
+            unsafe { self.0.store(to) }
+        }
+        #[inline(always)]
+        unsafe fn store_first(self, to: *mut f32, n: usize) {
+            unsafe { self.0.store_first(to, n) }
+        }
+        #[inline(always)]
+        unsafe fn fused(self, a: Self, b: Self) -> Self {
+            unsafe {
+                let pairs = |x: Self| std::mem::transmute::<__m512, __m512bh>(x.0.0);
+                Self(F32x16(_mm512_dpbf16_ps(self.0.0, pairs(a), pairs(b))))
+            }
+        }
+        #[inline(always)]
+        unsafe fn scaled(self, a: Self, b: Self) -> Self {
+            Self(unsafe { self.0.fused(a.0, b.0) })
+        }
+        #[inline(always)]
+        unsafe fn add(self, other: Self) -> Self {
+            Self(unsafe { self.0.add(other.0) })
+        }
+        #[inline(always)]
+        unsafe fn mul(self, other: Self) -> Self {
+            Self(unsafe { self.0.mul(other.0) })
+        }
     }
 
     // The instructions give their second operand if either is a NaN: what is left is a NaN in the first.
     // SAFETY of every body: the trait's contract.
     impl super::Floats for F32x16 {
         #[inline(always)]
-        unsafe fn mul(self, other: Self) -> Self {
-            Self(unsafe { _mm512_mul_ps(self.0, other.0) })
-        }
-        #[inline(always)]
         unsafe fn larger(self, other: Self) -> Self {
             unsafe {
-                let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(self.0, self.0);
-                Self(_mm512_mask_mov_ps(_mm512_max_ps(self.0, other.0), nan, self.0))
+                let number = _mm512_cmp_ps_mask::<_CMP_ORD_Q>(self.0, self.0);
+                Self(_mm512_mask_max_ps(self.0, number, self.0, other.0))
             }
         }
         #[inline(always)]
         unsafe fn smaller(self, other: Self) -> Self {
             unsafe {
-                let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(self.0, self.0);
-                Self(_mm512_mask_mov_ps(_mm512_min_ps(self.0, other.0), nan, self.0))
+                let number = _mm512_cmp_ps_mask::<_CMP_ORD_Q>(self.0, self.0);
+                Self(_mm512_mask_min_ps(self.0, number, self.0, other.0))
             }
         }
         #[inline(always)]
@@ -283,10 +341,6 @@ pub(super) mod x86 {
     }
 
     impl super::Floats for F32x8 {
-        #[inline(always)]
-        unsafe fn mul(self, other: Self) -> Self {
-            Self(unsafe { _mm256_mul_ps(self.0, other.0) })
-        }
         #[inline(always)]
         unsafe fn larger(self, other: Self) -> Self {
             unsafe {

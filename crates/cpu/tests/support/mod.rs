@@ -5,7 +5,7 @@ pub mod interpreter;
 pub mod random;
 
 use einloom_cascade::numeric::{decode, encode};
-use einloom_cpu::{Executable, Isa, Options, Report, RunError, RunOptions, View, ViewMut};
+use einloom_cpu::{Bf16Products, Executable, Isa, Options, ProductRates, Report, RunError, RunOptions, View, ViewMut};
 use einloom_tile::{Program, TensorRole};
 
 /// The instruction sets of this machine.
@@ -13,14 +13,20 @@ pub fn isas() -> impl Iterator<Item = Isa> {
     Isa::ALL.into_iter().filter(|isa| isa.is_available())
 }
 
+/// The ways to compute of this machine: its instruction sets, and the one that multiplies pairs of bf16.
+pub fn ways() -> impl Iterator<Item = Options> {
+    let pairs = ProductRates::measured().pairs.map(|_| Options { isa: None, bf16: Bf16Products::Pairs });
+    isas().map(|isa| Options { isa: Some(isa), bf16: Bf16Products::Widened }).chain(pairs)
+}
+
 /// Runs on arrays of values, in the order of the program's inputs; the outputs' values.
 pub fn run(
     program: &Program,
-    isa: Isa,
+    options: &Options,
     threads: usize,
     inputs: &[Vec<f64>],
 ) -> Result<(Vec<Vec<f64>>, Report), RunError> {
-    let executable = Executable::new(program, &Options { isa: Some(isa) }).unwrap_or_else(|e| panic!("{e}"));
+    let executable = Executable::new(program, options).unwrap_or_else(|e| panic!("{e}"));
     let role = |role| program.tensors.iter().filter(move |t| t.role == role);
     let data: Vec<Vec<u8>> = role(TensorRole::Input).zip(inputs).map(|(t, x)| encode(t.dtype, x)).collect();
     let views: Vec<View<'_>> =
@@ -54,8 +60,8 @@ pub fn run(
 /// number of threads.
 pub fn check(program: &Program, inputs: &[Vec<f64>], tolerance: f64) {
     let expected = interpreter::run(program, inputs).expect("in range");
-    for isa in isas() {
-        let (outputs, report) = run(program, isa, 1, inputs).expect("runs");
+    for options in ways() {
+        let (outputs, report) = run(program, &options, 1, inputs).expect("runs");
         for ((got, want), tensor) in
             outputs.iter().zip(&expected.outputs).zip(program.tensors.iter().filter(|t| t.role == TensorRole::Output))
         {
@@ -65,8 +71,7 @@ pub fn check(program: &Program, inputs: &[Vec<f64>], tolerance: f64) {
                     || (got - want).abs() <= tolerance * (1.0 + want.abs());
                 assert!(
                     near,
-                    "{}: {}[{i}] is {got}, should be {want}\n{}",
-                    isa.name(),
+                    "{options:?}: {}[{i}] is {got}, should be {want}\n{}",
                     tensor.name,
                     einloom_tile::print(program)
                 );
@@ -76,7 +81,7 @@ pub fn check(program: &Program, inputs: &[Vec<f64>], tolerance: f64) {
             assert_eq!(kernel.traffic, expected.traffic, "{}", einloom_tile::print(program));
             assert_eq!(kernel.skipped_chunks, expected.skipped, "{}", einloom_tile::print(program));
         }
-        let (again, _) = run(program, isa, 3, inputs).expect("runs");
+        let (again, _) = run(program, &options, 3, inputs).expect("runs");
         let bits = |x: &[Vec<f64>]| x.iter().flatten().map(|x| x.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&outputs), bits(&again), "{}", einloom_tile::print(program));
     }

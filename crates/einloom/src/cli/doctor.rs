@@ -4,7 +4,7 @@ use super::failure::Failure;
 use super::ui::Ui;
 use super::units;
 use einloom::gpu::Gpu;
-use einloom_cpu::Isa;
+use einloom_cpu::{Isa, ProductRates};
 use serde::Serialize;
 
 #[derive(Debug, Serialize)]
@@ -14,6 +14,10 @@ struct DoctorJson {
     cores: usize,
     isa: &'static str,
     isas: Vec<&'static str>,
+    /// Operations per second of one thread's products of bf16 in the caches: widened to f32.
+    bf16_widened: f64,
+    /// By pairs, where the processor can.
+    bf16_pairs: Option<f64>,
     caches: Vec<CacheJson>,
     memory_bytes: Option<u64>,
     available_memory_bytes: Option<u64>,
@@ -40,12 +44,15 @@ pub(crate) fn command(ui: &Ui) -> Result<(), Failure> {
         shared_by: c.shared_by,
     });
     let gpu = Gpu::open();
+    let products = ProductRates::measured();
     let data = DoctorJson {
         version: env!("CARGO_PKG_VERSION"),
         processor: facts.model_name.clone(),
         cores: facts.cores,
         isa: best.name(),
         isas: Isa::ALL.iter().filter(|i| i.is_available()).map(|i| i.name()).collect(),
+        bf16_widened: products.widened,
+        bf16_pairs: products.pairs,
         caches: caches.collect(),
         memory_bytes: facts.memory_bytes,
         available_memory_bytes: einloom::host::available_memory(),
@@ -78,6 +85,9 @@ fn text(data: &DoctorJson) -> String {
     out += &format!("  processor     {}\n", unknown(&data.processor));
     out += &format!("  threads       {}\n", data.cores);
     out += &format!("  instructions  {} (of {})\n", data.isa, data.isas.join(", "));
+    let rate = |x: f64| units::rate(x, "FLOP/s");
+    let pairs = data.bf16_pairs.map_or("no instructions for pairs".to_string(), |x| format!("{} by pairs", rate(x)));
+    out += &format!("  bf16 products {} widened to f32, {pairs} (one thread)\n", rate(data.bf16_widened));
     let cache = |c: &CacheJson| format!("L{} {} {}", c.level, c.kind, einloom_machine::Bytes(c.bytes));
     out += &format!("  caches        {}\n", unknown(&data.caches.iter().map(cache).collect::<Vec<_>>().join(", ")));
     out += &format!("  memory        {}, {} free\n", memory(data.memory_bytes), memory(data.available_memory_bytes));

@@ -1,16 +1,19 @@
 //! Blocks of the result in registers: as many rows and columns at a time as there are registers for, over all terms of a
 //! part that the caches hold.
 
-use super::{Contraction, Start};
+use super::ahead::{Passing, Units};
+use super::{Contraction, Scale, Start};
 use crate::kernels::lanes::Lanes;
 
 /// Terms summed in registers before they are added to the result: keeps the part of `b` that is read again and again
 /// in the caches near by, and shortens the chains in which rounding errors grow.
-const DEPTH: usize = 256;
+pub(super) const DEPTH: usize = 256;
+/// Terms between two units that are copied in passing.
+pub(super) const TURN: usize = 4;
 
 /// Raw operands of one block.
 #[derive(Clone, Copy)]
-struct Block<T> {
+struct Block<T: Copy> {
     k: usize,
     a: *const T,
     /// Elements of `a` from row to row and from term to term.
@@ -20,21 +23,41 @@ struct Block<T> {
     b_k: usize,
     acc: *const T,
     acc_i: usize,
+    /// Factors of what is added: one per row, this far apart, or one per column if that is `None`. Null if there are
+    /// none.
+    scale: *const T,
+    scale_i: Option<usize>,
+    /// What the block is multiplied by in the end.
+    times: Option<T>,
     c: *mut T,
     c_i: usize,
     /// Columns in the last register.
     last: usize,
+    /// What is copied in passing, where something is adjacent in `a`.
+    units: *const Units,
 }
 
 /// # Safety
 /// The processor has `V`'s instructions, and the job's slices hold its matrices.
 #[inline(always)]
-pub(super) unsafe fn contract<V: Lanes>(job: Contraction<'_, V::Element>) {
+pub(super) unsafe fn contract<V: Lanes>(job: Contraction<'_, '_, V::Element>) {
     let c = job.c.as_mut_ptr();
     let (mut acc, mut acc_i) = match job.start {
         Start::Zero => (std::ptr::null(), 0),
         Start::Kept => (c.cast_const(), job.c_i),
         Start::From(acc, stride) => (acc.as_ptr(), stride),
+    };
+    let wide = V::LANES * if V::WIDE { 4 } else { 2 };
+    let mut passing = Passing::new(job.ahead, job.m.div_ceil(6) * job.n.div_ceil(wide) * job.k.div_ceil(DEPTH));
+    let same;
+    let (mut scale, scale_i) = match job.scale {
+        Scale::One => (std::ptr::null(), None),
+        Scale::Same(x) => {
+            same = x;
+            (std::ptr::from_ref(&same), Some(0))
+        }
+        Scale::Rows(rows) => (rows.as_ptr(), Some(1)),
+        Scale::Columns(columns) => (columns.as_ptr(), None),
     };
     let mut k0 = 0;
     loop {
@@ -53,19 +76,23 @@ pub(super) unsafe fn contract<V: Lanes>(job: Contraction<'_, V::Element>) {
                 b_k: job.b_k,
                 acc: if acc.is_null() { acc } else { acc.wrapping_add(j) },
                 acc_i,
+                scale: if scale.is_null() || scale_i.is_some() { scale } else { scale.wrapping_add(j) },
+                scale_i,
+                times: job.times.filter(|_| k0 + k == job.k),
                 c: c.wrapping_add(j),
                 c_i: job.c_i,
                 last: columns - (registers - 1) * V::LANES,
+                units: std::ptr::null(),
             };
             // SAFETY: rows 0..m of `columns` columns from `j` and terms `k0..k0 + k` lie in the checked slices.
             unsafe {
                 match (registers, block.last == V::LANES) {
-                    (4, true) => column::<V, 4, false>(job.m, block),
-                    (4, false) => column::<V, 4, true>(job.m, block),
-                    (2, true) => column::<V, 2, false>(job.m, block),
-                    (2, false) => column::<V, 2, true>(job.m, block),
-                    (_, true) => column::<V, 1, false>(job.m, block),
-                    (_, false) => column::<V, 1, true>(job.m, block),
+                    (4, true) => column::<V, 4, false>(job.m, block, &mut passing),
+                    (4, false) => column::<V, 4, true>(job.m, block, &mut passing),
+                    (2, true) => column::<V, 2, false>(job.m, block, &mut passing),
+                    (2, false) => column::<V, 2, true>(job.m, block, &mut passing),
+                    (_, true) => column::<V, 1, false>(job.m, block, &mut passing),
+                    (_, false) => column::<V, 1, true>(job.m, block, &mut passing),
                 }
             }
             j += columns;
@@ -75,12 +102,17 @@ pub(super) unsafe fn contract<V: Lanes>(job: Contraction<'_, V::Element>) {
             return;
         }
         (acc, acc_i) = (c.cast_const(), job.c_i);
+        scale = std::ptr::null();
     }
 }
 
 /// All rows of `NR` registers of columns.
 #[inline(always)]
-unsafe fn column<V: Lanes, const NR: usize, const RAGGED: bool>(m: usize, mut block: Block<V::Element>) {
+unsafe fn column<V: Lanes, const NR: usize, const RAGGED: bool>(
+    m: usize,
+    mut block: Block<V::Element>,
+    passing: &mut Passing<'_, '_>,
+) {
     let mut rows = m;
     // One block with MR rows, as often as it fits.
     macro_rules! rows_of {
@@ -88,7 +120,16 @@ unsafe fn column<V: Lanes, const NR: usize, const RAGGED: bool>(m: usize, mut bl
             while rows >= $mr {
                 // The shapes in which nearly all work is done have loops of their own; for every shape they would be a
                 // lot of code.
-                let often = V::TURNS && !RAGGED && ($mr == 6 || $mr == 4) && NR == if V::WIDE { 4 } else { 2 };
+                let often = V::TURNS
+                    && !RAGGED
+                    && match (V::WIDE, NR) {
+                        (true, 4) | (false, 2) => $mr == 6 || $mr == 4,
+                        (true, 2) => $mr == 12 || $mr == 8,
+                        _ => false,
+                    };
+                if often {
+                    block.units = passing.block(block.k);
+                }
                 // SAFETY: the caller's; `rows` rows are left.
                 unsafe {
                     if often && block.a_i == 1 {
@@ -103,6 +144,9 @@ unsafe fn column<V: Lanes, const NR: usize, const RAGGED: bool>(m: usize, mut bl
                 block.c = block.c.wrapping_add($mr * block.c_i);
                 if !block.acc.is_null() {
                     block.acc = block.acc.wrapping_add($mr * block.acc_i);
+                }
+                if let Some(step) = block.scale_i {
+                    block.scale = block.scale.wrapping_add($mr * step);
                 }
                 rows -= $mr;
             }
@@ -165,12 +209,13 @@ unsafe fn registers<V: Lanes, const MR: usize, const NR: usize, const RAGGED: bo
         }
         // Four terms a turn: the loop's own counting then costs little, and short sums end where the processor
         // expects it.
-        while ADJACENT != NEITHER && at + 4 <= x.k {
+        while ADJACENT != NEITHER && at + TURN <= x.k {
+            Units::pass(x.units, at / TURN);
             term!(0);
             term!(1);
             term!(2);
             term!(3);
-            at += 4;
+            at += TURN;
             a = a.wrapping_add(4 * x.a_k);
             b = b.wrapping_add(4 * x.b_k);
         }
@@ -181,12 +226,34 @@ unsafe fn registers<V: Lanes, const MR: usize, const NR: usize, const RAGGED: bo
             b = b.wrapping_add(x.b_k);
         }
         // One small loop after the other: each is unrolled, so that the sums stay in registers.
-        if !x.acc.is_null() {
-            for (i, sums) in sums.iter_mut().enumerate() {
-                for (r, sum) in sums.iter_mut().enumerate() {
-                    let from = x.acc.wrapping_add(i * x.acc_i + r * V::LANES);
-                    let start = if RAGGED && r == NR - 1 { V::load_first(from, x.last) } else { V::load(from) };
-                    *sum = sum.add(start);
+        macro_rules! begin {
+            ($i:ident, $r:ident, $sum:ident, $start:ident => $begun:expr) => {
+                for ($i, sums) in sums.iter_mut().enumerate() {
+                    for ($r, $sum) in sums.iter_mut().enumerate() {
+                        let $start = columns!($r, x.acc.wrapping_add($i * x.acc_i + $r * V::LANES));
+                        *$sum = $begun;
+                    }
+                }
+            };
+        }
+        macro_rules! columns {
+            ($r:ident, $from:expr) => {
+                if RAGGED && $r == NR - 1 { V::load_first($from, x.last) } else { V::load($from) }
+            };
+        }
+        match (x.acc.is_null(), x.scale.is_null(), x.scale_i) {
+            (true, ..) => {}
+            (false, true, _) => begin!(i, r, sum, start => sum.add(start)),
+            (_, _, Some(step)) => begin!(i, r, sum, start => sum.scaled(start, V::splat(*x.scale.add(i * step)))),
+            (_, _, None) => begin!(i, r, sum, start => {
+                sum.scaled(start, columns!(r, x.scale.wrapping_add(r * V::LANES)))
+            }),
+        }
+        if let Some(times) = x.times {
+            let times = V::splat(times);
+            for sums in &mut sums {
+                for sum in sums {
+                    *sum = sum.mul(times);
                 }
             }
         }

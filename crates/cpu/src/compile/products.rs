@@ -1,0 +1,143 @@
+//! What contractions do in passing. Multiplications, while its result is in registers: of all that it gives by a
+//! constant, and of what it starts from by a tile that varies along one axis, or along none. And copies: of the tiles
+//! that the next chunk of a stream loads.
+
+use super::{Carrier, Contract, ElementKind, ExpressionPlan, Leaf, Product, Step, Tile, each_step, reads, writes};
+use crate::kernels::strip::{self, Operand};
+use einloom_cascade::{BinaryOp, DType};
+use einloom_tile::ValueId;
+
+/// Absorbs what can be absorbed in all of `steps`.
+pub(super) fn absorb(tiles: &[Tile], steps: &mut Vec<Step>) {
+    let mut uses = vec![0; tiles.len()];
+    each_step(steps, &mut |step| {
+        reads(step).iter().for_each(|v| uses[v.at()] += 1);
+        if let Step::Stream { states, .. } = step {
+            states.iter().for_each(|s| [s.value, s.next].iter().for_each(|v| uses[v.at()] += 1));
+        }
+    });
+    body(tiles, steps, &uses);
+}
+
+fn body(tiles: &[Tile], steps: &mut Vec<Step>, uses: &[usize]) {
+    let mut at = 0;
+    while at < steps.len() {
+        if let Step::Stream { body: inner, .. } = &mut steps[at] {
+            body(tiles, inner, uses);
+            ahead(tiles, inner);
+        }
+        let taken = multiple(tiles, &steps[at]).is_some_and(|by| match by {
+            Multiple { dst, of, by: By::Constant(x) } => result(tiles, steps, at, uses, (dst, of, x)),
+            Multiple { dst, of, by: By::Tile(v, kind) } => start(steps, at, uses, (dst, of), (v, kind)),
+        });
+        if taken {
+            steps.remove(at);
+        } else {
+            at += 1;
+        }
+    }
+}
+
+/// Lets the loads of a stream's body be made in passing, if it has a contraction that can.
+fn ahead(tiles: &[Tile], body: &mut [Step]) {
+    let copies = |c: &Contract| c.product == Product::Broadcast && tiles[c.dst.at()].carrier == Carrier::F32;
+    if body.iter().any(|s| matches!(s, Step::Contract(c) if copies(c))) {
+        for step in body {
+            if let Step::Load { ahead, .. } = step {
+                *ahead = true;
+            }
+        }
+    }
+}
+
+/// `dst = of · by`, elementwise in f32.
+struct Multiple {
+    dst: ValueId,
+    of: ValueId,
+    by: By,
+}
+
+enum By {
+    Constant(f32),
+    Tile(ValueId, ElementKind),
+}
+
+fn multiple(tiles: &[Tile], step: &Step) -> Option<Multiple> {
+    let Step::Map { dst, plan: ExpressionPlan { wide: false, variants, .. }, .. } = step else { return None };
+    let [strips] = variants.as_slice() else { return None };
+    let [
+        strip::Step::Copy { d: 0, from: Operand::Leaf(of) },
+        strip::Step::Binary { op: BinaryOp::Mul, d: 0, with, reversed: _ },
+    ] = strips.steps.as_slice()
+    else {
+        return None;
+    };
+    let leaf = |number: u16| match strips.leaves.get(usize::from(number)) {
+        Some(Leaf::Tile(v, kind)) if tiles[v.at()].dtype == DType::F32 => Some((*v, *kind)),
+        _ => None,
+    };
+    let by = match with {
+        Operand::Const(x) => By::Constant(*x as f32),
+        Operand::Leaf(number) => {
+            let (v, kind) = leaf(*number)?;
+            By::Tile(v, kind)
+        }
+        Operand::Register(_) => return None,
+    };
+    let (of, kind) = leaf(*of)?;
+    let by = match (kind, by) {
+        (ElementKind::Full, by) => Some((of, by)),
+        // A product may be written either way.
+        (kind, By::Tile(full, ElementKind::Full)) => Some((full, By::Tile(of, kind))),
+        _ => None,
+    };
+    let (of, by) = by.filter(|(_, by)| !matches!(by, By::Tile(_, ElementKind::Full)))?;
+    (tiles[dst.at()].dtype == DType::F32).then_some(Multiple { dst: *dst, of, by })
+}
+
+/// Lets the contraction that computes `of`, which only the map at `at` reads, give the map's result. Rounds as the map
+/// does.
+fn result(
+    tiles: &[Tile],
+    steps: &mut [Step],
+    at: usize,
+    uses: &[usize],
+    (dst, of, by): (ValueId, ValueId, f32),
+) -> bool {
+    let contract = steps[..at].iter_mut().rev().find_map(|s| match s {
+        Step::Contract(c) if c.dst == of => Some(c),
+        _ => None,
+    });
+    match contract {
+        Some(Contract { dst: target, start: None, times, product: Product::Broadcast, .. })
+            if uses[of.at()] == 1 && *times == 1.0 && tiles[of.at()].carrier == Carrier::F32 =>
+        {
+            (*target, *times) = (dst, by);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Lets the contraction that starts from `dst`, which nothing else reads, start from `of · by`; nothing before it
+/// writes either. Rounds once less than the map would.
+fn start(
+    steps: &mut [Step],
+    at: usize,
+    uses: &[usize],
+    (dst, of): (ValueId, ValueId),
+    by: (ValueId, ElementKind),
+) -> bool {
+    let Some(found) = steps[at + 1..].iter().position(|s| reads(s).contains(&dst)) else { return false };
+    let (between, rest) = steps[at + 1..].split_at_mut(found);
+    let kept = between.iter().all(|s| !writes(s).contains(&of) && !writes(s).contains(&by.0));
+    match &mut rest[0] {
+        Step::Contract(Contract { start: Some(start), scale: scale @ None, product: Product::Broadcast, .. })
+            if *start == dst && uses[dst.at()] == 1 && kept =>
+        {
+            (*start, *scale) = (of, Some(by));
+            true
+        }
+        _ => false,
+    }
+}
