@@ -242,7 +242,7 @@ impl Workshop<'_> {
         let k = &program.kernels[0];
         let t = kernel_transfers(&program, k, self.machine);
         // Tiles that overflow the private caches are moved again by every operation.
-        let budget = self.budget() as f64;
+        let budget = self.budget() as f64 * if self.machine.lanes.is_some() { 1.0 } else { 1.25 };
         let spill = (t.resident_bytes as f64 / budget).max(1.0).sqrt();
         let waiting = self.copies(&t, k);
         let levels = t.levels.iter().map(|l| (l.level.clone(), l.seconds * spill));
@@ -318,7 +318,7 @@ impl Workshop<'_> {
                 (128, 128, 256),
                 (128, 256, 128),
                 (256, 256, 128),
-                (256, 512, 128),
+                (256, 512, 192),
                 (32, 128, 256),
                 (32, 64, 128),
                 (64, all, 128),
