@@ -23,6 +23,6 @@ pub use operation::Operation;
 pub use problem::Problem;
 pub use program::{Einsum, Program, Work};
 pub use study::{
-    Configuration, Faults, Files, Layer, Linear, Mean, Point, PublishedArea, Quantity, Ratio, Row, Study, Sweep,
-    SweepPoint, Totals, Workload, area,
+    Configuration, Effect, Faults, Files, Layer, Linear, Mean, Point, PublishedArea, Quantity, Ratio, Row, Study,
+    Sweep, SweepPoint, Totals, Workload, area,
 };

@@ -1,9 +1,11 @@
 //! A study: configurations of cascade, chip and binding, and the workloads to try them on.
 
+mod effects;
 mod read;
 mod run;
 mod sweep;
 
+pub use effects::Effect;
 pub use run::{Faults, Mean, Point, Row, Totals};
 pub use sweep::{SweepPoint, area};
 
