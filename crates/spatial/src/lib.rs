@@ -18,7 +18,7 @@ mod study;
 
 pub use binding::{Binding, BindingFault, Block, Dataflow, Extent, Kernel, Measured, Phase, Space};
 pub use chip::{Accounting, Array, Buffer, Chip, ChipFault, Cost, Dram, Element, Registers, Unit};
-pub use evaluate::{EinsumCost, Energy, Evaluation, KernelCost, Setting, evaluate};
+pub use evaluate::{EinsumCost, Energy, Evaluation, KernelCost, Setting, check, evaluate};
 pub use operation::Operation;
 pub use problem::Problem;
 pub use program::{Einsum, Program, Work};

@@ -19,7 +19,7 @@ impl Study {
     /// # Errors
     /// An accounting that a chip does not have, and every reason why the inputs do not fit together.
     pub fn effects(&self, accounting: &str) -> Result<Vec<Effect>, Vec<Problem>> {
-        let faults = self.faults(accounting).map_err(|p| vec![p])?;
+        let faults = self.faults(accounting)?;
         let mut corrections: Vec<Vec<String>> = vec![vec![]];
         corrections.extend(faults.iter().map(|f| vec![f.clone()]));
         if faults.len() > 1 {
@@ -41,7 +41,7 @@ impl Study {
     ///
     /// # Errors
     /// An accounting that a chip does not have.
-    pub fn faults(&self, accounting: &str) -> Result<Vec<String>, Problem> {
+    pub fn faults(&self, accounting: &str) -> Result<Vec<String>, Vec<Problem>> {
         let mut all = vec![];
         for c in &self.configurations {
             c.faults(accounting)?;

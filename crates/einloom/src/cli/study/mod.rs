@@ -21,7 +21,7 @@ pub(crate) fn command(ui: &Ui, args: &StudyArgs) -> Result<(), Failure> {
         }
     }
     let accounting = args.accounting.clone().unwrap_or_else(|| study.accounting.clone());
-    study.faults(&accounting).map_err(|p| failure(vec![p]))?;
+    study.faults(&accounting).map_err(failure)?;
     if args.sizes.is_empty() {
         return whole(ui, args, &study, &accounting);
     }

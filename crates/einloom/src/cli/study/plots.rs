@@ -13,7 +13,8 @@ pub(super) fn write(folder: &Path, study: &Study, rows: &[Row], sweep: &[SweepPo
         ("time.svg", over_length(study, rows, "time", "seconds", true, &|t| t.seconds)),
         ("energy.svg", over_length(study, rows, "energy", "joules", true, &|t| t.joules)),
     ];
-    let arrays: Vec<String> = rows.iter().flat_map(|r| r.points[0].cascade.utilisation.keys().cloned()).collect();
+    let points = rows.iter().flat_map(|r| &r.points);
+    let arrays: Vec<String> = points.flat_map(|p| p.cascade.utilisation.keys().cloned()).collect();
     let mut names = vec![];
     for array in arrays {
         if !names.iter().any(|(n, _)| *n == array) {
