@@ -64,11 +64,14 @@ fn averages(w: &Whole<'_>, out: &mut String) {
     }
     let names: Vec<String> =
         w.averages.iter().flat_map(|(name, _)| [name.clone(), format!("{name}, geometric")]).collect();
-    let mut head = vec!["mean over all rows", "published"];
+    let is_published = first.iter().any(|m| m.ratio.published.is_some());
+    let mut head = vec!["mean over all rows"];
+    head.extend(is_published.then_some("published"));
     head.extend(names.iter().map(String::as_str));
     let mut table = Table::new(&head);
     for (k, mean) in first.iter().enumerate() {
-        let mut cells = vec![mean.ratio.title.clone(), mean.ratio.published.map_or(String::new(), ratio)];
+        let mut cells = vec![mean.ratio.title.clone()];
+        cells.extend(is_published.then(|| mean.ratio.published.map_or(String::new(), ratio)));
         let columns = w.averages.iter().filter_map(|(_, means)| means.get(k));
         cells.extend(columns.flat_map(|m: &Mean| [ratio(m.arithmetic), ratio(m.geometric)]));
         table.row(cells);
@@ -107,20 +110,24 @@ fn name(effect: &Effect) -> String {
 
 fn sweep(w: &Whole<'_>, out: &mut String) {
     let Some(sweep) = w.study.sweep.as_ref().filter(|_| !w.sweep.is_empty()) else { return };
-    let mut table =
-        Table::new(&["workload", "array", "time", "DRAM", "traffic", "area", "published area", "on the front"]);
+    let is_published = w.sweep.iter().any(|p| p.published_area.is_some());
+    let mut head = vec!["workload", "array", "time", "of DRAM", "DRAM traffic", "area"];
+    head.extend(is_published.then_some("published area"));
+    head.push("on the front");
+    let mut table = Table::new(&head);
     for p in w.sweep {
         let dram: f64 = p.cascade.kernels.iter().map(|k| k.dram_seconds).sum();
-        table.row([
+        let mut cells = vec![
             p.workload.clone(),
             p.array.to_string(),
             units::seconds(p.cascade.seconds),
             units::seconds(dram),
             units::bytes(p.cascade.traffic_bytes),
             p.area.to_string(),
-            p.published_area.map_or(String::new(), |a| a.to_string()),
-            if p.on_front { "yes" } else { "no" }.to_owned(),
-        ]);
+        ];
+        cells.extend(is_published.then(|| p.published_area.map_or(String::new(), |a| a.to_string())));
+        cells.push(if p.on_front { "yes" } else { "no" }.to_owned());
+        table.row(cells);
     }
     let name = title(w.study, &sweep.configuration);
     let _ = write!(out, "\n{name} with arrays of other sizes, length {}\n{}", sweep.length, table.text());
