@@ -19,6 +19,8 @@ pub enum Error {
     Input(Finding),
     /// A machine's description is wrong.
     Machine(Vec<Finding>),
+    /// A study, or what it names, is wrong.
+    Study(Vec<Finding>),
     /// No plan.
     Plan(einloom_plan::PlanError),
     /// The tile program cannot be executed.
@@ -113,7 +115,7 @@ impl Error {
             Self::File(e) => vec![Finding::error("file", e.to_string()).hint(e.hint.clone())],
             Self::Input(finding) => vec![finding.clone()],
             Self::Gpu { finding, .. } => vec![(**finding).clone()],
-            Self::Machine(findings) => findings.clone(),
+            Self::Machine(findings) | Self::Study(findings) => findings.clone(),
             Self::Plan(e) => vec![crate::road::plan_finding(e)],
             Self::Build(e) => {
                 let bug = matches!(e, BuildError::Defects(_)).then_some("this is a bug in einloom: please report it");

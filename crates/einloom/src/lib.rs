@@ -47,6 +47,7 @@ pub mod machines;
 pub mod prove;
 pub mod random;
 mod road;
+pub mod studies;
 mod tensor;
 pub mod verify;
 

@@ -1,7 +1,7 @@
-//! The chapters of `docs/chapters` are true: their programs are checked, their commands run, and what is printed is what
+//! The chapters of `docs/chapters`, and `docs/spatial.md`, are true: their programs are checked, their commands run, and what is printed is what
 //! they say.
 //!
-//! A fence ```` ```ein NAME.ein ```` makes a file in the chapter's own folder; in a fence ```` ```console ```` every line
+//! A fence ```` ```ein NAME.ein ```` or ```` ```toml NAME.toml ```` makes a file in the chapter's own folder; in a fence ```` ```console ```` every line
 //! `$ einloom …` is run there and followed by what it prints. `# only A, B` after a command keeps the parts of the output
 //! (separated by empty lines) that begin with one of these words, and writes `...` for the others.
 //!
@@ -41,6 +41,11 @@ fn scans() {
 }
 
 #[test]
+fn spatial_chips() {
+    page(&folder().join("../spatial.md"));
+}
+
+#[test]
 fn every_chapter_is_tested_and_listed() {
     let contents = std::fs::read_to_string(folder().join("README.md")).expect("contents");
     let entries = std::fs::read_dir(folder()).expect("chapters").map(|e| e.expect("entry").file_name());
@@ -57,11 +62,14 @@ fn folder() -> PathBuf {
 }
 
 fn chapter(name: &str) {
-    let path = folder().join(name).with_extension("md");
-    let text = std::fs::read_to_string(&path).expect("a chapter");
+    page(&folder().join(name).with_extension("md"));
+}
+
+fn page(path: &Path) {
+    let text = std::fs::read_to_string(path).expect("a chapter");
     let found = run(&text);
     let mut failures = String::new();
-    common::check(&path, &text, &found, &mut failures);
+    common::check(path, &text, &found, &mut failures);
     assert!(failures.is_empty(), "{failures}\nEINLOOM_BLESS=1 accepts what was found");
 }
 
@@ -78,6 +86,10 @@ fn run(text: &str) -> String {
             _ = writeln!(out, "{}\n```", program.join("\n"));
             std::fs::write(files.path().join(name), program.join("\n") + "\n").expect("a program");
             unused.push(name.to_string());
+        } else if let Some(name) = line.strip_prefix("```toml ") {
+            let description: Vec<&str> = lines.by_ref().take_while(|l| *l != "```").collect();
+            _ = writeln!(out, "{}\n```", description.join("\n"));
+            std::fs::write(files.path().join(name), description.join("\n") + "\n").expect("a description");
         } else if line == "```console" {
             let commands = lines.by_ref().take_while(|l| *l != "```").filter_map(|l| l.strip_prefix("$ einloom "));
             for command in commands.collect::<Vec<_>>() {

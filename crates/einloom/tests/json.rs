@@ -72,6 +72,8 @@ fn json_is_as_documented() {
         ("bench", vec![&softmax, "--size", sizes]),
         ("emit", vec![&softmax, "--size", sizes, "--target", "pseudo"]),
         ("machines", vec![]),
+        ("study", vec!["fusemax", "--size", "B=1,H=2,M=4096,P=4096,E=64,F=64", "--linear", "D=128,S=512"]),
+        ("study of all workloads", vec!["fusemax"]),
         ("doctor", vec![]),
     ]);
     let documented = documented();
@@ -80,7 +82,7 @@ fn json_is_as_documented() {
     let mut all = vec![];
     for (name, args) in commands {
         let output = Command::new(env!("CARGO_BIN_EXE_einloom"))
-            .arg(name)
+            .args(name.split(' ').take(1))
             .args(args)
             .arg("--json")
             .current_dir(folder.path())

@@ -18,11 +18,11 @@ mod study;
 
 pub use binding::{Binding, BindingFault, Block, Dataflow, Extent, Kernel, Measured, Phase, Space};
 pub use chip::{Accounting, Array, Buffer, Chip, ChipFault, Cost, Dram, Element, Registers, Unit};
-pub use evaluate::{EinsumCost, Energy, Evaluation, KernelCost, Setting, evaluate};
+pub use evaluate::{EinsumCost, Energy, Evaluation, KernelCost, Setting, check, evaluate};
 pub use operation::Operation;
 pub use problem::Problem;
 pub use program::{Einsum, Program, Work};
 pub use study::{
-    Configuration, Faults, Files, Layer, Linear, Mean, Point, PublishedArea, Quantity, Ratio, Row, Study, Sweep,
-    SweepPoint, Totals, Workload, area,
+    Configuration, Effect, Faults, Files, Layer, Linear, Mean, Point, PublishedArea, Quantity, Ratio, Row, Study,
+    Sweep, SweepPoint, Totals, Workload, area,
 };

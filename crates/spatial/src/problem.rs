@@ -13,6 +13,8 @@ pub struct Problem {
     pub column: usize,
     /// What it is about, such as `array 2 rows`; may be empty.
     pub field: String,
+    /// The name in the file that it is about, where there is one and no place is known.
+    pub subject: Option<String>,
     /// What is wrong.
     pub message: String,
     /// What to write instead, if that can be told.
@@ -28,6 +30,28 @@ impl Problem {
     /// The same with what to do about it.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// The same as a problem about this name.
+    pub fn about(mut self, subject: &str) -> Self {
+        self.subject = Some(subject.to_owned());
+        self
+    }
+
+    /// The same with the place at which the text has its subject, in quotes or as a word, if it has.
+    pub fn found_in(mut self, file: &str, text: &str) -> Self {
+        self.file = file.to_owned();
+        let Some(subject) = &self.subject else { return self };
+        let places = text.match_indices(subject.as_str());
+        let word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '-');
+        let whole = |at: usize| !word(text[..at].chars().last()) && !word(text[at + subject.len()..].chars().next());
+        let quoted = |at: usize| text[..at].ends_with(['"', '\'']);
+        let all: Vec<usize> = places.map(|(at, _)| at).filter(|&at| whole(at)).collect();
+        if let Some(&at) = all.iter().find(|&&at| quoted(at)).or(all.first()) {
+            self.line = text[..at].matches('\n').count() + 1;
+            self.column = text[..at].chars().rev().take_while(|&c| c != '\n').count() + 1;
+        }
         self
     }
 

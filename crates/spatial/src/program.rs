@@ -64,6 +64,7 @@ impl Program {
                     line: before.matches('\n').count() + 1,
                     column: before.chars().rev().take_while(|&c| c != '\n').count() + 1,
                     field: String::new(),
+                    subject: None,
                     message: d.message.clone(),
                     hint: d.hints.first().cloned(),
                 }

@@ -267,6 +267,7 @@ impl<'t> Reader<'t> {
             line,
             column,
             field: field.to_string(),
+            subject: None,
             message,
             hint,
         });

@@ -1,9 +1,11 @@
 //! A study: configurations of cascade, chip and binding, and the workloads to try them on.
 
+mod effects;
 mod read;
 mod run;
 mod sweep;
 
+pub use effects::Effect;
 pub use run::{Faults, Mean, Point, Row, Totals};
 pub use sweep::{SweepPoint, area};
 
@@ -156,10 +158,11 @@ impl Study {
     ///
     /// # Errors
     /// If the size of an outer rank is missing.
-    pub fn instances(&self, sizes: &BTreeMap<String, usize>) -> Result<f64, Problem> {
+    pub fn instances(&self, sizes: &BTreeMap<String, usize>) -> Result<f64, Vec<Problem>> {
         let mut product = 1.0;
         for rank in &self.outer {
-            let missing = || Problem::new(rank, format!("the rank {rank} has no size")).hint(format!("give {rank}=…"));
+            let missing =
+                || vec![Problem::new(rank, format!("the rank {rank} has no size")).hint(format!("give {rank}=…"))];
             product *= *sizes.get(rank).ok_or_else(missing)? as f64;
         }
         Ok(product)
@@ -171,13 +174,13 @@ impl Configuration {
     ///
     /// # Errors
     /// If the chip knows no accounting of that name.
-    pub fn faults(&self, accounting: &str) -> Result<BTreeSet<String>, Problem> {
+    pub fn faults(&self, accounting: &str) -> Result<BTreeSet<String>, Vec<Problem>> {
         if let Some(Accounting { faults, .. }) = self.chip.accountings.get(accounting) {
             return Ok(faults.iter().cloned().collect());
         }
         let all: Vec<&str> = self.chip.accountings.keys().map(String::as_str).collect();
         let message = format!("the chip {} has no accounting `{accounting}`", self.chip.name);
-        Err(Problem::new("accounting", message).hint(format!("it has {}", all.join(", "))))
+        Err(vec![Problem::new("accounting", message).hint(format!("it has {}", all.join(", ")))])
     }
 }
 
@@ -186,19 +189,19 @@ impl Layer {
     ///
     /// # Errors
     /// If the size of a rank is missing.
-    pub fn sizes(&self, sizes: &BTreeMap<String, usize>) -> Result<BTreeMap<String, usize>, Problem> {
+    pub fn sizes(&self, sizes: &BTreeMap<String, usize>) -> Result<BTreeMap<String, usize>, Vec<Problem>> {
         let mut out = BTreeMap::new();
         for (rank, factors) in &self.sizes {
             let mut product = 1usize;
             for factor in factors {
                 let missing = || {
                     let message = format!("the rank {factor} of the layers has no size");
-                    Problem::new(factor, message).hint(format!("give {factor}=…"))
+                    vec![Problem::new(factor, message).hint(format!("give {factor}=…"))]
                 };
                 let size = *sizes.get(factor).ok_or_else(missing)?;
                 product = product
                     .checked_mul(size)
-                    .ok_or_else(|| Problem::new(&self.name, format!("{rank} is too large to count")))?;
+                    .ok_or_else(|| vec![Problem::new(&self.name, format!("{rank} is too large to count"))])?;
             }
             out.insert(rank.clone(), product);
         }

@@ -78,6 +78,8 @@ pub(crate) enum Command {
     Emit(EmitArgs),
     /// The machines that are built in, and this one
     Machines(MachinesArgs),
+    /// Spatial chips: cascades, chips and bindings of a study, compared on its workloads or on sizes of yours
+    Study(StudyArgs),
     /// What this machine offers and what is missing
     Doctor,
     /// Print a shell's completions
@@ -306,6 +308,30 @@ pub(crate) struct VerifyArgs {
     /// Cases at a time; as many as there are cores if not given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub jobs: Option<u32>,
+}
+
+/// Without `--size` every workload of the study at every length, averages in every accounting, what each fault of the
+/// published counts changes, and arrays of other sizes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct StudyArgs {
+    /// A built-in study (fusemax), or a study of yours (.toml)
+    #[arg(value_name = "NAME|FILE")]
+    pub study: String,
+    /// Compare the configurations at these sizes, such as B=64,H=12,M=4096,P=4096,E=64,F=64
+    #[arg(long = "size", short = 's', value_name = "RANK=SIZE", value_delimiter = ',')]
+    pub sizes: Vec<Assignment>,
+    /// Add the layers around the cascade, with these sizes, such as D=768,S=3072
+    #[arg(long, value_name = "RANK=SIZE", value_delimiter = ',', requires = "sizes")]
+    pub linear: Vec<Assignment>,
+    /// How to count, by a name that the chips' files give; the study's own if not given
+    #[arg(long, value_name = "NAME")]
+    pub accounting: Option<String>,
+    /// Arrays of this side in place of the chips'
+    #[arg(long, value_name = "SIDE", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub array: Option<u32>,
+    /// Draw the study as SVG files into this folder
+    #[arg(long, value_name = "FOLDER", conflicts_with = "sizes")]
+    pub plots: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -18,6 +18,7 @@ mod proof;
 mod render;
 mod run;
 mod source;
+mod study;
 mod suite;
 mod table;
 mod ui;
@@ -55,6 +56,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Bench(args) => bench::command(&mut ui, args),
         Command::Emit(args) => emit::command(&mut ui, args),
         Command::Machines(args) => machines::command(&ui, args),
+        Command::Study(args) => study::command(&ui, args),
         Command::Doctor => doctor::command(&ui),
         Command::Completions { shell } => completions::command(&ui, *shell),
     };

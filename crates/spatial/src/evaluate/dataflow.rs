@@ -23,7 +23,7 @@ pub(super) struct Flow<'a> {
 }
 
 /// The first of the binding's dataflows that fits.
-pub(super) fn choose<'a>(setup: &Setup<'a>, k: usize, cost: &KernelCycles<'_>) -> Result<Flow<'a>, Problem> {
+pub(super) fn choose<'a>(setup: &Setup<'a>, k: usize, cost: &KernelCycles<'_>) -> Result<Flow<'a>, Vec<Problem>> {
     let kernel = &setup.setting.binding.kernels[k];
     let compute_seconds = cost.cycles / setup.setting.chip.clock.0;
     for dataflow in &kernel.dataflows {
@@ -49,7 +49,7 @@ pub(super) fn choose<'a>(setup: &Setup<'a>, k: usize, cost: &KernelCycles<'_>) -
     let capacity = setup.setting.chip.buffer.capacity;
     let message = format!("nothing that its dataflows hold fits the buffer of {capacity}");
     let hint = "add a dataflow that holds less, or smaller tiles";
-    Err(Problem::new(format!("kernel {}", kernel.name), message).of(&setup.setting.binding.name).hint(hint))
+    Err(vec![Problem::new(format!("kernel {}", kernel.name), message).of(&setup.setting.binding.name).hint(hint)])
 }
 
 /// One dataflow of one kernel.

@@ -10,6 +10,8 @@ mod dataflow;
 mod energy;
 mod setup;
 
+pub use setup::check;
+
 use crate::{Binding, Chip, Problem, Program};
 use einloom_machine::Joules;
 use std::collections::{BTreeMap, BTreeSet};
@@ -123,8 +125,8 @@ pub fn evaluate(setting: &Setting<'_>) -> Result<Evaluation, Vec<Problem>> {
         let cost = cycles::kernel(&setup, kernel);
         let flow = match dataflow::choose(&setup, k, &cost) {
             Ok(flow) => flow,
-            Err(problem) => {
-                problems.push(problem);
+            Err(found) => {
+                problems.extend(found);
                 continue;
             }
         };

@@ -2,10 +2,10 @@
 
 use super::Setting;
 use crate::binding::BindingFault;
-use crate::{Array, Einsum, Extent, Operation, Problem};
+use crate::{Array, Binding, Chip, Einsum, Extent, Operation, Problem, Program};
 use einloom_algebra::NodeId;
 use einloom_cascade::{Bound, RankId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A setting whose names all stand for something.
 pub(super) struct Setup<'a> {
@@ -70,7 +70,7 @@ pub(super) fn setup<'a>(setting: &'a Setting<'a>) -> Result<Setup<'a>, Vec<Probl
                         continue;
                     };
                     if kernel_of.insert(einsum.node, k).is_some() {
-                        problems.push(Problem::new(&field, format!("{name} runs twice")).of(&binding.name));
+                        problems.push(Problem::new(&field, format!("{name} runs twice")).of(&binding.name).about(name));
                     }
                     if let Some(array) = setting.chip.array(array) {
                         missing_operations(setting, einsum, array, &field, &mut problems);
@@ -89,11 +89,25 @@ pub(super) fn setup<'a>(setting: &'a Setting<'a>) -> Result<Setup<'a>, Vec<Probl
     }
     // Sizes make sense only for a cascade that is understood.
     if !problems.is_empty() {
-        return Err(problems);
+        let mut once: Vec<Problem> = vec![];
+        for problem in problems {
+            if !once.contains(&problem) {
+                once.push(problem);
+            }
+        }
+        return Err(once);
     }
     let bound = program.bind(&sizes)?;
     let faults = binding.faults.iter().filter(|(name, _)| setting.faults.contains(*name)).map(|f| f.1).collect();
     Ok(Setup { setting, bound, tiles, space, kernel_of, faults })
+}
+
+/// Whether every name of a binding stands for something in a cascade and on a chip; sizes are left open.
+pub fn check(program: &Program, chip: &Chip, binding: &Binding) -> Vec<Problem> {
+    let (sizes, faults) = (BTreeMap::new(), BTreeSet::new());
+    let setting = Setting { program, chip, binding, sizes: &sizes, instances: 1.0, faults: &faults };
+    // Without sizes ranks have none: those problems have no file.
+    setup(&setting).err().unwrap_or_default().into_iter().filter(|p| !p.file.is_empty()).collect()
 }
 
 impl Setup<'_> {
@@ -125,7 +139,7 @@ fn known_rank(setting: &Setting<'_>, name: &str, field: &str, problems: &mut Vec
         let all: Vec<&str> = cascade.ranks.iter().map(|r| r.name.as_str()).collect();
         let message = format!("the cascade {} has no rank `{name}`", cascade.name);
         let hint = format!("its ranks are {}", all.join(", "));
-        problems.push(Problem::new(field, message).of(&setting.binding.name).hint(hint));
+        problems.push(Problem::new(field, message).of(&setting.binding.name).hint(hint).about(name));
     }
     rank
 }
@@ -136,7 +150,7 @@ fn known_array<'a>(setting: &Setting<'a>, name: &str, field: &str, problems: &mu
         let all: Vec<&str> = setting.chip.arrays.iter().map(|a| a.name.as_str()).collect();
         let message = format!("the chip {} has no array `{name}`", setting.chip.name);
         let hint = format!("its arrays are {}", all.join(", "));
-        problems.push(Problem::new(field, message).of(&setting.binding.name).hint(hint));
+        problems.push(Problem::new(field, message).of(&setting.binding.name).hint(hint).about(name));
     }
     array
 }
@@ -155,7 +169,10 @@ fn unknown_einsum(setting: &Setting<'_>, name: &str, field: &str) -> Problem {
         Some(_) => format!("`{name}` is given or only renames elements: it runs nowhere"),
         None => format!("the cascade {cascade} has no Einsum `{name}`"),
     };
-    Problem::new(field, message).of(&setting.binding.name).hint(format!("its Einsums are {}", all.join(", ")))
+    Problem::new(field, message)
+        .of(&setting.binding.name)
+        .hint(format!("its Einsums are {}", all.join(", ")))
+        .about(name)
 }
 
 /// Operations that an Einsum needs and an array does not have.
@@ -166,7 +183,7 @@ fn missing_operations(setting: &Setting<'_>, einsum: &Einsum, array: &Array, fie
             let message = format!("{name} needs `{operation}`, which elements of the array {} do not have", array.name);
             let hint =
                 format!("run it elsewhere, or add [array.operation.{operation}] to the chip {}", setting.chip.name);
-            problems.push(Problem::new(field, message).of(&setting.binding.name).hint(hint));
+            problems.push(Problem::new(field, message).of(&setting.binding.name).hint(hint).about(name));
         }
     }
 }
@@ -183,7 +200,7 @@ fn names_of_tensors(setting: &Setting<'_>, k: usize, field: &str, problems: &mut
         if setting.program.node(name).is_none() {
             let cascade = &setting.program.graph.cascade.name;
             let message = format!("the cascade {cascade} has no tensor `{name}`");
-            problems.push(Problem::new(field, message).of(&setting.binding.name));
+            problems.push(Problem::new(field, message).of(&setting.binding.name).about(name));
         }
     }
     for rank in flows.clone().flat_map(|d| d.uncut.iter().chain(d.from.keys())) {
@@ -193,7 +210,7 @@ fn names_of_tensors(setting: &Setting<'_>, k: usize, field: &str, problems: &mut
         if known_rank(setting, block.rank(), field, problems).is_some() && !kernel.tile.contains_key(block.rank()) {
             let message = format!("blocks of {} are made of tiles, and tiles do not cut it", block.rank());
             let hint = format!("give `tile` an extent of {}", block.rank());
-            problems.push(Problem::new(field, message).of(&setting.binding.name).hint(hint));
+            problems.push(Problem::new(field, message).of(&setting.binding.name).hint(hint).about(block.rank()));
         }
     }
 }

@@ -13,7 +13,7 @@ impl Study {
     pub fn parse(file: &str, text: &str, files: &mut Files<'_>) -> Result<Self, Vec<Problem>> {
         let mut elsewhere = vec![];
         let result = document(file, text, |r, top| {
-            let mut library = Library { files, problems: &mut elsewhere };
+            let mut library = Library { files, problems: &mut elsewhere, texts: BTreeMap::new() };
             study(r, top, &mut library)
         });
         match result {
@@ -33,6 +33,8 @@ impl Study {
 struct Library<'l, 'f> {
     files: &'l mut Files<'f>,
     problems: &'l mut Vec<Problem>,
+    /// Texts of files that were read, by the names they have in the study.
+    texts: BTreeMap<String, String>,
 }
 
 impl Library<'_, '_> {
@@ -51,18 +53,33 @@ impl Library<'_, '_> {
                 None
             }
             Ok(text) => match parse(&path, &text) {
-                Ok(value) => Some(value),
+                Ok(value) => {
+                    self.texts.insert(path, text);
+                    Some(value)
+                }
                 Err(problems) => {
-                    // The same file may be named twice; its mistakes are told once.
-                    for problem in problems {
-                        if !self.problems.contains(&problem) {
-                            self.problems.push(problem);
-                        }
-                    }
+                    self.tell(problems);
                     None
                 }
             },
         }
+    }
+
+    /// The same file may be named twice; its mistakes are told once.
+    fn tell(&mut self, problems: impl IntoIterator<Item = Problem>) {
+        for problem in problems {
+            if !self.problems.contains(&problem) {
+                self.problems.push(problem);
+            }
+        }
+    }
+
+    /// Whether a binding fits its cascade and chip; its mistakes have their places in its file.
+    fn check(&mut self, path: Option<&String>, program: &Program, chip: &Chip, binding: &Binding) {
+        let Some((path, text)) = path.and_then(|p| self.texts.get_key_value(p)) else { return };
+        let problems: Vec<_> =
+            crate::check(program, chip, binding).into_iter().map(|p| p.found_in(path, text)).collect();
+        self.tell(problems);
     }
 }
 
@@ -122,7 +139,9 @@ fn configuration(r: &mut Reader<'_>, at: &Section<'_, '_>, library: &mut Library
     let program = library.read(r, at, "cascade", Program::parse);
     let chip = library.read(r, at, "chip", Chip::parse);
     let binding = library.read(r, at, "binding", Binding::parse);
-    Some(Configuration { name: name?, title, program: program?, chip: chip?, binding: binding? })
+    let (name, program, chip, binding) = (name?, program?, chip?, binding?);
+    library.check(r.quiet_string(at, "binding").as_ref(), &program, &chip, &binding);
+    Some(Configuration { name, title, program, chip, binding })
 }
 
 fn linear(r: &mut Reader<'_>, top: &Section<'_, '_>, library: &mut Library<'_, '_>) -> (Vec<Layer>, Option<Linear>) {

@@ -51,7 +51,7 @@ pub struct Mean {
 }
 
 /// Which faults are kept in a configuration, given its name.
-pub type Faults<'a> = dyn Fn(&Configuration) -> Result<BTreeSet<String>, Problem> + 'a;
+pub type Faults<'a> = dyn Fn(&Configuration) -> Result<BTreeSet<String>, Vec<Problem>> + 'a;
 
 impl Totals {
     /// The totals of an evaluation.
@@ -99,7 +99,7 @@ impl Configuration {
         sizes: &BTreeMap<String, usize>,
         faults: &BTreeSet<String>,
     ) -> Result<Evaluation, Vec<Problem>> {
-        let instances = study.instances(sizes).map_err(|p| vec![p])?;
+        let instances = study.instances(sizes)?;
         let (program, chip, binding) = (&self.program, &self.chip, &self.binding);
         evaluate(&Setting { program, chip, binding, sizes, instances, faults })
     }
@@ -117,7 +117,7 @@ impl Configuration {
         let mut sum = Totals::default();
         let Some(linear) = &study.linear else { return Ok(sum) };
         for layer in &study.layers {
-            let sizes = layer.sizes(sizes).map_err(|p| vec![p])?;
+            let sizes = layer.sizes(sizes)?;
             let (program, chip, binding) = (&linear.program, &self.chip, &linear.binding);
             let one = evaluate(&Setting { program, chip, binding, sizes: &sizes, instances: 1.0, faults })?;
             sum.add(&Totals::of(&one), layer.count as f64);
@@ -139,7 +139,7 @@ impl Study {
     ) -> Result<Vec<Point>, Vec<Problem>> {
         let mut points = vec![];
         for c in &self.configurations {
-            let kept = faults(c).map_err(|p| vec![p])?;
+            let kept = faults(c)?;
             let in_configuration =
                 |problems: Vec<Problem>| problems.into_iter().map(|p| p.within(&c.name)).collect::<Vec<_>>();
             let cascade = c.evaluate(self, sizes, &kept).map_err(in_configuration)?;

@@ -29,7 +29,7 @@ impl Study {
     pub fn sweep(&self, faults: &Faults<'_>) -> Result<Vec<SweepPoint>, Vec<Problem>> {
         let Some(sweep) = &self.sweep else { return Ok(vec![]) };
         let Some(base) = self.configuration(&sweep.configuration) else { return Ok(vec![]) };
-        let kept = faults(base).map_err(|p| vec![p])?;
+        let kept = faults(base)?;
         let mut points = vec![];
         for w in &self.workloads {
             let sizes = self.sizes(w, sweep.length);
