@@ -6,6 +6,8 @@ from typing import Any, Mapping, Optional, Sequence, Union, final
 
 from typing_extensions import disjoint_base
 
+__all__ = ["Cascade", "Trial", "__version__", "cache_folder", "machine_toml", "programs", "set_places"]
+
 __version__: str
 
 def programs() -> list[tuple[str, str]]: ...
@@ -64,7 +66,6 @@ class Cascade:
     ) -> str: ...
 
 @final
-@disjoint_base
 class Trial:
     @property
     def tiles(self) -> dict[str, int]: ...

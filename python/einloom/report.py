@@ -272,7 +272,7 @@ class Plan:
         return cls(
             data["cascade"],
             data["machine"],
-            data["sizes"],
+            dict(data["sizes"]),
             tuple(kernel(k) for k in data["kernels"]),
             data["compulsory_bytes"],
             {v["level"]: v["bandwidth"] for v in data["levels"]},

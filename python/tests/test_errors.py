@@ -146,8 +146,9 @@ def test_machines_and_targets_that_do_not_exist():
         softmax.plan(machine="h300", M=8, N=8)
     with pytest.raises(einloom.UsageError, match="no source for `metal`"):
         softmax.source("metal", M=8, N=8)
-    with pytest.raises(einloom.MissingInput, match="N"):
+    with pytest.raises(einloom.MissingInput, match="N has no size") as caught:
         softmax.plan(M=8)
+    assert "give `N=…`" in str(caught.value)
 
 
 def test_missing_files_are_missing_files(tmp_path):

@@ -216,7 +216,11 @@ impl Cascade {
         }
         let inputs = arrays.addresses.len();
         for (object, &tensor) in arguments.out.iter().flatten().zip(&this.checked().outputs) {
-            Framework::of(object)?.read(object, &mut arrays).map_err(|e| this.unreadable(py, tensor, &e))?;
+            let own = Framework::of(object)?;
+            if own.is_immutable() {
+                return Err(this.raise(py, &outputs::read_only(this.checked(), tensor)));
+            }
+            own.read(object, &mut arrays).map_err(|e| this.unreadable(py, tensor, &e))?;
         }
         arrays.words.extend(extra_words(&arguments.extra));
         let made = this.kernel(py, &arrays, inputs, &arguments.extra);

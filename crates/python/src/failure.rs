@@ -51,15 +51,17 @@ impl Failure {
 }
 
 /// `(severity, code, message, place, hints)`, a place being `(line, column, end column, the line's text)`.
-type Plain<'a> = (&'static str, &'a str, &'a str, Option<(usize, usize, usize, String)>, Vec<&'a str>);
+type Plain<'a> = (&'static str, &'a str, &'a str, Option<(usize, usize, usize, String)>, Vec<String>);
 
 fn plain<'a>(finding: &'a Finding, text: &Text) -> Plain<'a> {
+    // The command line's way to say a keyword argument.
+    let in_python = |hint: &String| hint.replace("`--size ", "`").replace("`--param ", "`");
     let severity = match finding.severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
     };
     let place = finding.span.map(|span| text.place(span)).map(|p| (p.line, p.column, p.end_column, p.text));
-    let hints = finding.hints.iter().map(String::as_str).collect();
+    let hints = finding.hints.iter().map(in_python).collect();
     (severity, &finding.code, &finding.message, place, hints)
 }
 

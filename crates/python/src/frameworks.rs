@@ -19,6 +19,8 @@ pub(crate) enum Framework {
     Table(Table),
     /// NumPy.
     Numpy,
+    /// JAX, whose arrays are never written once they are seen.
+    Jax,
     /// Anything with `__dlpack__`.
     Other,
 }
@@ -56,6 +58,7 @@ impl Framework {
         match (root, name.as_str()) {
             ("torch", "Tensor" | "Parameter") => Ok(Self::Torch(Table::of(class))),
             ("numpy", "ndarray") => Ok(Self::Numpy),
+            ("jax" | "jaxlib", _) => Ok(Self::Jax),
             _ if own => Ok(Table::of(class).map_or(Self::Other, Self::Table)),
             _ if is_torch(class)? => Ok(Self::Torch(None)),
             _ => Ok(Self::Other),
@@ -87,7 +90,7 @@ impl Framework {
                     None => Err(e),
                 },
             },
-            Self::Other => into.take(&exported(object)?, None),
+            Self::Jax | Self::Other => into.take(&exported(object)?, None),
         }
     }
 
@@ -134,7 +137,7 @@ impl Framework {
                 self.read(&object, into)?;
                 Ok(object)
             }
-            Self::Other => {
+            Self::Jax | Self::Other => {
                 let space = like.call_method0("__array_namespace__").map_err(|e| namespace_needed(py, like, &e))?;
                 let options = PyDict::new(py);
                 options.set_item("dtype", space.getattr(framework_name(dtype))?)?;
@@ -155,8 +158,13 @@ impl Framework {
                 let stream = py.import("torch.cuda")?.call_method1("current_stream", (device.number,))?;
                 Ok((stream.getattr("cuda_stream")?.extract()?, true))
             }
-            Self::Numpy | Self::Other => Ok((0, false)),
+            Self::Numpy | Self::Jax | Self::Other => Ok((0, false)),
         }
+    }
+
+    /// Whether arrays of the framework are never written, which not all of them say.
+    pub fn is_immutable(self) -> bool {
+        matches!(self, Self::Jax)
     }
 
     /// Whether a result must carry a gradient back to this array.

@@ -21,7 +21,7 @@ pub(crate) fn layouts(
         let t = &cascade[tensor];
         let failure = |class, code, message: String| Err(Failure::new(class, code, message).at(Some(t.span)));
         if array.read_only {
-            return failure("LayoutError", "read-only", format!("`out` for {} must not be written", t.name));
+            return Err(read_only(cascade, tensor));
         }
         let place = signature::place(cascade, tensor, array)?;
         if place != signature.place {
@@ -40,6 +40,12 @@ pub(crate) fn layouts(
         Ok(Some(layout))
     };
     cascade.outputs.iter().zip(found).map(one).collect()
+}
+
+/// An array that must not be written.
+pub(crate) fn read_only(cascade: &Cascade, tensor: TensorId) -> Failure {
+    let t = &cascade[tensor];
+    Failure::new("LayoutError", "read-only", format!("`out` for {} must not be written", t.name)).at(Some(t.span))
 }
 
 /// Refuses arrays of another shape or number type than the results have.

@@ -8,7 +8,7 @@ use einloom_cascade::{Cascade, DType};
 use einloom_cuda::Arch;
 use einloom_model::KernelTransfers;
 use einloom_plan::PlannedKernel;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// The derivation.
@@ -85,8 +85,8 @@ fn refusal(r: &Refusal, cascade: &Cascade, text: &Text) -> Value {
 /// slower ways that it took.
 pub(crate) fn plan(planned: &Planned, run: Option<(&str, &[String])>) -> String {
     let (cascade, machine) = (planned.cascade(), planned.machine());
-    let sizes: Map<String, Value> =
-        cascade.ranks.iter().zip(planned.bound().sizes()).map(|(r, &s)| (r.name.clone(), json!(s))).collect();
+    let sizes: Vec<(&str, usize)> =
+        cascade.ranks.iter().map(|r| r.name.as_str()).zip(planned.bound().sizes().iter().copied()).collect();
     let transfers = planned.transfers();
     let value = json!({
         "cascade": cascade.name,

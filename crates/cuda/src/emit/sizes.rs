@@ -102,6 +102,14 @@ impl Pieces {
     }
 }
 
+impl Pieces {
+    /// The source without comments.
+    pub fn text(&self) -> String {
+        let numbers = self.numbers.iter().map(String::as_str).chain([""]);
+        self.texts.iter().map(String::as_str).zip(numbers).flat_map(|(t, n)| [t, n]).collect()
+    }
+}
+
 /// Bytes of the string literal that `rest` begins with.
 fn string(rest: &str) -> usize {
     let mut escaped = false;

@@ -5,6 +5,7 @@ use super::bound::{Place, prepare_at};
 use super::driver::{Address, Pinned, Prepared, Stream};
 use super::{Device, Executable, RunError};
 use einloom_tile::TensorRole;
+use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 /// An executable that runs on memory which others lend it: a framework's arrays.
@@ -13,19 +14,22 @@ pub struct Lent {
     executable: Executable,
     /// What gathers that leave their tensor report in; `None` where no kernel has any.
     status: Option<Pinned>,
-    /// The parameters of the last launch: frameworks hand out the same memory again and again.
-    last: Mutex<Last>,
+    /// The parameters of the last launches, newest first: frameworks hand out the same few pieces of memory again and again.
+    last: Mutex<VecDeque<Ready>>,
     /// Where each temporary begins in the scratch memory, by tensor.
     scratch: Vec<Option<usize>>,
     scratch_bytes: usize,
 }
 
-#[derive(Debug, Default)]
-struct Last {
+/// Parameters in place for these addresses.
+#[derive(Debug)]
+struct Ready {
     addresses: Vec<Address>,
     kernels: Vec<Option<Prepared>>,
 }
 
+/// Launches whose parameters are kept.
+const KEPT: usize = 4;
 /// What temporaries begin at multiples of.
 const SCRATCH_ALIGNMENT: usize = 256;
 
@@ -75,12 +79,18 @@ impl Lent {
     pub unsafe fn launch(&self, addresses: &[Address], stream: Address) -> Result<(), RunError> {
         self.told()?;
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.addresses != addresses || last.kernels.is_empty() {
-            let kernels = self.prepared(addresses)?;
-            *last = Last { addresses: addresses.to_vec(), kernels };
+        match last.iter().position(|ready| ready.addresses == addresses) {
+            Some(0) => {}
+            Some(at) => last.swap(0, at),
+            None => {
+                let kernels = self.prepared(addresses)?;
+                last.truncate(KEPT - 1);
+                last.push_front(Ready { addresses: addresses.to_vec(), kernels });
+            }
         }
+        let kernels = last.front().map_or(&[][..], |ready| &ready.kernels);
         // The driver copies parameters before it returns, so the lock may go with the call.
-        self.executable.device.driver.launch_in(&last.kernels, Stream(stream))
+        self.executable.device.driver.launch_in(kernels, Stream(stream))
     }
 
     /// Times of whole launches on the device, in seconds, after one that is not timed.

@@ -92,7 +92,8 @@ pub fn worst(dtype: DType, expected: &[f64], bytes: &[u8]) -> f64 {
     expected.iter().zip(&given).map(one).fold(0.0, f64::max)
 }
 
-fn case(name: impl Into<String>, program: Result<Program, Vec<Defect>>) -> Case {
+/// A program that must be well-formed, with inputs of at most 1.
+pub fn case(name: impl Into<String>, program: Result<Program, Vec<Defect>>) -> Case {
     let name = name.into();
     let program = program.unwrap_or_else(|d| panic!("{name}: {d:?}"));
     Case { name, program, scale: 1.0 }
