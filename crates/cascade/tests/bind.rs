@@ -1,6 +1,6 @@
 //! Sizes: what is found from what is given, and what is said where that does not work.
 
-use einloom_cascade::{BindError, Cascade, Given, bind, parse, unproven_reads};
+use einloom_cascade::{BindError, Cascade, Given, bind, parse, undecided_reads, unproven_reads};
 
 fn cascade(program: &str) -> Cascade {
     let parsed = parse(program);
@@ -169,6 +169,14 @@ fn check_unproven(program: &str, lines: &str, expected: &[&str]) {
     assert_eq!(spans, expected);
 }
 
+/// There is a read that stays open, and no gather is to blame.
+#[track_caller]
+fn check_undecided(program: &str, lines: &str) {
+    let cascade = cascade(program);
+    let bound = bind(&cascade, &given(lines)).unwrap_or_else(|errors| panic!("{errors:#?}"));
+    assert_eq!(undecided_reads(&cascade, &bound).len(), 1, "{program}");
+}
+
 #[test]
 fn filters_and_conditions_narrow_what_is_read() {
     let map = |expression: &str| format!("input X[n]: f32\nindex m in N\noutput Y: f32\nY[n] = {expression}\n");
@@ -182,12 +190,19 @@ fn filters_and_conditions_narrow_what_is_read() {
         "sum(m: m + n < N) X[m + n]",
         "sum(m: m <= n and n < N - 2) X[m + 2]",
         "where(N > 100, X[n + 1], 0)",
+        // Remainders: positions that wrap around, and those inside a part.
+        "X[n + 3 - (n + 3) / N * N]",
+        "X[n - n / 2 * 2 + 6]",
+        "X[2*n - 2*(n / 4) * 4 + 1]",
     ] {
         check_unproven(&map(proven), "X: 8", &[]);
     }
     check_unproven(&map("where(X[n] > 0, X[n + 1], 0)"), "X: 8", &["X[n + 1]"]);
     check_unproven(&map("sum(m: m <= n) X[m + n]"), "X: 8", &["X[m + n]"]);
     check_unproven("input E[v]: f32, ids[t]: i32\noutput Y: f32\nY[t] = E[ids[t]]\n", "E: 8\nids: 4", &["E[ids[t]]"]);
+    // No remainders: another divisor, another part.
+    check_undecided(&map("X[n + 3 - (n + 3) / 8 * 7]"), "X: 8");
+    check_undecided(&map("X[n + 3 - (n + 4) / 8 * 8]"), "X: 8");
     // A condition that leaves a box decides.
     check_errors(
         &map("where(n < 6, X[n + 4], 0)"),

@@ -2,6 +2,7 @@
 
 mod reads;
 mod region;
+mod remainder;
 mod sizes;
 
 pub(crate) use region::Region;

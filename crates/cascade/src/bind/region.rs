@@ -1,6 +1,7 @@
 //! Which positions the indices in scope can have at some place of the program.
 
 use super::Bound;
+use super::remainder::remainder;
 use crate::{BinaryOp, Cascade, Expr, ExprKind, IndexAtom, IndexExpr, IndexId, UnaryOp};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -154,6 +155,11 @@ impl<'a> Region<'a> {
 
     /// Smallest and largest value over the box. `None` if it gathers, or divides by what is not positive.
     pub(crate) fn interval(&self, expr: &IndexExpr) -> Option<(i128, i128)> {
+        if let Some(found) = remainder(expr, |size| self.bound.try_extent(size)) {
+            let (low, high) = self.interval(&found.rest)?;
+            let last = self.bound.try_extent(&found.divisor)? as i128 - 1;
+            return Some((low, high.saturating_add(last.saturating_mul(found.factor.into()))));
+        }
         let offset = self.bound.try_extent(&expr.offset)? as i128;
         let (mut low, mut high) = (offset, offset);
         for (coefficient, atom) in &expr.terms {
