@@ -1,0 +1,120 @@
+"""`torch.compile(model, backend="einloom")`."""
+
+from __future__ import annotations
+
+import shutil
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, Callable, Mapping, Sequence
+
+import torch
+
+from .capture import mutates, to_aten
+from .errors import NotConvertible, place_of
+from .kernels import planner
+from .log import log
+from .operator import Operator
+from .regions import Partition, Partitioner, Refusal, Region
+from .rewrite import with_operators
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of one graph: the regions that Einloom took, and why it left others."""
+
+    regions: tuple[Region, ...]
+    operators: tuple[Operator, ...]
+    refusals: tuple[Refusal, ...]
+    rest: str
+    """What runs the other operations: `inductor` or `eager`."""
+    operations: int = 0
+    texts: tuple[str, ...] = field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        taken = sum(len(r.nodes) for r in self.regions)
+        lines = [
+            f"{len(self.regions)} regions of {taken} operations (of {self.operations}); the rest goes to {self.rest}"
+        ]
+        for region, made in zip(self.regions, self.operators):
+            kernels = f"{region.kernels} kernel" + ("" if region.kernels == 1 else "s")
+            lines.append(f"  took {made.name}: {len(region.nodes)} operations in {kernels}")
+            lines += [f"    {place}" for place in _places(region)]
+        for refusal in dict.fromkeys(self.refusals):
+            lines.append(f"  left {refusal}")
+        return "\n".join(lines)
+
+
+_REPORTS: deque[Report] = deque(maxlen=64)
+
+
+def reports() -> list[Report]:
+    """What became of the graphs that were compiled so far, the latest last."""
+    return list(_REPORTS)
+
+
+def einloom(module: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
+    """The backend. `options={"rest": "eager"}` runs what is not taken by eager PyTorch instead of inductor."""
+    rest = _rest(inputs, {**options.get("options", {}), **options})
+    graph, partition = _partition(module, inputs)
+    if graph is None or not partition.regions:
+        report = Report((), (), tuple(partition.refusals), rest, len(list(module.graph.nodes)))
+        graph = module
+    else:
+        operations = sum(n.op == "call_function" for n in graph.graph.nodes)
+        graph, operators = with_operators(graph, partition)
+        texts = tuple(o.text for o in operators)
+        order = {o.text: o for o in operators}
+        made = tuple(order[r.cascade.text] for r in partition.regions if r.cascade is not None)
+        report = Report(tuple(partition.regions), made, tuple(partition.refusals), rest, operations, texts)
+    _REPORTS.append(report)
+    log("fusion", str(report))
+    if rest == "inductor":
+        from torch._inductor.compile_fx import compile_fx
+
+        return compile_fx(graph, list(inputs))
+    return graph.forward
+
+
+def _partition(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> tuple[torch.fx.GraphModule | None, Partition]:
+    if any(isinstance(i, (torch.SymInt, torch.SymFloat)) for i in inputs):
+        reason = "sizes are symbols: Einloom makes a graph per size, compile with dynamic=False"
+        return None, Partition([], [Refusal("the graph", reason, None)])
+    try:
+        graph = to_aten(module, inputs)
+    except NotConvertible as e:
+        return None, Partition([], [Refusal(e.operation, e.reason, e.place)])
+    writes = mutates(graph)
+    if writes is not None:
+        reason = f"{writes.target} writes to a tensor that others may see; nothing may be moved around it"
+        return None, Partition([], [Refusal("the graph", reason, place_of(writes))])
+    return graph, Partitioner(graph, planner(device_of(inputs))).run()
+
+
+def device_of(inputs: Sequence[Any]) -> torch.device:
+    """Where the graph runs."""
+    return next((i.device for i in inputs if isinstance(i, torch.Tensor)), torch.device("cpu"))
+
+
+def _rest(inputs: Sequence[Any], options: Mapping[str, Any]) -> str:
+    wanted = options.get("rest")
+    if wanted not in (None, "inductor", "eager"):
+        raise ValueError(f"rest is {wanted!r}; it is 'inductor' or 'eager'")
+    if wanted is not None:
+        return str(wanted)
+    if device_of(inputs).type == "cuda":
+        available = torch.utils._triton.has_triton()
+    else:
+        available = any(shutil.which(c) for c in ("g++", "clang++", "c++"))
+    if not available:
+        log("fusion", "inductor has no compiler here: the rest runs in eager PyTorch")
+    return "inductor" if available else "eager"
+
+
+def _places(region: Region) -> list[str]:
+    """The lines of the user's program that a region covers."""
+    return sorted({p for n in region.nodes if (p := place_of(n))}, key=lambda p: (p.split(":")[0], _line(p)))
+
+
+def _line(place: str) -> int:
+    part = place.split(":")[1] if ":" in place else ""
+    return int(part) if part.isdigit() else 0

@@ -1,0 +1,42 @@
+"""What runs a cascade, and what the planner says of it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Callable
+
+import torch
+
+from .convert import Cascade
+
+
+@lru_cache(maxsize=4096)
+def compiled(text: str, origin: str) -> Any:
+    """The `einloom.Cascade` of a text."""
+    import einloom
+
+    return einloom.compile(text, origin=origin)
+
+
+def planner(device: torch.device) -> Callable[[Cascade], int]:
+    """Tells how many kernels the planner makes of a cascade on a device; raises where it cannot plan it."""
+    machine = _machine(device)
+
+    def kernels(cascade: Cascade) -> int:
+        return _kernels(cascade.text, machine, tuple(sorted(cascade.sizes.items())))
+
+    return kernels
+
+
+@lru_cache(maxsize=4096)
+def _kernels(text: str, machine: str | None, sizes: tuple[tuple[str, int], ...]) -> int:
+    plan = compiled(text, "<region>").plan(machine=machine, **dict(sizes))
+    return len(plan.kernels)
+
+
+def _machine(device: torch.device) -> str | None:
+    """The description that plans are made for: the processor at hand, or the nearest GPU that is described."""
+    if device.type != "cuda":
+        return None
+    name = torch.cuda.get_device_name(device).lower() if torch.cuda.is_available() else ""
+    return next((known for known in ("h200", "h100", "a100") if known in name), "h200")

@@ -1,0 +1,170 @@
+"""Cascades as operators of PyTorch: shapes without data, gradients, and whatever traces or captures operators."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from dataclasses import dataclass, field
+from typing import Any, Callable, Sequence, Union
+
+import torch
+
+from .log import log
+
+Reference = Callable[..., Any]
+"""The same computation in PyTorch's own operations: takes the inputs, gives a tensor or several."""
+
+Size = Union[int, tuple[int, int]]
+"""A size that is fixed, or that of a dimension: the number of an input and that of its dimension."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What an operator gives."""
+
+    sizes: tuple[Size, ...]
+    dtype: Union[torch.dtype, int]
+    """A number type, or the number of the input whose type it follows."""
+
+
+@dataclass(eq=False)
+class Operator:
+    """A cascade that PyTorch knows as an operator, `torch.ops.einloom.<name>`.
+
+    `derived` counts runs of the cascade's own kernels, `reference` runs of the PyTorch path that gives gradients.
+    """
+
+    name: str
+    text: str
+    inputs: tuple[str, ...]
+    outputs: tuple[Output, ...]
+    kernel: Callable[..., Any]
+    reference: Reference
+    derived: int = 0
+    backward: int = 0
+    op: Any = field(default=None, repr=False)
+
+    def __call__(self, *tensors: torch.Tensor) -> Any:
+        """One tensor, or a tuple of them."""
+        return self.op(*tensors)
+
+    @property
+    def report(self) -> str:
+        """Which path ran, and how often."""
+        forward = f"{self.name}: derived kernels ran {_times(self.derived)}"
+        if not self.backward:
+            return forward
+        return f"{forward}; gradients came from the reference path {_times(self.backward)}: recomputed by PyTorch"
+
+    # ---- what PyTorch calls
+
+    def _forward(self, *tensors: torch.Tensor) -> Any:
+        self.derived += 1
+        with torch.no_grad():
+            results = self.kernel(*tensors)
+        results = results if isinstance(results, (tuple, list)) else (results,)
+        # The language's widest integers have 32 bits.
+        kinds = [self._dtype(o, tensors) for o in self.outputs]
+        results = tuple(r if r.dtype == k else r.to(k) for r, k in zip(results, kinds))
+        return results[0] if len(results) == 1 else results
+
+    def _dtype(self, output: Output, tensors: Sequence[torch.Tensor]) -> torch.dtype:
+        return output.dtype if isinstance(output.dtype, torch.dtype) else tensors[output.dtype].dtype
+
+    def _fake(self, *tensors: torch.Tensor) -> Any:
+        made = []
+        for output in self.outputs:
+            shape = [s if isinstance(s, int) else tensors[s[0]].shape[s[1]] for s in output.sizes]
+            made.append(tensors[0].new_empty(shape, dtype=self._dtype(output, tensors)))
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def _gradients(
+        self, gradients: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor], needed: Sequence[bool]
+    ) -> list[torch.Tensor]:
+        """Recomputes forward by PyTorch, and goes back through that."""
+        if not self.backward:
+            log("gradient", f"{self.name}: the gradient comes from the reference path (recomputed by PyTorch)")
+        self.backward += 1
+        with torch.enable_grad():
+            leaves = [t.detach().requires_grad_(n) for t, n in zip(tensors, needed)]
+            results = self.reference(*leaves)
+            results = results if isinstance(results, (tuple, list)) else (results,)
+            floating = [r for r in results if r.dtype.is_floating_point]
+            wanted = [t for t in leaves if t.requires_grad]
+            connected = [(r, g) for r, g in zip(floating, gradients) if r.requires_grad]
+            found = torch.autograd.grad([r for r, _ in connected], wanted, [g for _, g in connected], allow_unused=True)
+        return [torch.zeros_like(t) if g is None else g.contiguous() for t, g in zip(wanted, found)]
+
+
+_KNOWN: dict[str, Operator] = {}
+_LOCK = threading.Lock()
+_LIBRARY = torch.library.Library("einloom", "FRAGMENT")
+
+
+def known() -> list[Operator]:
+    """All operators made so far."""
+    return list(_KNOWN.values())
+
+
+def operator(
+    name: str,
+    text: str,
+    inputs: Sequence[str],
+    outputs: Sequence[Output],
+    kernel: Callable[[], Callable[..., Any]],
+    reference: Reference,
+) -> Operator:
+    """The operator of a cascade; one text has one operator. `kernel()` gives what runs it."""
+    with _LOCK:
+        identity = repr((text, tuple(inputs), tuple(outputs)))
+        if identity not in _KNOWN:
+            digest = hashlib.sha256(identity.encode()).hexdigest()[:10]
+            made = Operator(f"{name}_{digest}", text, tuple(inputs), tuple(outputs), kernel(), reference)
+            _register(made)
+            _KNOWN[identity] = made
+        return _KNOWN[identity]
+
+
+def _register(o: Operator) -> None:
+    arguments = ", ".join(f"Tensor {_argument(k, n)}" for k, n in enumerate(o.inputs))
+    returns = "Tensor" if len(o.outputs) == 1 else f"({', '.join('Tensor' for _ in o.outputs)})"
+    tags = (torch.Tag.pt2_compliant_tag,)
+    _LIBRARY.define(f"{o.name}({arguments}) -> {returns}", tags=tags)
+    _LIBRARY.define(f"{o.name}_backward(Tensor[] gradients, Tensor[] inputs, bool[] needed) -> Tensor[]", tags=tags)
+    for device in ("CPU", "CUDA"):
+        _LIBRARY.impl(o.name, o._forward, device)
+        _LIBRARY.impl(f"{o.name}_backward", o._gradients, device)
+    torch.library.register_fake(f"einloom::{o.name}", o._fake, lib=_LIBRARY)
+
+    @torch.library.register_fake(f"einloom::{o.name}_backward", lib=_LIBRARY)
+    def _(gradients: Any, inputs: Any, needed: Any) -> list[torch.Tensor]:
+        return [torch.empty_like(t, memory_format=torch.contiguous_format) for t, n in zip(inputs, needed) if n]
+
+    go_back = getattr(torch.ops.einloom, f"{o.name}_backward").default
+    floating = [k for k in range(len(o.outputs))]
+
+    def setup(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+        made = output if isinstance(output, tuple) else (output,)
+        ctx.einloom_results = [k for k in floating if made[k].dtype.is_floating_point]
+        ctx.mark_non_differentiable(*(t for t in made if not t.dtype.is_floating_point))
+
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        needed = [bool(n) for n in ctx.needs_input_grad[: len(o.inputs)]]
+        given = [gradients[k] for k in ctx.einloom_results]
+        found = iter(go_back(given, list(ctx.saved_tensors), needed))
+        return tuple(next(found) if n else None for n in needed)
+
+    torch.library.register_autograd(f"einloom::{o.name}", backward, setup_context=setup, lib=_LIBRARY)
+    o.op = getattr(torch.ops.einloom, o.name).default
+
+
+def _argument(number: int, name: str) -> str:
+    import keyword
+
+    taken = keyword.iskeyword(name) or name in ("self", "out", "from")
+    return f"{name}_{number}" if taken or not name.isidentifier() else name
+
+
+def _times(n: int) -> str:
+    return "once" if n == 1 else f"{n} times"

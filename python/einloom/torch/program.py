@@ -1,0 +1,149 @@
+"""`einloom.from_torch`: a PyTorch function as a cascade."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Callable, Sequence
+
+import torch
+
+from .capture import mutates, to_aten
+from .convert import Cascade, convert
+from .errors import NotConvertible, place_of
+from .graphs import Node, kind_of, operations
+from .kernels import compiled
+from .operator import Operator
+from .rewrite import operator_of, reference_of
+
+
+class TorchProgram:
+    """A PyTorch function that runs as one cascade, and the cascade itself.
+
+    Calls take what the function takes; other shapes are converted when they first come. Everything that an
+    `einloom.Cascade` tells (`passes`, `steps`, `plan`, `source`, …) is told of the cascade at the example's sizes.
+    """
+
+    def __init__(self, function: Callable[..., Any], example_inputs: Sequence[Any]) -> None:
+        self.function = function
+        self._made: list[tuple[Cascade, Operator]] = []
+        self._call = torch.compile(function, backend=self._compile, fullgraph=True, dynamic=False)
+        self._failure: NotConvertible | None = None
+        with torch.no_grad():
+            self(*example_inputs)
+
+    @property
+    def text(self) -> str:
+        """The cascade's text."""
+        return self._made[0][0].text
+
+    @property
+    def operator(self) -> Operator:
+        """The operator that the calls end in; it counts which path ran."""
+        return self._made[0][1]
+
+    @property
+    def cascade(self) -> Any:
+        """The `einloom.Cascade` of the text."""
+        return compiled(self.text, _name(self.function))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._failure = None
+        try:
+            return self._call(*args, **kwargs)
+        except Exception:
+            if self._failure is not None:
+                raise self._failure from None
+            raise
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.cascade, name)
+
+    def __repr__(self) -> str:
+        return f"<einloom.from_torch {_name(self.function)}>\n{self.text}"
+
+    def _repr_html_(self) -> Any:
+        return self.cascade._repr_html_()
+
+    def _compile(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        try:
+            graph = to_aten(module, inputs)
+            writes = mutates(graph)
+            if writes is not None:
+                raise NotConvertible(str(writes.target), "it writes to one of the inputs", place_of(writes))
+            cascade, ran, outside = whole(graph, _name(self.function), _parameters(self.function))
+        except NotConvertible as e:
+            self._failure = e
+            raise
+        made = operator_of(cascade, ran, _name(self.function))
+        self._made.append((cascade, made))
+        placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
+        chosen = [placeholders.index(p) for p in cascade.placeholders]
+
+        def run(*given: Any) -> Any:
+            results = made(*(given[k] for k in chosen))
+            return outside(*(results if isinstance(results, tuple) else (results,)))
+
+        return run
+
+
+def from_torch(function: Callable[..., Any], example_inputs: Sequence[Any]) -> TorchProgram:
+    """The cascade of a PyTorch function or module, captured on `example_inputs`.
+
+    Raises `NotConvertible` with the operation that has no cascade, the reason and the line of the program.
+    """
+    return TorchProgram(function, tuple(example_inputs))
+
+
+def whole(
+    graph: torch.fx.GraphModule, name: str, parameters: Sequence[str]
+) -> tuple[Cascade, torch.fx.GraphModule, torch.fx.GraphModule]:
+    """A whole graph as one cascade; its reference; and what is left to PyTorch after it: views of the results that merge
+    dimensions, which cost nothing there."""
+    placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
+    rank = {p: k for k, p in enumerate(parameters)}
+    order = sorted(placeholders, key=lambda n: rank.get(n.meta.get("einloom_name", ""), len(rank)))
+    (end,) = graph.graph.find_nodes(op="output")
+    ends = [n for n in torch.utils._pytree.tree_leaves(end.args[0]) if isinstance(n, Node)]
+    nodes = operations(graph)
+    results = list(dict.fromkeys(ends))
+    trailing: set[Node] = set()
+    cascade = convert(name, order, nodes, results)
+    if cascade.flattened:
+        trailing = _trailing_views(nodes)
+        inside = [n for n in nodes if n not in trailing]
+        needed = {g for n in trailing for g in n.all_input_nodes} | set(ends)
+        results = [n for n in inside if n in needed]
+        cascade = convert(name, order, inside, results)
+    inside = [n for n in nodes if n not in trailing]
+    reference = reference_of(graph, inside, cascade.placeholders, results)
+    rest = torch.fx.Graph()
+    env: dict[Node, Node] = {n: rest.placeholder(f"y{k}") for k, n in enumerate(results)}
+    for node in (n for n in nodes if n in trailing):
+        env[node] = rest.node_copy(node, lambda n: env[n])
+    rest.output(torch.fx.map_arg(end.args[0], lambda n: env[n]))
+    return cascade, reference, torch.fx.GraphModule(graph, rest)
+
+
+def _trailing_views(nodes: Sequence[Node]) -> set[Node]:
+    """Views that nothing but results and other such views read."""
+    trailing: set[Node] = set()
+    for node in reversed(nodes):
+        after = all(u.op == "output" or u in trailing for u in node.users)
+        if after and kind_of(node).view and all(g.op != "placeholder" for g in node.all_input_nodes):
+            trailing.add(node)
+    return trailing
+
+
+def _name(function: Callable[..., Any]) -> str:
+    name = getattr(function, "__name__", type(function).__name__)
+    return name if name.isidentifier() else "program"
+
+
+def _parameters(function: Callable[..., Any]) -> list[str]:
+    called = function.forward if isinstance(function, torch.nn.Module) else function
+    try:
+        return list(inspect.signature(called).parameters)
+    except (TypeError, ValueError):
+        return []

@@ -1,0 +1,247 @@
+"""Which parts of a graph become cascades.
+
+The rule, in one place. Operations that are made of positions alone (masks) belong to whatever reads them. A region
+starts at a reduction that is more than a sum of products (a softmax, a norm, a loss), and takes in a neighbour where
+that lowers the bytes that all parts of the graph together read from and write to memory, provided the planner computes
+the region as it grows without giving the neighbour a kernel of its own. So a product joins the softmax that reads it,
+because its result then never reaches memory, and a projection stays with the library that multiplies matrices best. A
+region is taken if its kernels move fewer bytes than its operations would one by one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Callable, Sequence
+
+import torch
+
+from .convert import Cascade, convert
+from .errors import NotConvertible, place_of
+from .graphs import Kind, Node, in_order, kind_of, moves_nothing, operations, tensor_bytes
+
+Kernels = Callable[[Cascade], int]
+"""The number of kernels that the planner makes of a cascade; raises where it cannot plan it."""
+
+
+@dataclass(eq=False)
+class Region:
+    """A part of a graph that becomes one cascade."""
+
+    nodes: set[Node]
+    cascade: Cascade | None = None
+    kernels: int = 0
+    inputs: list[Node] = field(default_factory=list)
+    outputs: list[Node] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Something that was left to the default compiler."""
+
+    what: str
+    reason: str
+    place: str | None
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.reason}" + (f" ({self.place})" if self.place else "")
+
+
+@dataclass
+class Partition:
+    """A graph's regions, and what was refused."""
+
+    regions: list[Region]
+    refusals: list[Refusal]
+
+
+class Partitioner:
+    """Grows regions in one graph."""
+
+    def __init__(self, module: torch.fx.GraphModule, kernels: Kernels) -> None:
+        self.module = module
+        self.kernels = kernels
+        self.nodes = operations(module)
+        self.place = {n: k for k, n in enumerate(module.graph.nodes)}
+        self.kinds: dict[Node, Kind] = {n: kind_of(n) for n in self.nodes}
+        self.free = self._free()
+        self.region_of: dict[Node, Region] = {}
+        self._refused: defaultdict[Region, set[frozenset[Node]]] = defaultdict(set)
+        self.refusals: list[Refusal] = [
+            Refusal(str(n.target), k.refused.reason, k.refused.place) for n, k in self.kinds.items() if k.refused
+        ]
+
+    def run(self) -> Partition:
+        """All regions."""
+        for seed in self.nodes:
+            kind = self.kinds[seed]
+            if kind.reduction and not kind.contraction and seed not in self.region_of:
+                self._grow(seed)
+        regions = sorted(set(self.region_of.values()), key=lambda r: min(self.place[n] for n in r.nodes))
+        kept = [r for r in regions if self._pays(r)]
+        for node in self.nodes:
+            kind = self.kinds[node]
+            if kind.contraction and node not in self.region_of:
+                reason = "a product by itself is left to the library: no reduction next to it reads it from a kernel"
+                self.refusals.append(Refusal(str(node.target), reason, place_of(node)))
+        return Partition(kept, self.refusals)
+
+    # ---- growing
+
+    def _grow(self, seed: Node) -> None:
+        for careful in (False, True):
+            region = Region({seed})
+            reason = self._convert(region) or self._plan(region)
+            if reason is None:
+                self._claim(region)
+                while any(self._join(region, step, careful) for step in self._neighbours(region)):
+                    pass
+                most = region.kernels
+                reason = self._plan(region)
+            if reason is None and (careful or region.kernels <= most):
+                return
+            for n in region.nodes:
+                self.region_of.pop(n, None)
+        self.refusals.append(Refusal(str(seed.target), reason or "", place_of(seed)))
+
+    def _claim(self, region: Region) -> None:
+        for n in region.nodes:
+            self.region_of[n] = region
+
+    def _neighbours(self, region: Region) -> list[frozenset[Node]]:
+        """What could join next: an operation beside the region, with the views between."""
+        found: dict[frozenset[Node], None] = {}
+        for node in sorted(region.nodes, key=self.place.__getitem__):
+            for given in node.all_input_nodes:
+                self._towards(given, region, lambda n: n.all_input_nodes, found)
+            for user in node.users:
+                self._towards(user, region, lambda n: list(n.users), found)
+        return list(found)
+
+    def _towards(self, node: Node, region: Region, onwards: Callable, found: dict) -> None:
+        chain: list[Node] = []
+        while self._open(node, region):
+            chain.append(node)
+            if not self.kinds[node].view and not moves_nothing(node):
+                found[self._closed(chain, region)] = None
+                return
+            if not moves_nothing(node) or self._before_copy(node):
+                found[frozenset(chain)] = None
+            following = [n for n in onwards(node) if n not in self.free and n.op != "output"]
+            if len(following) != 1:
+                return
+            node = following[0]
+
+    def _closed(self, chain: Sequence[Node], region: Region) -> frozenset[Node]:
+        """With the getitem nodes that take a joining operation's results apart."""
+        whole = set(chain)
+        for n in chain:
+            if isinstance(n.meta.get("val"), (tuple, list)):
+                whole |= {u for u in n.users if u not in region.nodes}
+        return frozenset(whole)
+
+    def _before_copy(self, node: Node) -> bool:
+        """A transposition whose result is copied next: written in that order at once, there is nothing to copy."""
+        return len(node.users) == 1 and not moves_nothing(next(iter(node.users)))
+
+    def _open(self, node: Node, region: Region) -> bool:
+        kind = self.kinds.get(node)
+        return kind is not None and not kind.refused and node not in self.free and node not in self.region_of
+
+    def _join(self, region: Region, step: frozenset[Node], careful: bool) -> bool:
+        """Takes a step if it spares bytes and no kernel of its own comes with it. Only reductions can bring one, so the
+        planner is asked for those, and for everything where `careful`."""
+        if step in self._refused[region]:
+            return False
+        before = self._bytes(region.nodes) + sum(self._alone(n) for n in step)
+        grown = Region(region.nodes | step)
+        gain = before - self._bytes(grown.nodes)
+        copies = any(self._before_copy(n) for n in step)
+        if gain < 0 or gain == 0 and not copies or not self._acyclic(grown):
+            return False
+        failed = self._convert(grown) is not None or grown.cascade is None or grown.cascade.flattened
+        grown.kernels = region.kernels
+        if not failed and (careful or any(self.kinds[n].reduction for n in step)):
+            failed = self._plan(grown) is not None or grown.kernels > region.kernels
+        if failed:
+            # What was refused stays refused: a larger region is harder.
+            self._refused[region].add(step)
+            return False
+        region.nodes, region.cascade, region.kernels = grown.nodes, grown.cascade, grown.kernels
+        region.inputs, region.outputs = grown.inputs, grown.outputs
+        self._claim(region)
+        return True
+
+    def _convert(self, region: Region) -> str | None:
+        """Makes the cascade of a region; the reason if there is none."""
+        members = self._with_free(region.nodes)
+        ordered = sorted(members, key=self.place.__getitem__)
+        given = {g for n in ordered for g in n.all_input_nodes if g not in members}
+        region.inputs = sorted(given, key=self.place.__getitem__)
+        region.outputs = [n for n in ordered if n in region.nodes and any(u not in members for u in n.users)]
+        try:
+            region.cascade = convert(self._name(region), region.inputs, ordered, region.outputs)
+        except NotConvertible as e:
+            return str(e)
+        return None
+
+    def _plan(self, region: Region) -> str | None:
+        """Asks the planner for the number of kernels; the reason if it has no plan."""
+        assert region.cascade is not None
+        try:
+            region.kernels = self.kernels(region.cascade)
+        except RuntimeError as e:
+            return str(e)
+        return None
+
+    def _name(self, region: Region) -> str:
+        """What the user calls the place of the first reduction: its function, its module's class, or the value."""
+        seeds = (n for n in sorted(region.nodes, key=self.place.__getitem__) if self.kinds[n].reduction)
+        first = next((n for n in seeds if not self.kinds[n].contraction), None)
+        meta = first.meta if first is not None else {}
+        return str(meta.get("einloom_within") or meta.get("einloom_name") or "region")
+
+    def _pays(self, region: Region) -> bool:
+        """Whether memory is spared; otherwise the region is dissolved."""
+        alone, together = sum(self._alone(n) for n in region.nodes), self._bytes(region.nodes)
+        if together < alone:
+            return True
+        for n in region.nodes:
+            del self.region_of[n]
+        first = min(region.nodes, key=self.place.__getitem__)
+        reason = f"by itself it moves as many bytes ({together}) as without us ({alone})"
+        self.refusals.append(Refusal(str(first.target), reason, place_of(first)))
+        return False
+
+    # ---- bytes and order
+
+    def _free(self) -> set[Node]:
+        free: set[Node] = set()
+        for n in self.nodes:
+            kind = self.kinds[n]
+            if not kind.refused and all(g in free for g in n.all_input_nodes):
+                free.add(n)
+        return free
+
+    def _with_free(self, nodes: set[Node]) -> set[Node]:
+        members, todo = set(nodes), list(nodes)
+        while todo:
+            for given in todo.pop().all_input_nodes:
+                if given in self.free and given not in members:
+                    members.add(given)
+                    todo.append(given)
+        return members
+
+    def _alone(self, node: Node) -> int:
+        """Bytes of an operation by itself. Views move nothing; what is elementwise counts in full."""
+        return 0 if moves_nothing(node) else self._bytes({node})
+
+    def _bytes(self, nodes: set[Node]) -> int:
+        """Bytes read and written at the border of a set of operations."""
+        given = {g for n in nodes for g in n.all_input_nodes if g not in nodes and g not in self.free}
+        made = {n for n in nodes if any(u not in nodes for u in n.users)}
+        return sum(tensor_bytes(n) for n in given) + sum(tensor_bytes(n) for n in made)
+
+    def _acyclic(self, grown: Region) -> bool:
+        group = {**self.region_of, **dict.fromkeys(grown.nodes, grown)}
+        return in_order([n for n in self.nodes if n not in self.free], group) is not None
