@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Mapping, Optional, Sequence, Union
 
 from . import _native, html, report
-from .errors import GradientError, UsageError
+from .errors import UsageError
 
 Target = Literal["cuda", "pseudo"]
 
@@ -101,11 +101,10 @@ class Cascade(_native.Cascade):
         sizes: Mapping[str, int],
         params: Mapping[str, float],
     ) -> Any:
-        """Calls whose result must carry a gradient end here."""
-        raise GradientError(
-            f"{self.name}: an input requires a gradient, and this program has no backward form. "
-            "Call it under torch.no_grad(), or detach its inputs."
-        )
+        """Calls whose result must carry a gradient end here: they run as an operator of PyTorch."""
+        from .torch.gradient import call
+
+        return call(self, arrays, out, sizes, params)
 
 
 def compile(

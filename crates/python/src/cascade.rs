@@ -258,6 +258,12 @@ impl Cascade {
         &self.text.text
     }
 
+    /// The checked program as text: sugar expanded, everything declared.
+    #[getter]
+    fn canonical(&self) -> String {
+        einloom_cascade::print(self.checked())
+    }
+
     /// Where the text came from.
     #[getter]
     fn origin(&self) -> &str {

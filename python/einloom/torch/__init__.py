@@ -6,9 +6,20 @@ from .backend import Report as Report
 from .backend import einloom as backend
 from .backend import reports as reports
 from .errors import NotConvertible as NotConvertible
+from .gradient import operator_of as operator_of
 from .operator import Operator as Operator
 from .operator import known as operators
 from .program import TorchProgram as TorchProgram
 from .program import from_torch as from_torch
 
-__all__ = ["NotConvertible", "Operator", "Report", "TorchProgram", "backend", "from_torch", "operators", "reports"]
+__all__ = [
+    "NotConvertible",
+    "Operator",
+    "Report",
+    "TorchProgram",
+    "backend",
+    "from_torch",
+    "operator_of",
+    "operators",
+    "reports",
+]

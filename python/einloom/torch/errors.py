@@ -7,8 +7,10 @@ import re
 
 import torch
 
+from ..errors import EinloomError
 
-class NotConvertible(TypeError):
+
+class NotConvertible(EinloomError, TypeError):
     """An operation of a PyTorch program that has no cascade.
 
     `operation` is PyTorch's name of it, `reason` says what is missing, `place` is the user's `file:line` and source.

@@ -17,21 +17,30 @@ Reference = Callable[..., Any]
 Size = Union[int, tuple[int, int]]
 """A size that is fixed, or that of a dimension: the number of an input and that of its dimension."""
 
+Shape = Union[tuple[Size, ...], Callable[..., Sequence[Any]]]
+"""A shape by its sizes, or as a function of the inputs."""
+
 
 @dataclass(frozen=True)
 class Output:
     """What an operator gives."""
 
-    sizes: tuple[Size, ...]
+    sizes: Shape
     dtype: Union[torch.dtype, int]
     """A number type, or the number of the input whose type it follows."""
+
+    def shape(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
+        """For these inputs, which may be without data."""
+        if not isinstance(self.sizes, tuple):
+            return list(self.sizes(*tensors))
+        return [s if isinstance(s, int) else tensors[s[0]].shape[s[1]] for s in self.sizes]
 
 
 @dataclass(eq=False)
 class Operator:
     """A cascade that PyTorch knows as an operator, `torch.ops.einloom.<name>`.
 
-    `derived` counts runs of the cascade's own kernels, `reference` runs of the PyTorch path that gives gradients.
+    `derived` counts runs of the cascade's own kernels, `backward` runs of the PyTorch path that gives gradients.
     """
 
     name: str
@@ -74,7 +83,7 @@ class Operator:
     def _fake(self, *tensors: torch.Tensor) -> Any:
         made = []
         for output in self.outputs:
-            shape = [s if isinstance(s, int) else tensors[s[0]].shape[s[1]] for s in output.sizes]
+            shape = output.shape(tensors)
             made.append(tensors[0].new_empty(shape, dtype=self._dtype(output, tensors)))
         return made[0] if len(made) == 1 else tuple(made)
 
@@ -116,7 +125,7 @@ def operator(
 ) -> Operator:
     """The operator of a cascade; one text has one operator. `kernel()` gives what runs it."""
     with _LOCK:
-        identity = repr((text, tuple(inputs), tuple(outputs)))
+        identity = repr((text, tuple(inputs)))
         if identity not in _KNOWN:
             digest = hashlib.sha256(identity.encode()).hexdigest()[:10]
             made = Operator(f"{name}_{digest}", text, tuple(inputs), tuple(outputs), kernel(), reference)

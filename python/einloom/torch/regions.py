@@ -16,6 +16,7 @@ from typing import Callable, Sequence
 
 import torch
 
+from ..errors import EinloomError
 from .convert import Cascade, convert
 from .errors import NotConvertible, place_of
 from .graphs import Kind, Node, in_order, kind_of, moves_nothing, operations, tensor_bytes
@@ -190,7 +191,7 @@ class Partitioner:
         assert region.cascade is not None
         try:
             region.kernels = self.kernels(region.cascade)
-        except RuntimeError as e:
+        except EinloomError as e:
             return str(e)
         return None
 

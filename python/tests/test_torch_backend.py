@@ -1,0 +1,164 @@
+"""`torch.compile(model, backend="einloom")`: which regions are taken, what they compute, and what is left."""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from einloom.torch import backend, operators, reports  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "gpt"))
+from model import Config, build  # noqa: E402
+
+EAGER = {"rest": "eager"}
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    torch._dynamo.reset()
+
+
+def compiled(f: Any, **options: Any) -> Any:
+    return torch.compile(f, backend=backend, fullgraph=True, dynamic=False, options={**EAGER, **options})
+
+
+def tokens(seed: int = 0) -> torch.Tensor:
+    return torch.randint(0, 128, (2, 64), generator=torch.Generator().manual_seed(seed))
+
+
+def taken() -> list[str]:
+    return [o.name.rpartition("_")[0] for o in reports()[-1].operators]
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-6), (torch.bfloat16, 2e-2)])
+def test_a_small_gpt_equals_eager(dtype: torch.dtype, tolerance: float) -> None:
+    model = build().to(dtype)
+    ids = tokens()
+    fast = compiled(model)
+    with torch.no_grad():
+        want, got = model(ids), fast(ids)
+        assert (got - want).abs().max() <= tolerance * want.abs().max()
+        assert {"RmsNorm", "attention", "LayerNorm"} <= set(taken())
+        torch.testing.assert_close(fast(ids, tokens(1)), model(ids, tokens(1)), rtol=1e-3, atol=1e-4)
+    assert "loss" in taken()
+
+
+def test_equal_layers_are_one_operator() -> None:
+    model = build(Config(layers=4))
+    with torch.no_grad():
+        compiled(model)(tokens())
+    assert taken().count("attention") == 4
+    assert len({o.name for o in reports()[-1].operators if o.name.startswith("attention")}) == 1
+
+
+def test_training_gets_the_gradient_of_eager() -> None:
+    model = build()
+    ids, targets = tokens(), tokens(1)
+    model(ids, targets).backward()
+    want = {n: p.grad.clone() for n, p in model.named_parameters()}
+    model.zero_grad()
+    compiled(model)(ids, targets).backward()
+    for name, p in model.named_parameters():
+        assert (p.grad - want[name]).abs().max() <= 1e-5 * want[name].abs().max() + 1e-9, name
+    assert any(o.backward and "reference path" in o.report for o in operators())
+
+
+def test_training_through_inductor() -> None:
+    """The backward graph is traced by AOTAutograd, where the operators' own backward operators stand."""
+    norm = torch.nn.Sequential(torch.nn.Linear(8, 8), _Norm(8))
+    x = torch.randn(4, 8)
+    want = torch.autograd.grad(norm(x).square().sum(), list(norm.parameters()))
+    fast = torch.compile(norm, backend=backend, fullgraph=True, dynamic=False, options={"rest": "inductor"})
+    got = torch.autograd.grad(fast(x).square().sum(), list(norm.parameters()))
+    for g, w in zip(got, want, strict=True):
+        torch.testing.assert_close(g, w, rtol=1e-4, atol=1e-5)
+    assert reports()[-1].rest == "inductor"
+
+
+class _Norm(torch.nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gain = torch.nn.Parameter(torch.ones(width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * self.gain
+
+
+def test_what_is_left_has_a_reason_and_a_place() -> None:
+    def f(x, w):
+        y = torch.softmax(x, -1).sort(-1).values
+        return y @ w
+
+    x, w = torch.randn(64, 64), torch.randn(64, 64)
+    torch.testing.assert_close(compiled(f)(x, w), f(x, w), rtol=1e-4, atol=1e-5)
+    left = {r.what: r for r in reports()[-1].refusals}
+    assert "no definition" in left["aten.sort.default"].reason
+    assert "left to the library" in left["aten.matmul.default"].reason
+    assert "test_torch_backend.py" in (left["aten.sort.default"].place or "")
+
+
+def test_regions_do_not_need_each_other_in_a_circle() -> None:
+    def f(x, w):
+        y = torch.softmax(x, -1)
+        z = (y @ w).sort(-1).values
+        return torch.softmax(y + z, -1) * y
+
+    x, w = torch.randn(32, 32), torch.randn(32, 32)
+    torch.testing.assert_close(compiled(f)(x, w), f(x, w), rtol=1e-4, atol=1e-5)
+    assert len(reports()[-1].regions) == 2
+
+
+def test_in_place_operations_on_values_of_the_graph_are_functional() -> None:
+    def f(x):
+        y = x.exp()
+        y /= y.sum(-1, keepdim=True)
+        y.mul_(2)
+        return y
+
+    x = torch.randn(8, 8)
+    torch.testing.assert_close(compiled(f)(x), f(x))
+    assert len(reports()[-1].regions) == 1
+
+
+def test_writing_to_an_input_keeps_the_graph_whole() -> None:
+    def f(x):
+        x.add_(1)
+        return torch.softmax(x, -1)
+
+    a, b = torch.zeros(4, 4), torch.zeros(4, 4)
+    torch.testing.assert_close(compiled(f)(a), f(b))
+    assert torch.equal(a, b)
+    assert not reports()[-1].regions
+    assert "writes to a tensor" in reports()[-1].refusals[0].reason
+
+
+def test_the_log_tells_what_was_taken(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("EINLOOM_LOG", "fusion")
+    with torch.no_grad():
+        compiled(build())(tokens())
+    told = capsys.readouterr().err
+    assert "took attention_" in told
+    assert "weights = torch.exp(scores - scores.amax(-1, keepdim=True))" in told
+    assert f"{len(reports()[-1].regions)} regions" in told
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(Exception, match="rest is 'elsewhere'"):
+        compiled(lambda x: x + 1, rest="elsewhere")(torch.ones(2))
+
+
+def _installed() -> bool:
+    return any(e.name == "einloom" for e in metadata.entry_points(group="torch_dynamo_backends"))
+
+
+@pytest.mark.skipif(not _installed(), reason="the package is not installed: its entry points are not known")
+def test_the_backend_has_a_name() -> None:
+    x = torch.randn(4, 4)
+    fast = torch.compile(lambda x: torch.softmax(x, -1), backend="einloom", options=EAGER)
+    torch.testing.assert_close(fast(x), torch.softmax(x, -1))
