@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 
@@ -69,9 +72,10 @@ class LayerNorm(nn.Module):
 class Block(nn.Module):
     """Attention and a feed-forward layer, each after a norm and around a residual."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, attend: Callable[..., Tensor]) -> None:
         super().__init__()
         self.heads = config.heads
+        self.attend = attend
         self.before_attention = RmsNorm(config.width)
         self.qkv = nn.Linear(config.width, 3 * config.width, bias=False)
         self.out = nn.Linear(config.width, config.width, bias=False)
@@ -83,7 +87,7 @@ class Block(nn.Module):
         batch, positions, width = x.shape
         qkv = self.qkv(self.before_attention(x))
         q, k, v = qkv.view(batch, positions, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
-        mixed = attention(q, k, v).transpose(1, 2).reshape(batch, positions, width)
+        mixed = self.attend(q, k, v).transpose(1, 2).reshape(batch, positions, width)
         x = x + self.out(mixed)
         hidden = torch.nn.functional.gelu(self.up(self.before_mlp(x)))
         return x + self.down(hidden)
@@ -92,12 +96,12 @@ class Block(nn.Module):
 class Gpt(nn.Module):
     """The model. Gives logits, or the mean cross-entropy where targets are given."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, attend: Callable[..., Tensor] = attention) -> None:
         super().__init__()
         self.config = config
         self.tokens = nn.Embedding(config.vocabulary, config.width)
         self.places = nn.Embedding(config.context, config.width)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.blocks = nn.ModuleList(Block(config, attend) for _ in range(config.layers))
         self.last = LayerNorm(config.width)
         self.head = nn.Linear(config.width, config.vocabulary, bias=False)
 
@@ -120,11 +124,28 @@ def loss(logits: Tensor, targets: Tensor) -> Tensor:
     return (normaliser - chosen).mean()
 
 
-def build(config: Config = Config(), seed: int = 0) -> Gpt:
-    """The model with the weights of a seed."""
-    torch.manual_seed(seed)
-    model = Gpt(config)
-    for name, parameter in model.named_parameters():
-        if parameter.dim() > 1:
-            nn.init.normal_(parameter, std=0.02 if "tokens" in name or "places" in name else parameter.shape[1] ** -0.5)
+def weights(config: Config, seed: int = 0) -> dict[str, Tensor]:
+    """The weights of a seed, by name."""
+    generator = torch.Generator().manual_seed(seed)
+    out = {}
+    for name, like in Gpt(config).state_dict().items():
+        if like.dim() == 1:
+            out[name] = torch.ones_like(like) if name.endswith("gain") else torch.zeros_like(like)
+            continue
+        deviation = 0.02 if name.startswith(("tokens", "places")) else like.shape[1] ** -0.5
+        out[name] = torch.randn(like.shape, generator=generator) * deviation
+    return out
+
+
+def save(path: Path, config: Config = Config(), seed: int = 0) -> None:
+    """Writes the weights of a seed."""
+    save_file(weights(config, seed), path)
+
+
+def build(
+    config: Config = Config(), seed: int = 0, path: Path | None = None, attend: Callable[..., Tensor] = attention
+) -> Gpt:
+    """The model with the weights of a seed, or of a file."""
+    model = Gpt(config, attend)
+    model.load_state_dict(weights(config, seed) if path is None else load_file(path))
     return model

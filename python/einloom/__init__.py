@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import sys as _sys
+from typing import Any as _Any
 
 from . import _native
 from . import errors as errors
@@ -43,3 +44,13 @@ __version__ = _native.__version__
 
 # CUDA's compiler may be among the installed packages; it is looked for when it is first needed.
 _native.set_places(_sys.prefix, [p for p in _sys.path if p])
+
+
+def __getattr__(name: str) -> _Any:
+    """`from_torch` and `torch` need PyTorch, which is imported when they are first named."""
+    if name not in ("from_torch", "torch"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    module = import_module(".torch", __name__)
+    return module if name == "torch" else module.from_torch

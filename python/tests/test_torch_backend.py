@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+pytest.importorskip("safetensors")
 
 from einloom.torch import backend, operators, reports  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "gpt"))
-from model import Config, build  # noqa: E402
+from model import Config, build, save  # noqa: E402
 
 EAGER = {"rest": "eager"}
 
@@ -47,6 +48,13 @@ def test_a_small_gpt_equals_eager(dtype: torch.dtype, tolerance: float) -> None:
         assert {"RmsNorm", "attention", "LayerNorm"} <= set(taken())
         torch.testing.assert_close(fast(ids, tokens(1)), model(ids, tokens(1)), rtol=1e-3, atol=1e-4)
     assert "loss" in taken()
+
+
+def test_weights_go_through_a_file(tmp_path: Path) -> None:
+    save(tmp_path / "gpt.safetensors", seed=3)
+    with torch.no_grad():
+        got = compiled(build(path=tmp_path / "gpt.safetensors"))(tokens())
+        torch.testing.assert_close(got, build(seed=3)(tokens()), rtol=1e-4, atol=1e-5)
 
 
 def test_equal_layers_are_one_operator() -> None:

@@ -7,7 +7,7 @@ more than once become statements. No operation is recognised by its surroundings
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, NoReturn, Sequence, TypeVar
 
 import torch
 
@@ -38,11 +38,14 @@ RULES: dict[Any, Rule] = {}
 """The rule of every operation that has one, by overload packet."""
 
 
-def rule(*names: str) -> Callable[[Rule], Rule]:
+AnyRule = TypeVar("AnyRule", bound=Rule)
+
+
+def rule(*names: str) -> Callable[[AnyRule], AnyRule]:
     """Registers the definition of ATen operations. Its arguments are those of the operation's schema, after the
     converter itself."""
 
-    def register(f: Rule) -> Rule:
+    def register(f: AnyRule) -> AnyRule:
         for name in names:
             packet = getattr(torch.ops.aten, name, None)
             if packet is not None:
@@ -92,14 +95,15 @@ class Converter:
 
     # ---- what rules use
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, reason: str) -> NoReturn:
         """Stops: the operation at hand cannot be taken."""
         raise Unsupported(reason)
 
     @property
     def result_dtype(self) -> torch.dtype:
         """PyTorch's number type of the operation at hand."""
-        meta = self.node.meta["val"] if self.node is not None else None
+        assert self.node is not None, "rules run for a node"
+        meta = self.node.meta["val"]
         return (meta[0] if isinstance(meta, (tuple, list)) else meta).dtype
 
     def named(self, v: Value, wanted: str | None = None) -> Value:

@@ -8,13 +8,12 @@ from math import prod
 from typing import Any, Iterable, Mapping
 
 import torch
+from torch.fx import Node
 
 from .convert import Converter, is_contraction
 from .errors import NotConvertible
 from .terms import reduces
 from .values import Value, is_simple
-
-Node = torch.fx.Node
 
 
 def operations(module: torch.fx.GraphModule) -> list[Node]:

@@ -140,9 +140,9 @@ class _Reader:
         if token == "reduce" or token in _REDUCTIONS and self._reduces():
             return self.fold(self.take() if token == "reduce" else token)
         if self.peek() == "(":
-            return Apply(token, self.list("(", ")"))
+            return Apply(token, self.items("(", ")"))
         if self.peek() == "[":
-            return Element(token, self.list("[", "]"))
+            return Element(token, self.items("[", "]"))
         return Name(token)
 
     def _reduces(self) -> bool:
@@ -166,7 +166,7 @@ class _Reader:
         self.eat(")")
         return Fold(op, tuple(over), condition, self.expression(5))
 
-    def list(self, opened: str, closed: str) -> tuple[Expr, ...]:
+    def items(self, opened: str, closed: str) -> tuple[Expr, ...]:
         self.eat(opened)
         out = []
         while not self.eat(closed):
@@ -178,7 +178,7 @@ class _Reader:
         out: list[tuple[str, tuple[str, ...], str]] = []
         while self.peek():
             name = self.take()
-            at = self.list("[", "]") if self.peek() == "[" else ()
+            at = self.items("[", "]") if self.peek() == "[" else ()
             kind = self.take() if self.eat(":") else ""
             out.append((name, tuple(i.text for i in at if isinstance(i, Name)), kind))
             self.eat(",")
@@ -250,7 +250,7 @@ def _number(e: Expr) -> float:
 
 def _definition(reader: _Reader) -> Definition:
     name = reader.take()
-    at = reader.list("[", "]") if reader.peek() == "[" else ()
+    at = reader.items("[", "]") if reader.peek() == "[" else ()
     dtype = reader.take() if reader.eat(":") else None
     reader.eat("=")
     return Definition(name, at, dtype, reader.expression())

@@ -6,11 +6,12 @@ import inspect
 from typing import Any, Callable, Sequence
 
 import torch
+from torch.fx import Node
 
 from .capture import mutates, to_aten
 from .convert import Cascade, convert
 from .errors import NotConvertible, place_of
-from .graphs import Node, kind_of, operations
+from .graphs import kind_of, operations
 from .kernels import compiled
 from .operator import Operator
 from .rewrite import operator_of, reference_of
@@ -40,6 +41,11 @@ class TorchProgram:
     def operator(self) -> Operator:
         """The operator that the calls end in; it counts which path ran."""
         return self._made[0][1]
+
+    @property
+    def report(self) -> str:
+        """Which path ran, and how often: the derived kernels, and PyTorch for gradients."""
+        return "\n".join(made.report for made in dict.fromkeys(made for _, made in self._made))
 
     @property
     def cascade(self) -> Any:
@@ -99,8 +105,8 @@ def from_torch(function: Callable[..., Any], example_inputs: Sequence[Any]) -> T
 def whole(
     graph: torch.fx.GraphModule, name: str, parameters: Sequence[str]
 ) -> tuple[Cascade, torch.fx.GraphModule, torch.fx.GraphModule]:
-    """A whole graph as one cascade; its reference; and what is left to PyTorch after it: views of the results that merge
-    dimensions, which cost nothing there."""
+    """A whole graph as one cascade; its reference; and what is left to PyTorch after it: views of the results that
+    merge dimensions, which cost nothing there."""
     placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
     rank = {p: k for k, p in enumerate(parameters)}
     order = sorted(placeholders, key=lambda n: rank.get(n.meta.get("einloom_name", ""), len(rank)))

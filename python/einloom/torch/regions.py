@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from typing import Callable, Sequence
 
 import torch
+from torch.fx import Node
 
 from ..errors import EinloomError
 from .convert import Cascade, convert
 from .errors import NotConvertible, place_of
-from .graphs import Kind, Node, in_order, kind_of, moves_nothing, operations, tensor_bytes
+from .graphs import Kind, in_order, kind_of, moves_nothing, operations, tensor_bytes
 
 Kernels = Callable[[Cascade], int]
 """The number of kernels that the planner makes of a cascade; raises where it cannot plan it."""
@@ -119,7 +120,9 @@ class Partitioner:
                 self._towards(user, region, lambda n: list(n.users), found)
         return list(found)
 
-    def _towards(self, node: Node, region: Region, onwards: Callable, found: dict) -> None:
+    def _towards(
+        self, node: Node, region: Region, onwards: Callable[[Node], list[Node]], found: dict[frozenset[Node], None]
+    ) -> None:
         chain: list[Node] = []
         while self._open(node, region):
             chain.append(node)

@@ -6,9 +6,10 @@ import operator as python_operator
 from typing import Any
 
 import torch
+from torch.fx import Node
 
 from .convert import Cascade
-from .graphs import Node, in_order
+from .graphs import in_order
 from .kernels import compiled
 from .operator import Operator, Output, operator
 from .regions import Partition, Region

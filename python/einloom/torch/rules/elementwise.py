@@ -9,7 +9,7 @@ import torch
 
 from ..convert import Converter, rule
 from ..terms import Binary, Number, Term, Unary, binary, select, unary
-from ..values import Value, as_number, as_truth, broadcast, constant
+from ..values import Dim, Value, as_number, as_truth, broadcast, constant
 
 
 def lift(x: Any, like: torch.dtype | None = None) -> Value:
@@ -21,7 +21,7 @@ def lift(x: Any, like: torch.dtype | None = None) -> Value:
     return constant(x, like or (torch.float32 if isinstance(x, float) else torch.int64))
 
 
-def numbers(c: Converter, *xs: Any) -> tuple[tuple, list[Term]]:
+def numbers(c: Converter, *xs: Any) -> tuple[tuple[Dim, ...], list[Term]]:
     """The operands' dimensions and terms, as numbers."""
     values = [lift(x) for x in xs]
     return broadcast([v.with_term(as_number(v), torch.float32) for v in values])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Any, Sequence
 
 import torch
 
@@ -41,14 +41,14 @@ def _affine(term: Term) -> Index | None:
         a, b = _affine(term.a), _affine(term.b)
         return None if a is None or b is None else a + b if term.op == "+" else a - b
     if isinstance(term, Unary) and term.op == "floor" and isinstance(term.x, Binary) and term.x.op == "/":
-        a, b = _affine(term.x.a), term.x.b
-        if a is not None and isinstance(b, Number) and b.value == int(b.value) > 0:
-            return a // int(b.value)
+        above, below = _affine(term.x.a), term.x.b
+        if above is not None and isinstance(below, Number) and below.value == int(below.value) > 0:
+            return above // int(below.value)
     if isinstance(term, Binary) and term.op == "*":
-        for x, y in ((term.a, term.b), (term.b, term.a)):
-            index = _affine(x)
-            if index is not None and isinstance(y, Number) and y.value == int(y.value):
-                return index * int(y.value)
+        for moving, by in ((term.a, term.b), (term.b, term.a)):
+            index = _affine(moving)
+            if index is not None and isinstance(by, Number) and by.value == int(by.value):
+                return index * int(by.value)
     return None
 
 
@@ -102,7 +102,7 @@ def index_(c: Converter, self: Value, indices: Sequence[Value | None]) -> Value:
     chosen = [k for k, i in enumerate(indices) if i is not None]
     values = [i for i in indices if i is not None]
     dims, terms = broadcast(values)
-    by = {}
+    by: dict[Axis, Index] = {}
     for k, term in zip(chosen, terms):
         by |= split_at(position(c, Value(dims, term, torch.int64), v.shape[k]), v.dims[k])
     rest = [d for k, d in enumerate(v.dims) if k not in chosen]
@@ -112,7 +112,7 @@ def index_(c: Converter, self: Value, indices: Sequence[Value | None]) -> Value:
 
 
 @rule("gather", "take_along_dim")
-def gather(c: Converter, self: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Value:
+def gather(c: Converter, self: Value, dim: Any, index: Any, *, sparse_grad: bool = False) -> Value:
     """`out[i, j] = x[i, index[i, j]]`."""
     if isinstance(dim, Value):  # take_along_dim has them the other way round
         dim, index = index, dim

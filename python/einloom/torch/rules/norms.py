@@ -45,7 +45,7 @@ def layer_norm(
 
 
 @rule("native_layer_norm")
-def native_layer_norm(c: Converter, input: Value, shape: Any, weight: Any, bias: Any, eps: float) -> tuple:
+def native_layer_norm(c: Converter, input: Value, shape: Any, weight: Any, bias: Any, eps: float) -> tuple[Value, ...]:
     v = _named(c, input)
     n = len(v.dims)
     dims = list(range(n - len(shape), n))
@@ -107,7 +107,9 @@ def nll_loss(
 
 
 @rule("nll_loss_forward")
-def nll_loss_forward(c: Converter, self: Value, target: Value, weight: Any, reduction: int, ignore_index: int) -> tuple:
+def nll_loss_forward(
+    c: Converter, self: Value, target: Value, weight: Any, reduction: int, ignore_index: int
+) -> tuple[Value, ...]:
     loss = nll_loss(c, self, target, weight, reduction, ignore_index)
     counted = select(Binary("!=", target.term, Number(ignore_index)), Number(1), Number(0))
     return loss, reduce(c, "sum", target.with_term(counted), None, False)

@@ -83,7 +83,7 @@ def moments(c: Converter, v: Value, dims: Sequence[int]) -> tuple[Term, Term]:
     """The mean and the mean squared difference from it, as terms over what is not reduced."""
     v = c.body(v)
     axes = over(v, dims)
-    mu = Reduce("mean", axes, as_number(v))
+    mu: Term = Reduce("mean", axes, as_number(v))
     bound = {a: again(a) for a in axes}
     x = substitute(as_number(v), {a: Index.of(b) for a, b in bound.items()})
     name = (c.node.meta.get("einloom_name") or "x") if c.node else "x"
@@ -108,7 +108,7 @@ def _correction(unbiased: Any, correction: Any) -> float:
     return 1.0 if unbiased is None or unbiased else 0.0
 
 
-def _dim_and_correction(args: tuple, kwargs: dict) -> tuple[Any, float, bool]:
+def _dim_and_correction(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, float, bool]:
     """The overloads `var(x, unbiased)`, `var(x, dim, unbiased, keepdim)` and `var(x, dim, correction=, keepdim=)`."""
     args_list = list(args)
     dim = kwargs.get("dim")

@@ -6,7 +6,7 @@ from math import prod
 from typing import Any, Sequence
 
 from ..convert import Converter, rule
-from ..index import Index
+from ..index import Axis, Index
 from ..terms import Binary, Number, Position, binary, select, substitute
 from ..values import Value, at_position, axis, broadcast, fuse, permute, reshape, split_at, take, whole_where_repeated
 
@@ -97,7 +97,7 @@ def squeeze(c: Converter, self: Value, dim: Any = None) -> Value:
 def expand(c: Converter, self: Value, size: Sequence[int], *, implicit: bool = False) -> Value:
     new = len(size) - len(self.dims)
     dims = [*((),) * new, *self.dims]
-    by = {}
+    by: dict[Axis, Index] = {}
     for k, n in enumerate(size):
         if n not in (-1, 1) and (k < new or self.shape[k - new] == 1) and n != 1:
             by |= {a: Index() for a in dims[k]}

@@ -1,0 +1,96 @@
+"""On a GPU: operators take part in CUDA graphs and streams, and compute what eager PyTorch computes."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+import einloom  # noqa: E402
+from einloom.torch import backend, from_torch, operator_of  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "gpt"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benches" / "python"))
+from model import attention, build  # noqa: E402
+from variants import textbook, variants  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+
+
+def inputs(*shape: int, count: int = 3) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    return [torch.randn(*shape, device="cuda", dtype=torch.bfloat16) for _ in range(count)]
+
+
+def test_an_operator_is_captured_in_a_graph() -> None:
+    made = operator_of(einloom.library.attention_causal)
+    q, k, v = inputs(2, 4, 256, 64)
+    made(q, k, v)  # compiles
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        o = made(q, k, v)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        q.normal_()
+        graph.replay()
+        torch.cuda.synchronize()
+        assert torch.equal(o, made(q, k, v))
+
+
+def test_an_operator_runs_in_the_current_stream() -> None:
+    made = operator_of(einloom.library.rmsnorm)
+    x, g = torch.randn(4096, 4096, device="cuda"), torch.ones(4096, device="cuda")
+    want = torch.nn.functional.rms_norm(x + 1, (4096,), g, 1e-6)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(10_000_000)
+        y = made(x + 1, g)
+    torch.cuda.current_stream().wait_stream(side)
+    torch.testing.assert_close(y, want, rtol=1e-4, atol=1e-5)
+
+
+def test_pytorchs_own_checks() -> None:
+    made = operator_of(einloom.library.attention_causal)
+    torch.library.opcheck(made.op, tuple(t.requires_grad_() for t in inputs(1, 2, 64, 64)))
+
+
+def test_a_function_from_torch() -> None:
+    q, k, v = inputs(2, 4, 512, 64)
+    program = from_torch(attention, [q, k, v])
+    want = attention(q.double(), k.double(), v.double())
+    assert (program(q, k, v) - want).abs().max() < 2e-2 * want.abs().max()
+
+
+def test_gradients() -> None:
+    q, k, v = (t.requires_grad_() for t in inputs(1, 2, 128, 64))
+    program = from_torch(attention, [q, k, v])
+    got = torch.autograd.grad(program(q, k, v).float().square().sum(), [q, k, v])
+    want = torch.autograd.grad(attention(q, k, v).float().square().sum(), [q, k, v])
+    for g, w in zip(got, want, strict=True):
+        assert (g - w).abs().max() < 3e-2 * w.abs().max()
+
+
+@pytest.mark.parametrize("rest", ["eager", "inductor"])
+def test_the_gpt(rest: str) -> None:
+    torch._dynamo.reset()
+    model = build().to("cuda", torch.bfloat16)
+    ids = torch.randint(0, 128, (2, 64), device="cuda")
+    fast = torch.compile(model, backend=backend, fullgraph=True, dynamic=False, options={"rest": rest})
+    with torch.no_grad():
+        want = build().to("cuda")(ids)
+        assert (fast(ids) - want).abs().max() < 3e-2 * want.abs().max()
+
+
+@pytest.mark.parametrize("variant", variants(1024), ids=lambda v: v.name)
+def test_variants(variant) -> None:
+    q, k, v = inputs(1, 2, 1024, 64)
+    x = variant.inputs(1, 2, 1024, q.device)
+    want = textbook(variant, q.double(), k.double(), v.double(), x, 1 / math.sqrt(64))
+    got = einloom.compile(variant.text())(q, k, v, **x)
+    assert (got - want).abs().max() < 2e-2 * want.abs().max()
