@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -77,6 +78,10 @@ def test_training_gets_the_gradient_of_eager() -> None:
     assert any(o.backward and "reference path" in o.report for o in operators())
 
 
+COMPILER = any(shutil.which(c) for c in ("g++", "clang++", "c++"))
+
+
+@pytest.mark.skipif(not COMPILER, reason="inductor needs a C++ compiler")
 def test_training_through_inductor() -> None:
     """The backward graph is traced by AOTAutograd, where the operators' own backward operators stand."""
     norm = torch.nn.Sequential(torch.nn.Linear(8, 8), _Norm(8))
@@ -144,6 +149,49 @@ def test_writing_to_an_input_keeps_the_graph_whole() -> None:
     assert torch.equal(a, b)
     assert not reports()[-1].regions
     assert "writes to a tensor" in reports()[-1].refusals[0].reason
+
+
+@pytest.mark.parametrize("rest", ["eager", "inductor"] if COMPILER else ["eager"])
+def test_every_size_is_taken(rest: str) -> None:
+    def f(x, y):
+        return torch.softmax(x @ y, -1) @ y.T
+
+    fast = torch.compile(f, backend=backend, options={"rest": rest})
+    for n in (64, 96, 128, 96):
+        x, y = torch.randn(n, 8), torch.randn(8, n)
+        torch.testing.assert_close(fast(x, y), f(x, y), rtol=1e-4, atol=1e-5)
+        assert len(reports()[-1].regions) == 1
+
+
+def test_a_part_without_gradients_keeps_the_graph_whole() -> None:
+    def f(x):
+        with torch.no_grad():
+            weights = torch.softmax(x, -1)
+        return weights * x
+
+    x = torch.randn(32, 32, requires_grad=True)
+    (want,) = torch.autograd.grad(f(x).sum(), x)
+    (got,) = torch.autograd.grad(compiled(f)(x).sum(), x)
+    torch.testing.assert_close(got, want)
+    assert "records no gradients" in reports()[-1].refusals[0].reason
+    torch.testing.assert_close(compiled(f)(x.detach()), f(x.detach()))
+    assert len(reports()[-1].regions) == 1
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_autocast(inside: bool) -> None:
+    model, ids, targets = build(), tokens(), tokens(1)
+
+    def f():
+        with torch.autocast("cpu", torch.bfloat16, enabled=inside):
+            return model(ids, targets)
+
+    with torch.autocast("cpu", torch.bfloat16, enabled=not inside):
+        want, got = f(), torch.compile(f, backend=backend, options=EAGER)()
+    assert abs(got - want) < 1e-2 and got.dtype == want.dtype
+    got.backward()
+    grad = model.blocks[0].qkv.weight.grad
+    assert reports()[-1].regions and grad is not None and grad.isfinite().all()
 
 
 def test_the_log_tells_what_was_taken(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 import torch
 
-from .capture import mutates, to_aten
+from .capture import obstacle, to_aten
 from .errors import NotConvertible, place_of
 from .kernels import planner
 from .log import log
@@ -55,6 +55,7 @@ def reports() -> list[Report]:
 def einloom(module: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
     """The backend. `options={"rest": "eager"}` runs what is not taken by eager PyTorch instead of inductor."""
     rest = _rest(inputs, {**options.get("options", {}), **options})
+    inputs = [sized(i) for i in inputs]
     graph, partition = _partition(module, inputs)
     if graph is None or not partition.regions:
         report = Report((), (), tuple(partition.refusals), rest, len(list(module.graph.nodes)))
@@ -72,22 +73,39 @@ def einloom(module: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any)
         from torch._inductor.compile_fx import compile_fx
 
         return compile_fx(graph, list(inputs))
-    return graph.forward
+    return graph.forward if graph is module else _as_traced(graph)
+
+
+def _as_traced(graph: torch.fx.GraphModule) -> Callable[..., Any]:
+    """Runs a traced graph: conversions of autocast are in it, and must not be made again."""
+
+    def run(*given: Any) -> Any:
+        with torch._C._DisableAutocast():
+            return graph.forward(*given)
+
+    return run
 
 
 def _partition(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> tuple[torch.fx.GraphModule | None, Partition]:
-    if any(isinstance(i, (torch.SymInt, torch.SymFloat)) for i in inputs):
-        reason = "sizes are symbols: Einloom makes a graph per size, compile with dynamic=False"
-        return None, Partition([], [Refusal("the graph", reason, None)])
     try:
         graph = to_aten(module, inputs)
     except NotConvertible as e:
         return None, Partition([], [Refusal(e.operation, e.reason, e.place)])
-    writes = mutates(graph)
-    if writes is not None:
-        reason = f"{writes.target} writes to a tensor that others may see; nothing may be moved around it"
-        return None, Partition([], [Refusal("the graph", reason, place_of(writes))])
+    found = obstacle(graph)
+    if found is not None:
+        node, reason = found
+        return None, Partition([], [Refusal("the graph", f"{reason}; nothing may be moved around it", place_of(node))])
     return graph, Partitioner(graph, planner(device_of(inputs))).run()
+
+
+def sized(given: Any) -> Any:
+    """A number where Dynamo brings a symbol for one. Asking for it makes it a guard: another size has another graph."""
+    if isinstance(given, torch.SymInt):
+        return int(given)
+    if isinstance(given, torch.Tensor):
+        for n in given.shape:
+            int(n)
+    return float(given) if isinstance(given, torch.SymFloat) else given
 
 
 def device_of(inputs: Sequence[Any]) -> torch.device:

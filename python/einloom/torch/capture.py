@@ -43,8 +43,10 @@ def to_aten(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> torch.fx.Gra
     interpreter = _Named(module)
     with preserve_node_meta():
         fake = without_data(inputs)
-        traced = make_fx(interpreter.run, pre_dispatch=not _changes_modes(module), tracing_mode="real")(*fake)
+        traced = make_fx(interpreter.run, pre_dispatch=not _casts(module, inputs), tracing_mode="real")(*fake)
     _transfer_names(traced, interpreter)
+    if not (torch.is_grad_enabled() and any(isinstance(i, torch.Tensor) and i.requires_grad for i in inputs)):
+        _forget_gradients(traced)
     functionalise(traced)
     simplify(traced)
     return traced
@@ -58,9 +60,19 @@ def without_data(inputs: Sequence[Any]) -> list[Any]:
     return [mode.from_tensor(i, static_shapes=True) if r else i for i, r in zip(inputs, real)]
 
 
-def _changes_modes(module: torch.fx.GraphModule) -> bool:
+def _casts(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
     """Autocast acts below the level that keeps composite operations whole."""
-    return any("autocast" in str(n.target) for n in module.graph.nodes)
+    kinds = {i.device.type for i in inputs if isinstance(i, torch.Tensor)}
+    return any(torch.is_autocast_enabled(k) for k in kinds) or any(
+        "autocast" in str(n.target) for n in module.graph.nodes
+    )
+
+
+def _forget_gradients(traced: torch.fx.GraphModule) -> None:
+    """Where no gradients are recorded at all, it does not matter where they are switched off."""
+    for node in list(traced.graph.nodes):
+        if node.target is torch._C._set_grad_enabled:
+            traced.graph.erase_node(node)
 
 
 def _transfer_names(traced: torch.fx.GraphModule, interpreter: _Named) -> None:
@@ -212,10 +224,16 @@ def _same_kind(a: torch.fx.Node, b: torch.fx.Node) -> bool:
     return both and x.dtype == y.dtype and x.device == y.device and not b.kwargs.get("copy", False)
 
 
-def mutates(module: torch.fx.GraphModule) -> torch.fx.Node | None:
-    """An operation that writes to what it is given, if one is left."""
+def obstacle(module: torch.fx.GraphModule) -> tuple[torch.fx.Node, str] | None:
+    """An operation around which nothing may be moved, and why, if one is left."""
     for node in module.graph.nodes:
         target = node.target
-        if isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable:
-            return node
+        if node.op != "call_function" or getattr(target, "__name__", "") == "getitem":
+            continue
+        if not isinstance(target, torch._ops.OpOverload):
+            if target is torch._C._set_grad_enabled:
+                return node, "a part of it records no gradients"
+            return node, f"{getattr(target, '__name__', target)} is not an operation on tensors"
+        if target._schema.is_mutable:
+            return node, f"{target} writes to a tensor that others may see"
     return None

@@ -94,7 +94,7 @@ class Operator:
         if not self.backward:
             log("gradient", f"{self.name}: the gradient comes from the reference path (recomputed by PyTorch)")
         self.backward += 1
-        with torch.enable_grad():
+        with torch.enable_grad(), torch._C._DisableAutocast():
             leaves = [t.detach().requires_grad_(n) for t, n in zip(tensors, needed)]
             results = self.reference(*leaves)
             results = results if isinstance(results, (tuple, list)) else (results,)

@@ -8,7 +8,7 @@ from typing import Any, Callable, Sequence
 import torch
 from torch.fx import Node
 
-from .capture import mutates, to_aten
+from .capture import obstacle, to_aten
 from .convert import Cascade, convert
 from .errors import NotConvertible, place_of
 from .graphs import kind_of, operations
@@ -75,9 +75,9 @@ class TorchProgram:
     def _compile(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         try:
             graph = to_aten(module, inputs)
-            writes = mutates(graph)
-            if writes is not None:
-                raise NotConvertible(str(writes.target), "it writes to one of the inputs", place_of(writes))
+            found = obstacle(graph)
+            if found is not None:
+                raise NotConvertible(str(found[0].target), found[1], place_of(found[0]))
             cascade, ran, outside = whole(graph, _name(self.function), _parameters(self.function))
         except NotConvertible as e:
             self._failure = e

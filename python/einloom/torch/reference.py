@@ -16,6 +16,7 @@ from torch import Tensor
 from ..errors import GradientError
 from .convert import NUMBER_TYPES
 from .language import Apply, Definition, Element, Expr, Fold, Literal, Name, Program
+from .recurrence import Recurrence, circles
 
 TYPES: dict[str, torch.dtype] = {v: k for k, v in reversed(NUMBER_TYPES.items())} | {"i32": torch.int32}
 
@@ -91,6 +92,9 @@ class Evaluation:
         self.params = {**program.params, **params}
         self.tensors: dict[str, Tensor] = {}
         self.device = torch.device("cpu")
+        self.fixed: dict[str, int] = {}
+        self.types: dict[str, torch.dtype] = {}
+        self.running: list[Recurrence] = []
 
     def run(self, inputs: Sequence[Tensor], output_types: Sequence[torch.dtype]) -> tuple[Tensor, ...]:
         """The outputs, in order. Floating-point types narrower than f32 are computed in f32, as everywhere."""
@@ -98,24 +102,37 @@ class Evaluation:
             self.device = tensor.device
             narrow = tensor.dtype.is_floating_point and tensor.dtype.itemsize < 4
             self.tensors[declared.name] = tensor.float() if narrow else tensor
-        types = {o.name: t for o, t in zip(self.program.outputs, output_types, strict=True)}
+        self.types = {o.name: t for o, t in zip(self.program.outputs, output_types, strict=True)}
+        groups = circles(self.program)
         for statement in self.program.statements:
-            self._define(statement, types)
-        return tuple(self.tensors[o.name].to(types[o.name]) for o in self.program.outputs)
+            members = next((c for c in groups if statement.name in c), None)
+            if statement.name in self.tensors:
+                continue
+            if members is None:
+                self._define(statement)
+                continue
+            recurrence = Recurrence(self, members)
+            self.running.append(recurrence)
+            made = recurrence.run()
+            self.running.pop()
+            self.tensors.update(made)
+        return tuple(self.tensors[o.name].to(self.types[o.name]) for o in self.program.outputs)
 
-    def _define(self, statement: Definition, types: Mapping[str, torch.dtype]) -> None:
-        if not all(isinstance(i, Name) and i.text[0].islower() for i in statement.at):
-            raise GradientError(f"{statement.name}: a recurrence has no reference path, so that it has no gradient yet")
+    def _define(self, statement: Definition) -> None:
         names = [i.text for i in statement.at if isinstance(i, Name)]
         value = self.value(statement.value)
         data = value.over(names).expand([self.sizes[self.program.rank(n)] for n in names])
-        kind = types.get(statement.name) or (TYPES.get(statement.dtype) if statement.dtype else None)
+        self.tensors[statement.name] = self.rounded(statement, data)
+
+    def rounded(self, statement: Definition, data: Tensor) -> Tensor:
+        """In the number type that a statement says, and what holds it afterwards."""
+        kind = self.types.get(statement.name) or (TYPES.get(statement.dtype) if statement.dtype else None)
         if kind is not None and data.dtype != kind:
             if not kind.is_floating_point and kind != torch.bool:  # integers saturate
                 data = data.clamp(torch.iinfo(kind).min, torch.iinfo(kind).max)
             narrow = kind.is_floating_point and kind.itemsize < 4
             data = data.to(kind).float() if narrow else data.to(kind)
-        self.tensors[statement.name] = data
+        return data
 
     def value(self, e: Expr) -> Named:
         """An expression's value at all positions of the indices it mentions."""
@@ -155,23 +172,32 @@ class Evaluation:
             return self._scalar(self.params[name])
         if name[0].isupper():
             return self._scalar(self.sizes[name])
+        if name in self.fixed:
+            return self._scalar(self.fixed[name])
         return Named(torch.arange(self.sizes[self.program.rank(name)], device=self.device), (name,))
 
     def _element(self, e: Element) -> Named:
-        data = self.tensors[e.tensor]
-        plain = [i.text for i in e.at if isinstance(i, Name)]
-        known = len(plain) == len(e.at) == len(set(plain)) and all(p[0].islower() for p in plain)
+        for recurrence in self.running:
+            if e.tensor in recurrence.places:
+                return recurrence.element(e)
+        return self.element_of(self.tensors[e.tensor], e.at)
+
+    def element_of(self, data: Tensor, at: Sequence[Expr]) -> Named:
+        """Elements of a tensor at all positions of the indices that are mentioned."""
+        plain = [i.text for i in at if isinstance(i, Name) and i.text not in self.fixed]
+        known = len(plain) == len(at) == len(set(plain)) and all(p[0].islower() for p in plain)
         if known and [self.sizes[self.program.rank(p)] for p in plain] == list(data.shape):
             return Named(data, tuple(plain))
-        at = [self._position(i) for i in e.at]
-        names = _union(at)
+        where = [self.position(i) for i in at]
+        names = _union(where)
         # A read under a condition may stand outside; what it reads there is not used.
-        chosen = [a.over(names).clamp(0, n - 1) for a, n in zip(at, data.shape)]
+        chosen = [a.over(names).clamp(0, n - 1) for a, n in zip(where, data.shape)]
         return Named(data[tuple(torch.broadcast_tensors(*chosen))], names)
 
-    def _position(self, e: Expr) -> Named:
+    def position(self, e: Expr) -> Named:
+        """An index expression's value: `/` rounds down."""
         if isinstance(e, Apply) and len(e.args) == 2:
-            a, b = (self._position(x) for x in e.args)
+            a, b = (self.position(x) for x in e.args)
             names = _union([a, b])
             x, y = a.over(names), b.over(names)
             if e.op == "/":
