@@ -205,8 +205,8 @@ impl Product {
 fn raise(base: &Term, power: f64) -> Term {
     if power == 1.0 {
         base.clone()
-    } else if power == 0.5 {
-        Term::Unary(UnaryOp::Sqrt, Box::new(base.clone()))
+    } else if power == 0.5 || power == 0.25 {
+        Term::Unary(UnaryOp::Sqrt, Box::new(raise(base, 2.0 * power)))
     } else {
         Term::Binary(BinaryOp::Pow, Box::new(base.clone()), Box::new(Term::Number(power)))
     }

@@ -31,7 +31,7 @@ fn the_time_to_parse_grows_with_the_length_alone() {
 
 #[test]
 fn a_layer_of_a_transformer_is_derived_and_planned() {
-    let text = include_str!("../programs/transformer_layer.ein");
+    let text = include_str!("../../../cascades/transformer_layer.ein");
     let done = attempt(text, Depth::Plan, &machine());
     assert!(done.checks && done.wrong.is_none() && done.plan.is_some_and(|p| p.1), "{done:?}");
     assert_eq!(einloom_cascade::parse(text).cascade.statements.len(), 30);

@@ -80,6 +80,7 @@ impl<'a> Search<'a> {
         // Cut where it pays, one node at a time.
         while self.left > 0 {
             let mut better: Option<(NodeId, Division)> = None;
+            let mut refused: Option<(NodeId, f64)> = None;
             let base: BTreeSet<NodeId> = memory.iter().chain(self.forced.keys()).copied().collect();
             for n in self.candidates(&best, &base) {
                 let mut cut = base.clone();
@@ -89,12 +90,19 @@ impl<'a> Search<'a> {
                 let limit = better.as_ref().map_or(best.seconds * WORTH_A_CUT, |b| b.1.seconds);
                 if division.seconds < limit {
                     better = Some((n, division));
+                } else if refused.is_none_or(|r| division.seconds < r.1) {
+                    refused = Some((n, division.seconds));
                 }
                 if self.left == 0 {
                     break;
                 }
             }
-            let Some((n, mut division)) = better else { break };
+            let Some((n, mut division)) = better else {
+                if let Some((n, seconds)) = refused {
+                    self.explain_no_cut(&mut best, n, seconds);
+                }
+                break;
+            };
             let why = format!(
                 "{} goes through memory: predicted {} in all, {} without the cut",
                 self.p[n].name,
@@ -137,6 +145,20 @@ impl<'a> Search<'a> {
             });
         }
         lost::best(out, KEPT)
+    }
+
+    /// Says why what may be computed again does not go through memory, if that makes a difference.
+    fn explain_no_cut(&self, best: &mut Division, n: NodeId, seconds: f64) {
+        let (name, without, with) = (&self.p[n].name, time(best.seconds), time(seconds));
+        if seconds > 1.01 * best.seconds {
+            best.note(&format!(
+                "{name} is computed again where it is needed: predicted {without} in all, {with} through memory"
+            ));
+        } else if seconds < 0.99 * best.seconds {
+            best.note(&format!(
+                "{name} is computed again where it is needed: through memory the plan would take {with} and not {without}, which is within the model's error"
+            ));
+        }
     }
 
     /// One kernel per node: what remains when nodes cannot share one.

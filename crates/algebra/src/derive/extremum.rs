@@ -119,7 +119,7 @@ impl Deriver<'_> {
             }
         }
         let body = product::sum_term(&x);
-        let done = !x.is_empty() && self.barriers(&body, over).is_empty();
+        let done = !x.is_empty() && !self.waits(&body, over, 0);
         (done || !free).then_some(Left { body, exponential, factor, addend })
     }
 
@@ -153,7 +153,7 @@ impl Deriver<'_> {
             let (keep, leave) = Product::of(t, &self.out).partition(|t| !sign::positive_constant(t));
             let inner = keep.term();
             if *c * leave.coefficient > 0.0 && leave.exponent.is_empty() && keep.coefficient > 0.0 {
-                factor = Product { coefficient: *c * keep.coefficient, ..leave };
+                factor = Product { coefficient: *c * leave.coefficient * keep.coefficient, ..leave };
                 body = Product { coefficient: 1.0, ..Product::of(&inner, &self.out) }.term();
             }
         }
@@ -179,7 +179,7 @@ impl Deriver<'_> {
 
     /// Whether no filter waits for a reduction over the reduced indices.
     pub(super) fn filters_ready(&self, r: &Reduction) -> bool {
-        r.filter.iter().all(|f| self.barriers(f, &r.over).is_empty())
+        !r.filter.iter().any(|f| self.waits(f, &r.over, 0))
     }
 
     /// Keeps a reduction as it is; with a reason and what would remove it, says why that costs a pass.

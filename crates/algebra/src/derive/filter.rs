@@ -30,7 +30,7 @@ impl Deriver<'_> {
         let mut conditions = vec![];
         let (body, opened) = Strip { graph: &self.out, over: &r.over }.strip(&r.body, identity, &mut conditions);
         // A condition that itself waits for a reduction over the index would make the traversal wait.
-        let ready = |c: &Term| self.barriers(c, &r.over).is_empty();
+        let ready = |c: &Term| !self.waits(c, &r.over, 0);
         if conditions.is_empty() || !conditions.iter().all(ready) {
             return own;
         }

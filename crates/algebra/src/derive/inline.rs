@@ -108,7 +108,7 @@ impl Deriver<'_> {
             if too_large.is_some() || rounds(node) || !at.iter().any(|e| moves(e, over)) {
                 return None;
             }
-            if self.barriers(def, over).is_empty() && !is_exponential(def) {
+            if !self.waits(def, over, 0) && !is_exponential(def) {
                 return None;
             }
             *left = left.saturating_sub(operations(def));

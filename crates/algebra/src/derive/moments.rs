@@ -15,6 +15,9 @@
 //! Computing Sample Variances", 1979, and for higher powers that of Pébay, "Formulas for Robust, One-Pass Parallel
 //! Computation of Covariances and Arbitrary-Order Statistical Moments", 2008.
 //!
+//! Where the text subtracts the largest or smallest `u` itself, that is the centre: it moves one way, so all terms of the
+//! binomial sum have one sign and nothing cancels.
+//!
 //! The mean is weighted with `g` where no factor of `g` can be negative, else every position counts once. First
 //! moments about a mean of their own weight are 0 and no state. Any finite running mean is a legitimate one: where
 //! nothing has been counted, or something infinite, it is 0; the offset has the mean as it is, so that what is not finite
@@ -24,7 +27,7 @@ use super::polynomial::{Monomial, Offset, Polynomial};
 use super::separate::{Anchor, to_old};
 use super::{Deriver, guard};
 use crate::{Def, Node, NodeId, Product, Reduction, Repair, Rule, Streaming, Term, product, show};
-use einloom_cascade::{BinaryOp, IndexExpr, IndexId, SizeExpr};
+use einloom_cascade::{BinaryOp, IndexExpr, IndexId, Monoid, SizeExpr};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Operations of an offset, written out, beyond which it is not asked whether it is 0.
@@ -40,6 +43,9 @@ struct Centre {
     complete: Term,
     /// The same as a product, without its guard.
     bare: Product,
+    /// For an extremum: whether there was one before, and it moves. Among nothing but infinities there is none, and what was
+    /// summed about 0 is infinite wherever the centre moves; and an infinite moment stays what it is where none moves.
+    stood: Option<Term>,
     /// Reductions whose running values it is made of.
     anchors: BTreeSet<NodeId>,
 }
@@ -92,8 +98,11 @@ impl Deriver<'_> {
             rests: vec![Product::one()],
             states: BTreeMap::new(),
         };
-        for u in &polynomial.variables {
-            let centre = self.centre(&m, u);
+        for (k, u) in polynomial.variables.iter().enumerate() {
+            let centre = match self.subtracted_extremum(&m, polynomial, k) {
+                Some(extremum) => self.extremum_as_centre(&m, u, extremum),
+                None => self.centre(&m, u),
+            };
             m.centres.push(centre);
         }
         let offsets: Vec<(Term, bool)> = polynomial.offsets.iter().map(|o| self.offset(node, o, &m)).collect();
@@ -127,6 +136,38 @@ impl Deriver<'_> {
         };
         self.explain_moments(&m, polynomial, &shown, before, &value);
         (shown, value)
+    }
+
+    /// The reduction that gives the largest or smallest `u_k` over the very elements of the sum, if that is all that the
+    /// text subtracts from `u_k` wherever it subtracts something.
+    fn subtracted_extremum(&self, m: &Moments, p: &Polynomial, k: usize) -> Option<NodeId> {
+        let mut offsets = p.offsets.iter().filter(|o| o.slopes.iter().any(|s| s.0 == k));
+        let offset = offsets.next()?;
+        let ([(_, slope)], [(number, Term::Read(n, at))]) = (offset.slopes.as_slice(), offset.rest.as_slice()) else {
+            return None;
+        };
+        let node = &self.out[*n];
+        let Def::Reduce(r) = &node.def else { return None };
+        let same = matches!(r.monoid, Monoid::Max | Monoid::Min)
+            && (&r.over, &r.filter) == (&m.r.over, &m.r.filter)
+            && r.streaming.anchors.is_empty()
+            && product::sum(&r.body) == product::sum(&p.variables[k].term());
+        let plain = self.out.is_plain(*n, at) && !super::inline::rounds(node) && !self.pinned.contains_key(n);
+        (offsets.next().is_none() && slope.is_one() && *number == -1.0 && same && plain).then_some(*n)
+    }
+
+    fn extremum_as_centre(&self, m: &Moments, u: &Product, extremum: NodeId) -> Centre {
+        let value = self.out.read(extremum);
+        let running = guard::finite(&value);
+        let moves = self.levels.of(extremum) >= m.floor;
+        Centre {
+            difference: binary(BinaryOp::Sub, u.term(), running.clone()),
+            moved: moves.then(|| binary(BinaryOp::Sub, to_old(&running), running)),
+            bare: Product::of(&value, &self.out),
+            complete: value,
+            stood: Some(moved_from(&self.out.read(extremum))),
+            anchors: moves.then_some(extremum).into_iter().collect(),
+        }
     }
 
     /// Adds the running mean of `u`.
@@ -173,6 +214,7 @@ impl Deriver<'_> {
             moved: moves.then(|| binary(BinaryOp::Sub, to_old(&running), running)),
             complete,
             bare: Product::of(&bare, &self.out),
+            stood: None,
             anchors,
         }
     }
@@ -243,7 +285,8 @@ impl Deriver<'_> {
     fn moment(&mut self, m: &mut Moments, key: &Key) -> Option<NodeId> {
         let (rest, powers) = key;
         let degree: u32 = powers.iter().sum();
-        if *rest == 0 && degree == 1 && m.weighted {
+        let first = || powers.iter().position(|&p| p == 1).is_some_and(|k| m.centres[k].stood.is_none());
+        if *rest == 0 && degree == 1 && m.weighted && first() {
             return None;
         }
         if let Some(&state) = m.states.get(key) {
@@ -258,12 +301,16 @@ impl Deriver<'_> {
         let mut reduction = m.anchor.reduction(m.r, inside);
         let mut anchors: BTreeSet<NodeId> = m.anchor.state.into_iter().collect();
         let mut plus: Option<Term> = None;
-        for lower in below(powers) {
-            let Some(factor) = m.moves(powers, &lower) else { continue };
-            let Some(state) = self.moment(m, &(*rest, lower)) else { continue };
+        for below in below(powers) {
+            let Some(factor) = m.moves(powers, &below) else { continue };
+            let Some(state) = self.moment(m, &(*rest, below.clone())) else { continue };
             anchors.insert(state);
             let old = to_old(&self.out.read(state));
-            let term = binary(BinaryOp::Mul, old, factor);
+            let mut term = binary(BinaryOp::Mul, old, factor);
+            let moved = m.centres.iter().zip(powers.iter().zip(&below)).filter(|(_, (a, b))| a != b);
+            for stood in moved.filter_map(|(c, _)| c.stood.as_ref()) {
+                term = guard::where_some(stood.clone(), term, 0.0);
+            }
             plus = Some(plus.map_or(term.clone(), |p| binary(BinaryOp::Add, p, term)));
         }
         for (centre, &power) in m.centres.iter().zip(powers) {
@@ -380,19 +427,25 @@ impl Deriver<'_> {
     fn explain_moments(&mut self, m: &Moments, p: &Polynomial, shown: &Reduction, before: &str, value: &Term) {
         let means: Vec<String> =
             m.centres.iter().map(|c| show::term(&self.out, &show::unguarded(&c.bare.term()))).collect();
-        let added: Vec<String> = (p.offsets.iter().filter(|o| !o.rest.is_empty()))
-            .map(|o| show::term(&self.out, &product::sum_term(&o.rest)))
-            .collect();
+        // What is subtracted is the centre itself where that is an extremum.
+        let beside = |o: &&Offset| !o.rest.is_empty() && o.slopes.iter().all(|s| m.centres[s.0].stood.is_none());
+        let added: Vec<String> =
+            (p.offsets.iter().filter(beside)).map(|o| show::term(&self.out, &product::sum_term(&o.rest))).collect();
         let added = match added.as_slice() {
             [] => String::new(),
             [one] => format!("; {one} is added to the elements"),
             all => format!("; {} are added to the elements", all.join(" and ")),
         };
         let states: Vec<&str> = m.states.values().map(|&s| self.out[s].name.as_str()).collect();
-        let means = if let [one] = means.as_slice() {
-            format!("the running mean is {one}")
-        } else {
-            format!("the running means are {}", means.join(" and "))
+        let what = match (m.centres.iter().any(|c| c.stood.is_none()), m.centres.iter().any(|c| c.stood.is_some())) {
+            (_, false) => "mean",
+            (false, _) => "extremum",
+            _ => "centre",
+        };
+        let means = match (means.as_slice(), what) {
+            ([one], _) => format!("the running {what} is {one}"),
+            (_, "extremum") => format!("the running extrema are {}", means.join(" and ")),
+            _ => format!("the running {what}s are {}", means.join(" and ")),
         };
         let why = format!("{means}, the states are {}{added}", states.join(", "));
         let after =
@@ -418,6 +471,12 @@ impl Moments<'_> {
         let out = out?;
         Some(if number == 1.0 { out } else { binary(BinaryOp::Mul, Term::Number(number), out) })
     }
+}
+
+/// Whether an anchor was finite, and is another one now.
+fn moved_from(value: &Term) -> Term {
+    let (old, new) = (to_old(value), value.clone());
+    binary(BinaryOp::And, guard::is_finite(&old), binary(BinaryOp::Ne, old, new))
 }
 
 fn raise(t: &Term, power: u32) -> Term {

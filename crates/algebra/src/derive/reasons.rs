@@ -84,10 +84,10 @@ impl Deriver<'_> {
         };
         let shown = show::term(&self.out, culprit);
         let reason = format!("{shown} is not a product of a function of {index} and a function of {needs}");
-        (reason, self.hint(culprit, &needs))
+        (reason, self.hint(culprit, &index, &needs))
     }
 
-    fn hint(&self, culprit: &Term, needs: &str) -> Option<String> {
+    fn hint(&self, culprit: &Term, index: &str, needs: &str) -> Option<String> {
         Some(match culprit {
             Term::Read(n, _) if super::inline::rounds(&self.out[*n]) => format!(
                 "{} is rounded to {}, and rounding does not commute with a later change of {needs}",
@@ -115,7 +115,9 @@ impl Deriver<'_> {
                 format!("{}(a + b) is no finite sum of products of functions of a and of b", op.name())
             }
             Term::Binary(BinaryOp::Pow, ..) => "whole powers from 1 to 8 are: they multiply out".into(),
-            _ => return None,
+            _ => format!(
+                "as a product of a function of {index} and one of {needs}, or a sum of such products, it would separate"
+            ),
         })
     }
 }

@@ -100,7 +100,7 @@ impl Writer {
 
     pub(super) fn monoid(&mut self) -> &'static str {
         if self.head.contains("monoid") && self.chance(0.15) {
-            return self.random.pick(&["reduce join", "reduce both"]);
+            return self.random.pick(&["reduce join", "reduce both", "reduce lse", "reduce length"]);
         }
         self.random.pick(&["sum", "sum", "sum", "sum", "sum", "max", "max", "min", "prod", "argmax", "argmin"])
     }

@@ -6,11 +6,14 @@ mod chain;
 mod condition;
 mod expression;
 mod moments;
+mod prefix;
 mod recurrence;
 mod scope;
+mod split;
+mod three;
 
 use einloom::random::Random;
-use scope::{Ix, Known, RANKS, Tensor};
+use scope::{Ix, Known, OUTER, RANKS, Tensor};
 use std::collections::BTreeMap;
 
 /// A random program and sizes for its ranks.
@@ -33,12 +36,18 @@ pub fn program(seed: u64) -> Program {
     writer.declare();
     let target = 1 + writer.roll(6);
     while writer.statements.len() < target {
-        match writer.roll(16) {
-            0..=4 => writer.anchored(),
-            5..=7 => writer.moments(),
-            8..=10 => writer.chain(),
-            11 => writer.recurrence(),
-            12 => writer.again(),
+        match writer.roll(24) {
+            0..=5 => writer.anchored(),
+            6..=8 => writer.moments(),
+            9..=11 => writer.chain(),
+            12 => writer.three(),
+            13 => writer.recurrence(),
+            14 => writer.prefix(),
+            15 => writer.outer(),
+            16 => writer.again(),
+            17 => writer.split(),
+            18 => writer.shifted(),
+            19 => writer.gathers(),
             _ => writer.anything(),
         }
     }
@@ -57,13 +66,23 @@ struct Writer {
     /// Declarations of parameters, ops and monoids.
     head: String,
     sizes: BTreeMap<String, usize>,
+    /// Ranks beyond those of every program that this one declares.
+    extra: Vec<usize>,
 }
 
 impl Writer {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed, "program");
         let wild = random.unit() < 0.15;
-        Self { random, tensors: vec![], statements: vec![], wild, head: String::new(), sizes: BTreeMap::new() }
+        Self {
+            random,
+            tensors: vec![],
+            statements: vec![],
+            wild,
+            head: String::new(),
+            sizes: BTreeMap::new(),
+            extra: vec![],
+        }
     }
 
     /// A number below `sides`.
@@ -77,14 +96,16 @@ impl Writer {
 
     /// Sizes, inputs, parameters, ops and monoids.
     fn declare(&mut self) {
-        for rank in RANKS {
+        for rank in &RANKS[..OUTER] {
             let size = if self.chance(0.02) { 0 } else { self.random.pick(&[1, 2, 2, 3, 3, 4, 5, 7]) };
             self.sizes.insert(rank.name.to_owned(), size);
         }
-        if self.chance(0.1) {
+        if self.chance(0.2) {
             self.head += "op mix(u, v) = u * (1 - tanh(v))\n";
             self.head += "monoid join(u, v) = max(u, v) identity -inf\n";
             self.head += "monoid both(u, v) = u + v + u * v identity 0\n";
+            self.head += "monoid lse(u, v) = max(u, v) + log1p(exp(-abs(u - v))) identity -1e30\n";
+            self.head += "monoid length(u, v) = sqrt(u^2 + v^2) identity 0\n";
         }
         if self.chance(0.1) {
             self.head += "param alpha = 0.75\n";
@@ -110,6 +131,21 @@ impl Writer {
                 _ => ("i32", Known::Positions(self.roll(3))),
             };
             self.tensors.push(Tensor { name: format!("X{k}"), ranks, known, is_input: true, dtype: Some(dtype) });
+        }
+    }
+
+    /// Declares a rank that not every program has, with a size of its own or by that of others.
+    fn declare_rank(&mut self, rank: usize, size: &str) {
+        if self.extra.contains(&rank) {
+            return;
+        }
+        self.extra.push(rank);
+        match size {
+            "" => {
+                let size = self.random.pick(&[1, 1, 2, 2, 3, 4]);
+                self.sizes.insert(RANKS[rank].name.to_owned(), size);
+            }
+            size => self.head += &format!("rank {size}\n"),
         }
     }
 
@@ -178,9 +214,9 @@ impl Writer {
 
     fn finish(mut self) -> Program {
         let mut text = self.head.clone();
-        for rank in RANKS {
-            let names: Vec<&str> = rank.indices.to_vec();
-            text += &format!("index {} in {}\n", names.join(", "), rank.name);
+        let declared = (0..RANKS.len()).filter(|r| *r < OUTER || self.extra.contains(r));
+        for rank in declared.map(|r| &RANKS[r]) {
+            text += &format!("index {} in {}\n", rank.indices.join(", "), rank.name);
         }
         let inputs: Vec<String> = self
             .tensors

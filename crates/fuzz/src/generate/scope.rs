@@ -8,13 +8,26 @@ pub(super) struct Rank {
     pub indices: [&'static str; 3],
 }
 
-/// The ranks of every random program; the last is for recurrences.
-pub(super) const RANKS: [Rank; 4] = [
+/// The ranks of every random program, those of recurrences, and those that only some families declare.
+pub(super) const RANKS: [Rank; 8] = [
     Rank { name: "A", indices: ["a", "i", "x"] },
     Rank { name: "B", indices: ["b", "j", "y"] },
     Rank { name: "C", indices: ["c", "k", "z"] },
     Rank { name: "T", indices: ["t", "s", "r"] },
+    Rank { name: "P", indices: ["p", "p2", "p3"] },
+    Rank { name: "Q", indices: ["q", "q2", "q3"] },
+    Rank { name: "W", indices: ["w", "w2", "w3"] },
+    Rank { name: "L", indices: ["l", "l2", "l3"] },
 ];
+
+/// Ranks from here on are declared where they are used.
+pub(super) const OUTER: usize = 4;
+/// The inner part of a split rank; its outer part is [`OUTER`].
+pub(super) const INNER: usize = 5;
+/// The rank that is split.
+pub(super) const WHOLE: usize = 6;
+/// A rank that is long enough for windows.
+pub(super) const LONG: usize = 7;
 
 /// The rank that recurrences step along.
 pub(super) const TIME: usize = 3;

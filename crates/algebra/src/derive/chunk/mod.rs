@@ -7,9 +7,10 @@
 //! matrices. All decays are over stretches inside one chunk, so none is larger than what the recurrence itself makes.
 //!
 //! Conditions: each step is affine in the slice before, element by element; states are not rounded and not wanted
-//! themselves; the decay does not carry an index that a read sums over (relative to the start of the chunk
-//! it would overflow), nor all indices of the state (nothing would multiply as a matrix); each summand splits between
-//! what is summed over and what is kept. Chunks may have any size, the last one may be shorter: which size is best
+//! themselves; the decay does not carry all indices of the state (nothing would multiply as a matrix); one that carries
+//! an index that a read sums over is a power of e (it stays inside that sum as `exp` of a difference between two
+//! positions, since relative to one position it would overflow, and the sum is then no product of matrices); each summand
+//! splits between what is summed over and what is kept. Chunks may have any size, the last one may be shorter: which size is best
 //! depends on the machine, and with one position a chunk it is the recurrence as it was.
 
 mod read;
@@ -223,7 +224,8 @@ impl<'a> Rewriter<'a> {
         }
         let Def::Iterative { initial, .. } = &node.def else { return Ok(()) };
         if !matches!(initial.as_slice(), [(at, _)] if at.as_constant() == Some(0)) {
-            return Err((format!("{name} starts from several slices"), None));
+            let hint = "one first slice, at position 0, would do".to_string();
+            return Err((format!("{name} starts from several slices"), Some(hint)));
         }
         let carried: Vec<IndexId> = node.axes.iter().copied().filter(|&i| i != self.t).collect();
         if !carried.is_empty() && carried.iter().all(|i| a.decay_carries(*i)) {

@@ -31,8 +31,11 @@ impl Rewriter<'_> {
                 Def::Map(t)
             }
             _ => {
-                let reason = format!("{} is another recurrence that reads {}", node.name, self.graph[a.state].name);
-                return Err((reason, None));
+                let name = &self.graph[a.state].name;
+                let reason = format!("{} is another recurrence that reads {name}", node.name);
+                let hint =
+                    format!("the slices that it reads as a tensor of their own, such as C[t] = {name}[t], would do");
+                return Err((reason, Some(hint)));
             }
         };
         let after = show::def(&self.graph, &def);
@@ -86,25 +89,33 @@ impl Rewriter<'_> {
             return Err(other);
         }
         let later = self.reads_later(a, &at)?;
-        if let Some(&i) = r.over.iter().find(|&&i| a.decay_carries(i)) {
+        // A decay that carries what is summed over stays inside that sum, from position to position.
+        let along = r.over.iter().copied().find(|&i| a.decay_carries(i));
+        if let (Some(i), Some(factor)) = (along, &a.factor) {
             let d = self.graph.cascade[i].name.clone();
+            let factor = show::term(&self.graph, factor);
             return Err((
                 format!(
-                    "the decay of {name} varies along {d}, which {} sums over: relative to the start of a chunk its inverse may overflow",
+                    "the decay of {name} varies along {d}, which {} sums over, and {factor} is no power of e: from one position to another it is a product over all positions between, and relative to the start of a chunk its inverse may overflow",
                     node.name
                 ),
-                Some(format!("a decay that is the same for all {d} would do")),
+                Some(format!(
+                    "as a power of e, such as sigmoid(x) = exp(-log1p(exp(-x))), it is the exponential of a difference; one that is the same for all {d} would even leave the sum"
+                )),
             ));
         }
-        let carried = {
+        let inside = along.is_some();
+        let old = Term::Old(a.state, self.graph[a.state].axes.iter().map(|&i| IndexExpr::var(i)).collect());
+        let mut value = if inside {
+            let decay = self.stretch(a, None, Some((self.t, later)));
+            let body = times(Some(times(Some(query.term()), decay.unwrap_or(Term::Number(1.0)))), old);
+            self.local_sum(node, "carried", &r.over, r.filter.clone(), body)
+        } else {
             let mut start = query.clone();
-            start
-                .factors
-                .push((Term::Old(a.state, self.graph[a.state].axes.iter().map(|&i| IndexExpr::var(i)).collect()), 1.0));
-            self.local_sum(node, "carried", &r.over, r.filter.clone(), start.term())
+            start.factors.push((old, 1.0));
+            let carried = self.local_sum(node, "carried", &r.over, r.filter.clone(), start.term());
+            times(self.stretch(a, None, Some((self.t, later))), carried)
         };
-        let decay = self.stretch(a, None, Some((self.t, later)));
-        let mut value = times(decay, carried);
         for u in &a.summands {
             let (left, right) = u.split(self.t, self.n, &r.over)?;
             // What is summed over first must not carry what is kept, unless every factor does.
@@ -121,11 +132,17 @@ impl Rewriter<'_> {
                 return Err((reason, Some("a product of a function of each would do".into())));
             }
             // Where nothing is added there may be nothing to read either.
-            let filter = r.filter.iter().cloned().chain(u.at(self.t, self.n)?.1).collect();
+            let mut filter: Vec<Term> = r.filter.iter().cloned().chain(u.at(self.t, self.n)?.1).collect();
             // As two factors: exponentials of both sides in one would be no product of matrices.
-            let body = times((query != Product::one()).then(|| query.term()), left.term());
+            let mut body = times((query != Product::one()).then(|| query.term()), left.term());
+            if inside {
+                // The other way in time a decay is a growth.
+                filter.insert(0, self.earlier(later));
+                body = times(self.stretch(a, Some(self.n), Some((self.t, later))), body);
+            }
             let scores = self.local_sum(node, "scores", &r.over, filter, body);
-            value = self.since(a, node, value, u, later, Some(scores), &right)?;
+            let decay = if inside { None } else { self.stretch(a, Some(self.n), Some((self.t, later))) };
+            value = self.since(node, value, u, later, weighted(Some(scores), decay), &right)?;
         }
         // A sum over nothing is 0, whatever the chunk adds.
         let size = r.over.iter().map(|&i| SizeExpr::rank(self.graph.cascade[i].rank));
@@ -142,33 +159,39 @@ impl Rewriter<'_> {
         let mut value = times(decay, Term::Old(a.state, axes));
         for u in &a.summands {
             let (_, whole) = u.split(self.t, self.n, &[])?;
-            value = self.since(a, node, value, u, later, None, &whole)?;
+            let decay = self.stretch(a, Some(self.n), Some((self.t, later)));
+            value = self.since(node, value, u, later, decay, &whole)?;
         }
         Ok(value)
     }
 
-    /// `value + Σ(n: n <= t) scores · decay · right`.
-    #[allow(clippy::too_many_arguments)] // The parts of one sum.
+    /// `n <= t`, or `n < t`.
+    fn earlier(&self, later: bool) -> Term {
+        let op = if later { BinaryOp::Le } else { BinaryOp::Lt };
+        Term::Binary(op, Box::new(Term::Position(self.n)), Box::new(Term::Position(self.t)))
+    }
+
+    /// `value + Σ(n: n <= t) weights · right`.
     fn since(
         &mut self,
-        a: &Affine,
         node: &Node,
         value: Term,
         u: &super::step::Summand,
         later: bool,
-        scores: Option<Term>,
+        weights: Option<Term>,
         right: &Product,
     ) -> Result<Term, Why> {
-        let (t, n) = (self.t, self.n);
-        let (_, mut filter) = u.at(t, n)?;
-        let op = if later { BinaryOp::Le } else { BinaryOp::Lt };
-        filter.insert(0, Term::Binary(op, Box::new(Term::Position(n)), Box::new(Term::Position(t))));
-        let decay = self.stretch(a, Some(n), Some((t, later)));
-        let weights = match (scores, decay) {
-            (Some(s), Some(d)) => Some(Term::Binary(BinaryOp::Mul, Box::new(s), Box::new(d))),
-            (s, d) => s.or(d),
-        };
-        let sum = self.local_sum(node, "since", &[n], filter, times(weights, right.term()));
+        let (_, mut filter) = u.at(self.t, self.n)?;
+        filter.insert(0, self.earlier(later));
+        let sum = self.local_sum(node, "since", &[self.n], filter, times(weights, right.term()));
         Ok(Term::Binary(BinaryOp::Add, Box::new(value), Box::new(sum)))
+    }
+}
+
+/// The product of what there is.
+fn weighted(scores: Option<Term>, decay: Option<Term>) -> Option<Term> {
+    match (scores, decay) {
+        (Some(s), Some(d)) => Some(Term::Binary(BinaryOp::Mul, Box::new(s), Box::new(d))),
+        (s, d) => s.or(d),
     }
 }

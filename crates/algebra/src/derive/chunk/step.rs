@@ -37,7 +37,9 @@ impl Affine {
             let reason = format!("{} is no product with the slice of {name} before", show::term(graph, t));
             (reason, Some(format!("steps a·{name} + b, where neither a nor b reads a state, would do")))
         };
-        let Def::Iterative { step, .. } = &graph[state].def else { return Err((format!("{name} has no steps"), None)) };
+        let Def::Iterative { step, .. } = &graph[state].def else {
+            return Err((format!("{name} has no steps"), Some("a statement for the slice at t + 1 gives them".into())));
+        };
         let itself = graph.read(state);
         let any = |t: &Term| t.any_read(&|n| states.contains(&n));
         let mut rho: Vec<(f64, Term)> = vec![];
@@ -167,7 +169,7 @@ impl Summand {
 /// A term at position `n` in place of `t`.
 pub(super) fn moved(x: &Term, t: IndexId, n: IndexId) -> Result<Term, Why> {
     x.substitute(&|i| (i == t).then(|| IndexExpr::var(n)))
-        .ok_or_else(|| ("a step gathers by its position".to_string(), None))
+        .ok_or_else(|| ("a step gathers by its position".to_string(), Some(reassociate::GATHERED.to_string())))
 }
 
 /// The indices a product carries.

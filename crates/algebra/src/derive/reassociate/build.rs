@@ -2,7 +2,7 @@
 
 use super::Rewriting;
 use super::insert::{insert, placeholder};
-use super::prefix::{Prefix, Why};
+use super::prefix::{GATHERED, Prefix, Why};
 use super::sides::Sides;
 use super::site::Site;
 use crate::{Def, Graph, Node, NodeId, Reduction, Streaming, Term, show, sign};
@@ -109,7 +109,7 @@ impl Site {
         let mut here = IndexExpr::var(m);
         here.offset = SizeExpr::constant(p.taken());
         let at = |t: &Term| {
-            let gather = || ("its summands gather by a position".to_string(), None);
+            let gather = || ("its summands gather by a position".to_string(), Some(GATHERED.to_string()));
             t.substitute(&|i| (i == n).then(|| here.clone())).ok_or_else(gather)
         };
         let guards = sides.inside_filter.iter().map(at).collect::<Result<Vec<_>, _>>()?;

@@ -15,6 +15,7 @@ mod tell;
 mod weights;
 
 pub(super) use insert::fresh_index;
+pub(super) use prefix::GATHERED;
 pub(super) use weights::{Base, Body};
 
 use crate::{Def, Graph, NodeId, Product, Refusal, Step, Term};

@@ -21,6 +21,10 @@ pub(super) struct Prefix {
     pub offset: i64,
 }
 
+/// What helps where a position is looked up.
+pub(in crate::derive) const GATHERED: &str =
+    "a tensor that holds the gathered values, one for every position, would do";
+
 /// A reason, and what would help.
 pub(super) type Why = (String, Option<String>);
 
@@ -40,7 +44,8 @@ impl Prefix {
         let shown = |t: &Term| show::term(graph, t);
         let all = filters.iter().map(shown).collect::<Vec<_>>().join(" and ");
         let &[n] = over else {
-            return Err((format!("under {all} several indices would have to advance together"), None));
+            let hint = "a sum over one of them inside the sums over the others would do".to_string();
+            return Err((format!("under {all} several indices would have to advance together"), Some(hint)));
         };
         let read: Vec<(bool, Option<(IndexId, i64)>)> = filters.iter().filter_map(|f| bound(f, n)).collect();
         let name = &graph.cascade[n].name;
@@ -121,7 +126,7 @@ pub(super) fn decay(graph: &Graph, p: &Prefix, w: &Weight, inner: &Sum, outer: &
         e.offset = SizeExpr::constant(k);
         e
     };
-    let gather = || ("its exponent gathers by a position".to_string(), None);
+    let gather = || ("its exponent gathers by a position".to_string(), Some(GATHERED.to_string()));
     // The part of the exponent that moves with the position is what decays; data beside it weighs the summands. Where
     // there is no such part, data itself may be what is taken relative to the present.
     let positional = |t: &Term| mentions_position(t, p.of);
@@ -160,7 +165,8 @@ pub(super) fn decay(graph: &Graph, p: &Prefix, w: &Weight, inner: &Sum, outer: &
     }
     // A base that may be negative has no fractional power to leave.
     if matches!(w.base, Base::Of(_)) && !as_written {
-        return Err((format!("{} leaves a power of its base that carries the position", shown(&left)), None));
+        let hint = "a power of the distance alone, such as b^(m - n), leaves none".to_string();
+        return Err((format!("{} leaves a power of its base that carries the position", shown(&left)), Some(hint)));
     }
     left.retain(|(c, _)| *c != 0.0);
     Ok(Decay { rho: w.power(&rho), left: w.power(&left), stays: w.power(&rest) })

@@ -7,7 +7,7 @@ use super::site::{Parts, Site, open_maps};
 use super::weights::Body;
 use crate::derive::inline;
 use crate::{Def, Node, Rule, Step, Term, show};
-use einloom_cascade::IndexId;
+use einloom_cascade::{BinaryOp, IndexId};
 use std::collections::BTreeSet;
 
 impl Site {
@@ -107,9 +107,13 @@ impl Site {
                     show::term(&self.graph, &shown),
                     self.graph[o.node].name
                 );
-                let hint =
-                    "products of a function of each side in its place would let the sums change places".to_string();
-                return Some((reason, Some(hint)));
+                let hint = match &shown {
+                    Term::Binary(BinaryOp::Add | BinaryOp::Sub, ..) => {
+                        "as a sum for each of its addends, those that are products would let the sums change places"
+                    }
+                    _ => "products of a function of each side in its place would let the sums change places",
+                };
+                return Some((reason, Some(hint.to_string())));
             }
         }
         None

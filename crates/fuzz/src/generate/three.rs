@@ -1,0 +1,71 @@
+//! Three reductions over one index, each of which needs the one before, as statisticians write them.
+
+use super::Writer;
+use super::scope::{self, Known};
+
+impl Writer {
+    pub(super) fn three(&mut self) {
+        let rows = self.free();
+        let n = self.bind_index(&rows);
+        let all = scope::with(&rows, n);
+        let at = scope::brackets(&rows);
+        let over = format!("{}{}", n.name(), self.filter(&all, n));
+        let (x, v) = (self.element(&all, Some(n)), self.element(&all, Some(n)));
+        let define = |w: &mut Self, value: String| w.define(&rows, &value, Known::Real) + &at;
+        match self.roll(9) {
+            0 => {
+                let m = define(self, format!("max({over}) {x}"));
+                let z = define(self, format!("sum({over}) exp({x} - {m})"));
+                let mu = define(self, format!("(sum({over}) exp({x} - {m}) * {v}) / {z}"));
+                define(self, format!("(sum({over}) exp({x} - {m}) * ({v} - {mu})^2) / {z}"));
+            }
+            1 => {
+                let mu = define(self, format!("mean({}) {x}", n.name()));
+                let sd = define(self, format!("sqrt((mean({}) ({x} - {mu})^2) + 0.01)", n.name()));
+                let power = self.random.pick(&["3", "4"]);
+                define(self, format!("sum({over}) (({x} - {mu}) / {sd})^{power}"));
+            }
+            2 => {
+                let mu = define(self, format!("mean({}) {x}", n.name()));
+                let sd = define(self, format!("sqrt((mean({}) ({x} - {mu})^2) + 0.01)", n.name()));
+                let m = define(self, format!("max({over}) ({x} - {mu}) / {sd}"));
+                define(self, format!("sum({over}) exp(({x} - {mu}) / {sd} - {m}) * {v}"));
+            }
+            3 => {
+                let m = define(self, format!("max({over}) {x}"));
+                let z = define(self, format!("sum({over}) exp({x} - {m})"));
+                define(self, format!("0 - sum({over}) exp({x} - {m}) / {z} * ({x} - {m} - log({z} + 0.001))"));
+            }
+            4 => {
+                let norm = define(self, format!("sqrt((sum({over}) {x}^2) + 0.1)"));
+                let most = define(self, format!("max({over}) {x} / {norm}"));
+                define(self, format!("sum({over}) exp({x} / {norm} - {most}) * {v}"));
+            }
+            5 => {
+                let lo = define(self, format!("min({over}) {x}"));
+                let hi = define(self, format!("max({over}) {x}"));
+                let mean = define(self, format!("(sum({over}) ({x} - {lo})) / ({hi} - {lo} + 1)"));
+                define(self, format!("sum({over}) (({x} - {lo}) / ({hi} - {lo} + 1) - {mean})^2"));
+            }
+            6 => {
+                let mu = define(self, format!("mean({}) {x}", n.name()));
+                let nu = define(self, format!("mean({}) {v}", n.name()));
+                let c = define(self, format!("sum({over}) ({x} - {mu}) * ({v} - {nu})"));
+                let s = define(self, format!("(sum({over}) ({x} - {mu})^2) + 0.1"));
+                define(self, format!("sum({over}) ({v} - {nu} - {c} / {s} * ({x} - {mu}))^2"));
+            }
+            7 => {
+                // Log-sum-exp as the anchor of another weighted sum.
+                let l = define(self, format!("logsumexp({}) {x}", n.name()));
+                let mu = define(self, format!("sum({over}) exp({x} - {l}) * {v}"));
+                define(self, format!("sum({over}) exp({x} - {l}) * ({v} - {mu})^3"));
+            }
+            _ => {
+                // Not separable: each needs its elements again.
+                let s = define(self, format!("sum({over}) abs({x})"));
+                let t = define(self, format!("sum({over}) max({x} - {s}, 0)"));
+                define(self, format!("sum({over}) tanh({x} + {t}) * {v}"));
+            }
+        };
+    }
+}
