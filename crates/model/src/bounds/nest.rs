@@ -144,7 +144,7 @@ impl ProjectiveNest {
     }
 
     fn positions(&self, over: &BTreeSet<usize>) -> f64 {
-        over.iter().map(|&i| self.extents[i] as f64).product()
+        over.iter().filter_map(|&i| self.extents.get(i)).map(|&n| n as f64).product()
     }
 
     /// Bounds on the points of a piece. `complete`: of pieces whose sums are complete, so that what is summed over is
