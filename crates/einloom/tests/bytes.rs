@@ -1,5 +1,5 @@
 //! What the planner predicts is what the executor counts: bytes per kernel, tensor and direction, on every shipped
-//! program, at sizes that tiles divide and sizes that they do not.
+//! program, at sizes that tiles divide and sizes that they do not. And no plan moves less than its bound.
 
 #![allow(clippy::disallowed_methods)] // The library of cascades is read from files.
 
@@ -13,7 +13,7 @@ use std::path::Path;
 const POOLS: [&[usize]; 4] = [&[4, 16, 32], &[5, 21, 37, 19], &[1], &[33, 7, 3, 20]];
 
 #[test]
-fn predicted_bytes_are_counted_bytes() {
+fn predicted_bytes_are_counted_bytes_and_no_less_than_bounds() {
     let machine = einloom::machines::find("cpu-generic").expect("built in");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cascades");
     let mut compared = 0;
@@ -58,6 +58,11 @@ fn predicted_bytes_are_counted_bytes() {
                 for (predicted, counted) in planned.transfers().iter().zip(&outcome.report.kernels) {
                     if predicted.data_dependent {
                         continue;
+                    }
+                    for level in &predicted.levels {
+                        let (planned, bound) = (level.bytes, level.bound_bytes);
+                        let place = format!("{name}, kernel {}, {}", predicted.name, level.level);
+                        assert!(planned >= bound, "{place}: {planned} below its bound {bound}, {:?}", given.sizes);
                     }
                     let moved = |tensor: einloom_tile::TensorId| {
                         let found = counted.traffic.iter().find(|t| t.tensor == tensor);

@@ -4,7 +4,7 @@
 //! innermost counts are exact: they are what an executor that counts its loads and stores finds. Programs must be
 //! well-formed ([`einloom_tile::verify`] finds nothing); sums saturate instead of overflowing.
 
-mod bounds;
+pub mod bounds;
 pub mod calculus;
 mod count;
 mod element;

@@ -1,6 +1,6 @@
 //! The prediction for a whole program.
 
-use crate::bounds::compulsory;
+use crate::bounds::{Spaces, compulsory};
 use crate::element::moved;
 use crate::energy::Energy;
 use crate::held::held_elements;
@@ -22,8 +22,11 @@ pub struct KernelTransfers {
     pub tensors: Vec<TensorTransfer>,
     /// The memories of the machine's trunk, outermost first. The last one's traffic is the innermost.
     pub levels: Vec<LevelTransfers>,
-    /// The most bytes of tiles that are live at once at one point of the grid.
+    /// The most bytes of tiles that are live at once at one point of the grid. On an abstract machine elements of
+    /// [`Machine::element`] bytes, results in the place of operands that nothing reads later.
     pub resident_bytes: u64,
+    /// Bytes that must be written at every level.
+    pub least_written: u64,
     /// Operations, a multiply-add being two.
     pub flops: f64,
     /// Predicted time: the slowest of arithmetic and each level.
@@ -62,7 +65,8 @@ pub struct LevelTransfers {
     pub resident_bytes: u64,
     /// In both directions together.
     pub bytes: u64,
-    /// No program with these loads and stores moves less: see the `bounds` module.
+    /// No program with these loads and stores moves less: see [`crate::bounds`]. From [`kernel_transfers`] what must
+    /// move whatever the capacities, from [`transfers`] also what they make necessary.
     pub bound_bytes: u64,
     /// `bytes`, per tensor.
     pub tensors: Vec<TensorTransfer>,
@@ -82,7 +86,30 @@ pub struct LevelTransfers {
 /// assert_eq!(loaded, [256 * 256 * 2, 256 * 256 * 4, 0]);
 /// ```
 pub fn transfers(program: &Program, machine: &Machine) -> Vec<KernelTransfers> {
-    program.kernels.iter().map(|k| kernel_transfers(program, k, machine)).collect()
+    let one = |kernel: &Kernel| {
+        let mut found = kernel_transfers(program, kernel, machine);
+        bound_by_capacity(program, kernel, machine, &mut found);
+        found
+    };
+    program.kernels.iter().map(one).collect()
+}
+
+/// Raises the bounds to what the capacities make necessary.
+fn bound_by_capacity(program: &Program, kernel: &Kernel, machine: &Machine, found: &mut KernelTransfers) {
+    let nest = Nest::new(kernel);
+    let spaces = Spaces::new(program, kernel, &nest, machine);
+    let written = found.least_written;
+    let trunk: Vec<&Level> = machine.trunk().collect();
+    for (k, bound) in found.levels.iter_mut().enumerate() {
+        // What one instance of the next level holds with all that is inside it. Tiles live in there: a plan whose tiles
+        // are larger is compared with what it takes for itself.
+        let inside = machine.capacity_inside(trunk[k]);
+        let part = trunk.get(k + 1).map_or(1, |next| next.shared_by) as f64 / machine.cores.max(1) as f64;
+        let Some(inside) = inside.map(|b| b.0 as f64 * part) else { continue };
+        let tiles = found.resident_bytes as f64;
+        let read = spaces.incoming(inside.max(tiles));
+        bound.bound_bytes = bound.bound_bytes.max((read as u64).saturating_add(written));
+    }
 }
 
 /// The prediction for one kernel of a well-formed program.
@@ -95,7 +122,9 @@ pub fn kernel_transfers(program: &Program, kernel: &Kernel, machine: &Machine) -
         None => resident_bytes(kernel),
     };
     let reuse = Reuse { program, kernel, nest: &nest, resident_bytes };
-    let bound = total(&in_bytes(program, &smaller(compulsory(&reuse), &innermost)));
+    let least = in_bytes(program, &smaller(compulsory(&reuse), &innermost));
+    let bound = total(&least);
+    let least_written = least.iter().map(|t| t.stored_bytes).fold(0, u64::saturating_add);
     let mut levels: Vec<LevelTransfers> = vec![];
     let mut inner = innermost.clone();
     let mut resident = vec![touched_bytes(program, &innermost)];
@@ -135,6 +164,7 @@ pub fn kernel_transfers(program: &Program, kernel: &Kernel, machine: &Machine) -
         name: kernel.name.clone(),
         tensors: in_bytes(program, &innermost),
         resident_bytes,
+        least_written,
         flops: work.total(),
         seconds: slowest.0,
         compute_seconds: compute,

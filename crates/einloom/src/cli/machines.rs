@@ -54,6 +54,11 @@ pub(crate) fn command(ui: &Ui, args: &MachinesArgs) -> Result<(), Failure> {
     if args.detect {
         return ui.result(|| einloom::machines::to_toml(&host), &to_json(&host));
     }
+    if !args.names.is_empty() {
+        let machines = args.names.iter().map(|n| einloom::machines::find(n)).collect::<Result<Vec<_>, _>>()?;
+        let text = || machines.iter().map(detail).collect::<Vec<_>>().join("\n");
+        return ui.result(text, &machines.iter().map(to_json).collect::<Vec<_>>());
+    }
     let mut machines = vec![host];
     for (name, _) in BUILT_IN {
         machines.push(einloom::machines::find(name)?);
@@ -66,6 +71,36 @@ pub(crate) fn command(ui: &Ui, args: &MachinesArgs) -> Result<(), Failure> {
         table.text()
     };
     ui.result(text, &machines.iter().map(to_json).collect::<Vec<_>>())
+}
+
+/// All of one machine.
+fn detail(m: &Machine) -> String {
+    let mut out = format!("{}: {}\n{} cores at {}\n", m.name, m.description, m.cores, m.clock);
+    if let Some(element) = m.element {
+        out += &format!("every element is held in {element}\n");
+    }
+    let mut table = Table::new(&["level", "inside", "kind", "count", "capacity", "bandwidth", "energy"]);
+    let or = |text: Option<String>| text.unwrap_or_else(|| "-".to_string());
+    for l in &m.levels {
+        table.row([
+            l.name.clone(),
+            or(l.parent.map(|p| m.levels[p].name.clone())),
+            l.kind.name().to_string(),
+            (m.cores / l.shared_by.max(1)).to_string(),
+            or(l.capacity.map(|c| c.to_string())),
+            or(Some(l.bandwidth).filter(|b| b.0.is_finite()).map(|b| b.to_string())),
+            or(l.energy.map(|e| e.to_string())),
+        ]);
+    }
+    out += &table.text();
+    let mut table = Table::new(&["pipe", "work", "type", "rate", "energy"]);
+    for p in &m.pipes {
+        for (dtype, rate) in &p.rates {
+            let energy = or(p.energy.get(dtype).map(|e| e.to_string()));
+            table.row([p.name.clone(), p.work.name().to_string(), dtype.to_string(), rate.to_string(), energy]);
+        }
+    }
+    out + &table.text()
 }
 
 /// The levels inside `outer`, those side by side in brackets.

@@ -9,6 +9,7 @@ mod derive;
 mod doctor;
 mod emit;
 mod failure;
+mod formula;
 mod machines;
 mod passes;
 mod plan;
@@ -51,6 +52,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Passes(args) => passes::command(&mut ui, args),
         Command::Derive(args) => derive::command(&mut ui, args),
         Command::Plan(args) => plan::command(&mut ui, args),
+        Command::Formula(args) => formula::command(&mut ui, args),
         Command::Run(args) => run::command(&mut ui, args),
         Command::Verify(args) => verify::command(&mut ui, args),
         Command::Bench(args) => bench::command(&mut ui, args),

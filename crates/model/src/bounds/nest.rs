@@ -1,0 +1,231 @@
+//! How many points of a projective loop nest can be computed per byte that is brought in.
+//!
+//! Points are positions of several indices; arrays are indexed by some of them each. A piece of the computation that
+//! touches at most `X` bytes has at most `ψ(X)` points. By the Hölder-Brascamp-Lieb inequality for projections a set of
+//! points is no larger than `Π |φ_j|^{s_j}` whenever the exponents of the arrays that carry an index sum to 1 or more,
+//! for each index; an index may be taken as whole instead (Christ et al. 2013; Dinh and Demmel, "Communication-Optimal
+//! Tilings for Projective Nested Loops with Arbitrary Bounds", SPAA 2020). The product is largest where array `j` has
+//! the part `s_j / σ` of the bytes, `σ = Σ s_j`, so
+//!
+//! `ψ(X) = Π_whole N_i · Π_j (s_j X / (σ w_j))^{s_j}`.
+//!
+//! Cut a computation into pieces in each of which `X - M` bytes come in: with the `M` that were there they touch `X`,
+//! so that there are `V / ψ(X)` pieces, and `V (X - M) / ψ(X)` bytes come in, for every `X` (Hong and Kung 1981; Irony,
+//! Toledo and Tiskin 2004; constants as in Kwasniewski et al., "COSMA", SC 2019, theorem 1: for a matmul
+//! `2mnk/√M + mn`, the results being stored once more).
+
+use super::simplex::{Solution, pack};
+use num_rational::Ratio;
+use std::collections::BTreeSet;
+
+/// An array of a nest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NestArray {
+    /// Its name.
+    pub name: String,
+    /// The indices that move it, by their places in [`ProjectiveNest::extents`].
+    pub over: BTreeSet<usize>,
+    /// Bytes held per position of these indices: more than an element where other dimensions are taken whole.
+    pub bytes: f64,
+    /// Bytes read per position; 0 for what is only accumulated.
+    pub read_bytes: f64,
+    /// Whether points are summed into it.
+    pub sum: bool,
+}
+
+/// A projective loop nest.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProjectiveNest {
+    /// Positions of each index.
+    pub extents: Vec<u64>,
+    /// Points that are computed: the product of the extents, or fewer under a condition.
+    pub points: f64,
+    /// The arrays.
+    pub arrays: Vec<NestArray>,
+}
+
+/// The solution of a nest's linear program and of its dual.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exponents {
+    /// `σ`: a memory of `M` holds the factors of `M^σ` points, up to a constant.
+    pub sum: Ratio<i64>,
+    /// `s_j`, of each array.
+    pub arrays: Vec<Ratio<i64>>,
+    /// Of the tile shape that reaches it: `M^{y_i}` positions of index `i`, up to constants.
+    pub tile: Vec<Ratio<i64>>,
+}
+
+/// What must come in, in two parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Incoming {
+    /// Bytes that pass by what rests in memory.
+    pub passing: f64,
+    /// Bytes of what rests: at least the smallest set of arrays that move alike is brought in besides.
+    pub resting: f64,
+}
+
+/// One way to bound the points: `scale · (X - fixed)^sigma`.
+#[derive(Clone, Copy, Debug)]
+struct Power {
+    scale: f64,
+    fixed: f64,
+    sigma: f64,
+}
+
+impl Power {
+    fn at(&self, bytes: f64) -> f64 {
+        self.scale * (bytes - self.fixed).max(0.0).powf(self.sigma)
+    }
+}
+
+impl ProjectiveNest {
+    /// The exponents of the linear program for indices without end. `None` if some index moves no array.
+    pub fn exponents(&self) -> Option<Exponents> {
+        let rows: Vec<Vec<usize>> = self.arrays.iter().map(|a| a.over.iter().copied().collect()).collect();
+        let Solution { value, primal, dual } = pack(&rows, self.extents.len())?;
+        Some(Exponents { sum: value, arrays: dual, tile: primal })
+    }
+
+    /// Bytes that must be read if fast memory holds `capacity` bytes.
+    pub fn incoming(&self, capacity: f64) -> Incoming {
+        self.least(capacity, self.ways(true))
+    }
+
+    /// The same for computations that hold sums while they are incomplete.
+    pub fn incoming_in_parts(&self, capacity: f64) -> Incoming {
+        self.least(capacity, vec![])
+    }
+
+    fn least(&self, capacity: f64, complete: Vec<Power>) -> Incoming {
+        let partial = self.ways(false);
+        let total: f64 = self.arrays.iter().map(|a| a.bytes * self.positions(&a.over)).sum();
+        let most = |ways: &[Power], x: f64| ways.iter().map(|w| w.at(x)).fold(f64::INFINITY, f64::min);
+        let mut best = Incoming::default();
+        let mut consider = |x: f64| {
+            // Pieces in which sums are complete need not hold them: whichever kind has more points bounds both.
+            let (p, c) = (most(&partial, x), if complete.is_empty() { 0.0 } else { most(&complete, x) });
+            let points = p.max(c);
+            if points.is_finite() && points > 0.0 && self.points >= points {
+                let passing = self.points * (x - capacity) / points;
+                if passing > best.passing {
+                    let resting = self.resting() * (1.0 - c / p).clamp(0.0, 1.0);
+                    best = Incoming { passing, resting };
+                }
+            }
+        };
+        if capacity <= 0.0 || total <= capacity {
+            return best;
+        }
+        // The optimum of a single power; and a sweep for where several meet.
+        for w in partial.iter().chain(&complete).filter(|w| w.sigma > 1.0) {
+            let x = w.fixed + (w.sigma * (capacity - w.fixed) / (w.sigma - 1.0)).max(0.0);
+            if x > capacity && x <= total {
+                consider(x);
+            }
+        }
+        let steps = 96;
+        for k in 1..=steps {
+            consider(capacity * (total / capacity).powf(f64::from(k) / f64::from(steps)));
+        }
+        best
+    }
+
+    /// The smallest set of arrays that move along the same indices, read once.
+    fn resting(&self) -> f64 {
+        let mut sets: Vec<(&BTreeSet<usize>, f64)> = vec![];
+        for a in &self.arrays {
+            let bytes = a.read_bytes * self.positions(&a.over);
+            match sets.iter_mut().find(|s| *s.0 == a.over) {
+                Some(set) => set.1 += bytes,
+                None => sets.push((&a.over, bytes)),
+            }
+        }
+        sets.into_iter().map(|s| s.1).reduce(f64::min).unwrap_or(0.0)
+    }
+
+    fn positions(&self, over: &BTreeSet<usize>) -> f64 {
+        over.iter().filter_map(|&i| self.extents.get(i)).map(|&n| n as f64).product()
+    }
+
+    /// Bounds on the points of a piece. `complete`: of pieces whose sums are complete, so that what is summed over is
+    /// whole and sums are not held.
+    fn ways(&self, complete: bool) -> Vec<Power> {
+        let sums: Vec<&NestArray> = self.arrays.iter().filter(|a| a.sum).collect();
+        let all: BTreeSet<usize> = (0..self.extents.len()).collect();
+        let summed: BTreeSet<usize> = match (complete, sums.as_slice()) {
+            (false, _) => BTreeSet::new(),
+            (true, []) => return vec![],
+            (true, sums) => all.iter().copied().filter(|i| sums.iter().all(|a| !a.over.contains(i))).collect(),
+        };
+        // Arrays that move alike are held together.
+        let mut arrays: Vec<(BTreeSet<usize>, f64)> = vec![];
+        for a in self.arrays.iter().filter(|a| !(complete && a.sum)) {
+            let whole: BTreeSet<usize> = a.over.intersection(&summed).copied().collect();
+            let (over, bytes) = (&a.over - &summed, a.bytes * self.positions(&whole));
+            match arrays.iter_mut().find(|x| x.0 == over) {
+                Some(x) => x.1 += bytes,
+                None => arrays.push((over, bytes)),
+            }
+        }
+        let factor = self.positions(&summed);
+        let mut ways = self.powers(&(&all - &summed), arrays.clone(), factor);
+        // Indices that move every array only repeat the rest: as bounds of one repetition grow faster than bytes, a
+        // piece has no more points than if all its bytes were spent on one. Then what does not move otherwise is
+        // needed as a whole.
+        let common = arrays.iter().map(|a| a.0.clone()).reduce(|a, b| &a & &b).unwrap_or_default();
+        if !common.is_empty() {
+            arrays.iter_mut().for_each(|a| a.0 = &a.0 - &common);
+            let rest = self.powers(&(&(&all - &summed) - &common), arrays, factor);
+            ways.extend(rest.into_iter().filter(|w| w.sigma >= 1.0));
+        }
+        ways
+    }
+
+    fn powers(&self, of: &BTreeSet<usize>, mut arrays: Vec<(BTreeSet<usize>, f64)>, factor: f64) -> Vec<Power> {
+        let classes = self.classes(of, &arrays);
+        let fixed: f64 = arrays.iter().filter(|a| a.0.is_empty()).map(|a| a.1).sum();
+        arrays.retain(|a| !a.0.is_empty());
+        // Each subset of the classes but all of them may be taken as whole; more than a few are not tried.
+        let tried = classes.len().min(10);
+        let subsets = (0..1usize << tried).take((1usize << tried) - usize::from(tried == classes.len()));
+        subsets.filter_map(|w| self.way(&classes, w, &arrays, factor, fixed)).collect()
+    }
+
+    /// Indices in sets that move the same arrays: each set is one index of the product of its positions.
+    fn classes(&self, of: &BTreeSet<usize>, arrays: &[(BTreeSet<usize>, f64)]) -> Vec<BTreeSet<usize>> {
+        let mut classes: Vec<(Vec<bool>, BTreeSet<usize>)> = vec![];
+        for &i in of {
+            let moves: Vec<bool> = arrays.iter().map(|a| a.0.contains(&i)).collect();
+            match classes.iter_mut().find(|c| c.0 == moves) {
+                Some(class) => drop(class.1.insert(i)),
+                None => classes.push((moves, BTreeSet::from([i]))),
+            }
+        }
+        classes.into_iter().map(|c| c.1).collect()
+    }
+
+    fn way(
+        &self,
+        classes: &[BTreeSet<usize>],
+        whole: usize,
+        arrays: &[(BTreeSet<usize>, f64)],
+        factor: f64,
+        fixed: f64,
+    ) -> Option<Power> {
+        let is_whole = |c: usize| c < usize::BITS as usize && whole >> c & 1 == 1;
+        let free: Vec<&BTreeSet<usize>> = (0..classes.len()).filter(|&c| !is_whole(c)).map(|c| &classes[c]).collect();
+        let rows: Vec<Vec<usize>> =
+            arrays.iter().map(|a| (0..free.len()).filter(|&c| !a.0.is_disjoint(free[c])).collect()).collect();
+        let Solution { value, dual, .. } = pack(&rows, free.len())?;
+        let real = |q: &Ratio<i64>| *q.numer() as f64 / *q.denom() as f64;
+        let sigma = real(&value);
+        let mut scale = factor;
+        for c in (0..classes.len()).filter(|&c| is_whole(c)) {
+            scale *= self.positions(&classes[c]);
+        }
+        for ((_, bytes), s) in arrays.iter().zip(dual.iter().map(real)).filter(|(_, s)| *s > 0.0) {
+            scale *= (s / (sigma * bytes)).powf(s);
+        }
+        Some(Power { scale, fixed, sigma })
+    }
+}

@@ -1,0 +1,385 @@
+//! The loop nests in a tile kernel, found by what computes and reads its values.
+
+use super::{Incoming, NestArray, ProjectiveNest};
+use crate::count::elements;
+use crate::nest::{Loop, Nest, grid_loops, sides};
+use einloom_machine::Machine;
+use einloom_tile::{AxisId, Coord, CoordAtom, Kernel, Op, Program, Scalar, TensorId, TileMonoid, ValueId};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Axes that steer others are counted position by position up to this many.
+const COUNTED: usize = 1 << 20;
+/// Values are followed back through this many operations.
+const DEPTH: usize = 64;
+
+/// The nests of a kernel.
+pub(crate) struct Spaces {
+    /// Contractions of what is loaded.
+    single: Vec<ProjectiveNest>,
+    /// Chains: whole rows, and the contractions by themselves.
+    chains: Vec<(ProjectiveNest, Vec<ProjectiveNest>)>,
+    /// Bytes moved per byte held, at least: differs from 1 on abstract machines.
+    ratio: f64,
+}
+
+impl Spaces {
+    pub fn new(program: &Program, kernel: &Kernel, nest: &Nest<'_>, machine: &Machine) -> Self {
+        let finder = Finder { program, kernel, nest, machine, defs: definitions(kernel), counted: RefCell::default() };
+        let mut out = Self { single: vec![], chains: vec![], ratio: finder.ratio() };
+        if nest.data_dependent {
+            return out;
+        }
+        for def in finder.defs.values() {
+            let Some(sum) = finder.contraction(def) else { continue };
+            match finder.chain(&sum) {
+                Some(chain) => out.chains.push(chain),
+                None => out.single.extend(finder.single(&sum)),
+            }
+        }
+        out
+    }
+
+    /// Bytes that must be read with this much fast memory per core or group of cores.
+    pub fn incoming(&self, capacity: f64) -> f64 {
+        let bytes = |i: Incoming| (i.passing + i.resting) * self.ratio;
+        let single = self.single.iter().map(|n| bytes(n.incoming(capacity)));
+        let chains = self.chains.iter().map(|(rows, parts)| {
+            let apart: f64 = parts.iter().map(|n| n.incoming_in_parts(capacity).passing * self.ratio).sum();
+            bytes(rows.incoming(capacity)).min(apart)
+        });
+        single.chain(chains).fold(0.0, f64::max)
+    }
+}
+
+/// Where a value comes from.
+struct Def<'a> {
+    op: &'a Op,
+    loops: Vec<Loop<'a>>,
+}
+
+fn definitions(kernel: &Kernel) -> BTreeMap<ValueId, Def<'_>> {
+    fn go<'a>(ops: &'a [Op], loops: &mut Vec<Loop<'a>>, out: &mut BTreeMap<ValueId, Def<'a>>) {
+        for op in ops {
+            match op {
+                Op::Load { dst, .. } | Op::Map { dst, .. } | Op::Mma { dst, .. } | Op::Reduce { dst, .. } => {
+                    out.insert(*dst, Def { op, loops: loops.clone() });
+                }
+                Op::Stream { axis, within, body, .. } => {
+                    loops.push(Loop { axis: *axis, within: Some(within) });
+                    go(body, loops, out);
+                    loops.pop();
+                }
+                Op::Store { .. } | Op::SkipUnless { .. } => {}
+            }
+        }
+    }
+    let mut out = BTreeMap::new();
+    go(&kernel.body, &mut grid_loops(kernel), &mut out);
+    out
+}
+
+/// A sum of products, or of whatever else.
+struct Contraction<'a> {
+    factors: Vec<ValueId>,
+    /// What is summed into.
+    result: ValueId,
+    /// The axes of its points.
+    points: BTreeSet<AxisId>,
+    loops: &'a [Loop<'a>],
+}
+
+/// An index of a nest: an axis, or what is left of it by a division, or what the division drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Index {
+    Whole(AxisId),
+    Quotient(AxisId),
+    Remainder(AxisId),
+}
+
+/// What a value is made of: loaded arrays, each with the indices of the points that move it, and the others' positions.
+#[derive(Clone)]
+struct Leaf {
+    tensor: TensorId,
+    over: BTreeSet<Index>,
+    others: f64,
+}
+
+struct Finder<'a> {
+    program: &'a Program,
+    kernel: &'a Kernel,
+    nest: &'a Nest<'a>,
+    machine: &'a Machine,
+    defs: BTreeMap<ValueId, Def<'a>>,
+    /// Positions of axes under conditions, once counted.
+    counted: RefCell<BTreeMap<BTreeSet<AxisId>, f64>>,
+}
+
+impl<'a> Finder<'a> {
+    fn ratio(&self) -> f64 {
+        let tensors = self.nest.accesses.iter().map(|a| self.program.tensor(a.tensor).dtype);
+        let ratio = |d: einloom_cascade::DType| d.bytes() as f64 / self.machine.held_bytes(d).max(1) as f64;
+        tensors.map(ratio).fold(1.0, f64::min)
+    }
+
+    fn depends(&self, v: ValueId) -> &BTreeSet<AxisId> {
+        &self.nest.depends[v.at()]
+    }
+
+    fn contraction<'d>(&'d self, def: &'d Def<'a>) -> Option<Contraction<'d>> {
+        let (factors, result) = match def.op {
+            Op::Mma { dst, a, b, .. } => (vec![*a, *b], *dst),
+            Op::Reduce { dst, src, monoid: TileMonoid::Sum, .. } => (vec![*src], *dst),
+            _ => return None,
+        };
+        let mut points: BTreeSet<AxisId> = sides(self.kernel, result);
+        factors.iter().for_each(|f| points.extend(self.depends(*f)));
+        Some(Contraction { factors, result, points, loops: &def.loops })
+    }
+
+    /// The nest of a contraction whose factors are loaded, as they are or changed element by element.
+    fn single(&self, c: &Contraction<'_>) -> Option<ProjectiveNest> {
+        let mut leaves = vec![];
+        for &f in &c.factors {
+            leaves.extend(self.leaves(f, &c.points, 0).0);
+        }
+        // A sum that is handed on within the kernel is held all the same while it is incomplete.
+        self.nest_of(c, &c.points, leaves, &[(c.result, 1.0)], &[])
+    }
+
+    /// The chain of which this contraction is the last, with the contractions of which it consists.
+    fn chain(&self, c: &Contraction<'_>) -> Option<(ProjectiveNest, Vec<ProjectiveNest>)> {
+        let made = c.factors.iter().copied().find(|&f| self.made_by_sums(f, 0))?;
+        let points = self.depends(made).clone();
+        let (mut leaves, sums) = self.leaves(made, &points, 0);
+        for &f in c.factors.iter().filter(|f| **f != made) {
+            leaves.extend(self.leaves(f, &points, 0).0);
+        }
+        // Axes of the result that the points lack are whole.
+        let own: BTreeSet<AxisId> = self.depends(c.result).union(&sides(self.kernel, c.result)).copied().collect();
+        let rest: f64 = own.difference(&points).map(|&a| self.extent(a)).product();
+        let rows = self.nest_of(c, &points, leaves, &[(c.result, rest)], &[])?;
+        let mut parts = vec![];
+        for sum in sums {
+            let inner = self.contraction(self.defs.get(&sum)?)?;
+            parts.extend(self.single(&inner));
+        }
+        if c.factors.len() > 1 {
+            let mut leaves = vec![];
+            for &f in c.factors.iter().filter(|f| **f != made) {
+                leaves.extend(self.leaves(f, &c.points, 0).0);
+            }
+            parts.extend(self.nest_of(c, &c.points, leaves, &[(c.result, 1.0)], &[made]));
+        }
+        Some((rows, parts))
+    }
+
+    /// Whether a value depends on contractions at every one of its points.
+    fn made_by_sums(&self, v: ValueId, depth: usize) -> bool {
+        let Some(def) = self.defs.get(&v).filter(|_| depth < DEPTH) else { return false };
+        match def.op {
+            Op::Mma { .. } => true,
+            Op::Map { dst, expr } => {
+                let own = self.depends(*dst);
+                let all = |x: &ValueId| self.depends(*x).is_superset(own);
+                tiles_of(expr).into_iter().filter(all).any(|x| self.made_by_sums(x, depth + 1))
+            }
+            _ => false,
+        }
+    }
+
+    /// The arrays that a value is made of. Values that lack one of its points' axes may be kept and used again; they
+    /// are left out, which only lowers the bound. Also the contractions on the way.
+    fn leaves(&self, v: ValueId, points: &BTreeSet<AxisId>, depth: usize) -> (Vec<Leaf>, Vec<ValueId>) {
+        let Some(def) = self.defs.get(&v).filter(|_| depth < DEPTH) else { return (vec![], vec![]) };
+        let (mut leaves, mut sums) = (vec![], vec![]);
+        let mut descend = |x: ValueId| {
+            let (l, s) = self.leaves(x, points, depth + 1);
+            leaves.extend(l);
+            sums.extend(s);
+        };
+        match def.op {
+            Op::Load { tensor, at, .. } => {
+                if let Some(leaf) = self.leaf(*tensor, at, points) {
+                    leaves.push(leaf);
+                }
+            }
+            Op::Map { dst, expr } => {
+                let own = self.depends(*dst);
+                // Factors of one product may each lack axes: they are loaded, or lead to nothing.
+                for x in tiles_of(expr) {
+                    let loaded = matches!(self.defs.get(&x).map(|d| d.op), Some(Op::Load { .. }));
+                    if loaded || self.depends(x).is_superset(own) {
+                        descend(x);
+                    }
+                }
+            }
+            Op::Mma { a, b, .. } => {
+                descend(*a);
+                descend(*b);
+                sums.push(v);
+            }
+            _ => {}
+        }
+        (leaves, sums)
+    }
+
+    /// An array read at these coordinates; `None` if they are no projection, so that nothing is known of it.
+    fn leaf(&self, tensor: TensorId, at: &[Coord], points: &BTreeSet<AxisId>) -> Option<Leaf> {
+        let mut leaf = Leaf { tensor, over: BTreeSet::new(), others: 1.0 };
+        for coord in at {
+            let (axis, divisor) = match coord.terms.as_slice() {
+                [] => continue,
+                [(_, CoordAtom::Axis(a))] => (*a, None),
+                [(_, CoordAtom::Floor(inner, d))] => match inner.terms.as_slice() {
+                    [(1, CoordAtom::Axis(a))] if inner.offset == 0 => (*a, Some(*d)),
+                    _ => return None,
+                },
+                _ => return None,
+            };
+            match (points.contains(&axis), divisor) {
+                (false, None) => leaf.others *= self.extent(axis),
+                (false, Some(d)) => leaf.others *= (self.extent(axis) / d as f64).ceil(),
+                (true, None) => drop(leaf.over.insert(Index::Whole(axis))),
+                (true, Some(_)) => drop(leaf.over.insert(Index::Quotient(axis))),
+            }
+        }
+        Some(leaf)
+    }
+
+    fn extent(&self, axis: AxisId) -> f64 {
+        self.kernel.axis(axis).extent as f64
+    }
+
+    /// The divisor of each axis that is divided: all reads must agree on it.
+    fn divisors(&self) -> Option<BTreeMap<AxisId, u64>> {
+        let mut out = BTreeMap::new();
+        for access in &self.nest.accesses {
+            for (_, atom) in access.at.iter().flat_map(|c| &c.terms) {
+                if let CoordAtom::Floor(inner, d) = atom
+                    && let [(_, CoordAtom::Axis(a))] = inner.terms.as_slice()
+                {
+                    let d = u64::try_from(*d).ok()?;
+                    if *out.entry(*a).or_insert(d) != d {
+                        return None;
+                    }
+                }
+            }
+        }
+        Some(out)
+    }
+
+    fn nest_of(
+        &self,
+        c: &Contraction<'_>,
+        points: &BTreeSet<AxisId>,
+        leaves: Vec<Leaf>,
+        sums: &[(ValueId, f64)],
+        made: &[ValueId],
+    ) -> Option<ProjectiveNest> {
+        let divisors = self.divisors()?;
+        let mut extents: Vec<u64> = vec![];
+        let mut places: BTreeMap<Index, usize> = BTreeMap::new();
+        for &axis in points {
+            let extent = self.kernel.axis(axis).extent as u64;
+            let parts = match divisors.get(&axis) {
+                Some(&d) if d > 0 => {
+                    vec![(Index::Quotient(axis), extent.div_ceil(d)), (Index::Remainder(axis), d.min(extent))]
+                }
+                _ => vec![(Index::Whole(axis), extent)],
+            };
+            for (index, size) in parts {
+                places.insert(index, extents.len());
+                extents.push(size);
+            }
+        }
+        let place = |index: &Index| -> Vec<usize> {
+            match (index, places.get(index)) {
+                (_, Some(&k)) => vec![k],
+                (Index::Whole(a), None) => {
+                    [Index::Quotient(*a), Index::Remainder(*a)].iter().filter_map(|i| places.get(i).copied()).collect()
+                }
+                _ => vec![],
+            }
+        };
+        let mut arrays: Vec<NestArray> = vec![];
+        for leaf in leaves {
+            let tensor = self.program.tensor(leaf.tensor);
+            let over: BTreeSet<usize> = leaf.over.iter().flat_map(place).collect();
+            // The same array read twice at the same place is held once.
+            if arrays.iter().any(|a| a.name == tensor.name && a.over == over) {
+                continue;
+            }
+            let bytes = self.machine.held_bytes(tensor.dtype) as f64 * leaf.others;
+            arrays.push(NestArray { name: tensor.name.clone(), over, bytes, read_bytes: bytes, sum: false });
+        }
+        let of_axes = |axes: &BTreeSet<AxisId>| -> BTreeSet<usize> {
+            axes.iter().filter(|a| points.contains(a)).flat_map(|a| place(&Index::Whole(*a))).collect()
+        };
+        for &v in made {
+            let value = self.kernel.value(v);
+            let bytes = self.machine.held_bytes(value.dtype) as f64;
+            let over = of_axes(self.depends(v));
+            arrays.push(NestArray { name: value.name.clone(), over, bytes, read_bytes: 0.0, sum: false });
+        }
+        let stores = self.nest.accesses.iter().filter(|a| a.store);
+        let narrowest = stores.map(|a| self.machine.held_bytes(self.program.tensor(a.tensor).dtype)).min();
+        for &(v, rest) in sums {
+            let value = self.kernel.value(v);
+            let own: BTreeSet<AxisId> = self.depends(v).union(&sides(self.kernel, v)).copied().collect();
+            // It may be held as narrow as what is stored.
+            let stored = narrowest.unwrap_or(self.machine.held_bytes(value.dtype));
+            let bytes = stored as f64 * rest;
+            arrays.push(NestArray { name: value.name.clone(), over: of_axes(&own), bytes, read_bytes: 0.0, sum: true });
+        }
+        let points = self.points(c, points)?;
+        Some(ProjectiveNest { extents, points, arrays })
+    }
+
+    /// Number of points. Conditions of streams count exactly, as if tiles were single positions.
+    fn points(&self, c: &Contraction<'_>, points: &BTreeSet<AxisId>) -> Option<f64> {
+        let loops: Vec<Loop<'_>> = c.loops.iter().copied().filter(|l| points.contains(&l.axis)).collect();
+        let mut steering: BTreeSet<AxisId> = BTreeSet::new();
+        let mut conditional = BTreeSet::new();
+        for l in &loops {
+            let terms = l.within.into_iter().flat_map(|w| &w.all).flat_map(|e| &e.terms);
+            for &(_, a) in terms {
+                conditional.insert(a);
+                if a != l.axis {
+                    steering.insert(a);
+                }
+            }
+        }
+        if !steering.is_subset(points) {
+            return None;
+        }
+        let size = steering.iter().map(|a| self.kernel.axis(*a).extent).try_fold(1usize, usize::checked_mul);
+        size.filter(|&n| n <= COUNTED)?;
+        let free: f64 = points.difference(&conditional).map(|a| self.extent(*a)).product();
+        if conditional.is_empty() {
+            return Some(free);
+        }
+        if let Some(counted) = self.counted.borrow().get(&conditional) {
+            return Some(free * counted);
+        }
+        let mut single = self.kernel.clone();
+        for a in &conditional {
+            single.axes[a.at()].tile = 1;
+        }
+        let bound: Vec<Loop<'_>> = loops.into_iter().filter(|l| conditional.contains(&l.axis)).collect();
+        let counted = elements(&single, &bound, &conditional) as f64;
+        self.counted.borrow_mut().insert(conditional, counted);
+        Some(free * counted)
+    }
+}
+
+/// The tiles that an expression reads.
+fn tiles_of(expr: &Scalar) -> Vec<ValueId> {
+    match expr {
+        Scalar::Tile(v) => vec![*v],
+        Scalar::Const(_) | Scalar::Argument(_) | Scalar::Position(_) | Scalar::Within(_) => vec![],
+        Scalar::Round(_, x) | Scalar::Unary(_, x) => tiles_of(x),
+        Scalar::Binary(_, x, y) => [x, y].into_iter().flat_map(|e| tiles_of(e)).collect(),
+        Scalar::Select(c, x, y) => [c, x, y].into_iter().flat_map(|e| tiles_of(e)).collect(),
+    }
+}

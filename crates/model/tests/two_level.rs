@@ -1,0 +1,121 @@
+//! Plans against bounds on the machine of pebble games: one memory without end, one that holds `M` elements.
+
+use einloom_cascade::DType;
+use einloom_machine::{Machine, built_in};
+use einloom_model::{KernelTransfers, transfers};
+use einloom_tile::by_hand::{AttentionSizes, attention, matmul};
+use einloom_tile::{Defect, Program};
+
+fn machine(elements: u64) -> Machine {
+    built_in("two-level").and_then(|m| m.with_capacity(elements).ok()).expect("an abstract machine")
+}
+
+fn on(program: Result<Program, Vec<Defect>>, elements: u64) -> KernelTransfers {
+    transfers(&program.expect("well-formed"), &machine(elements)).remove(0)
+}
+
+/// Elements held.
+fn held(k: &KernelTransfers) -> u64 {
+    k.resident_bytes / 4
+}
+
+fn ratio(k: &KernelTransfers) -> f64 {
+    k.levels[0].bytes as f64 / k.levels[0].bound_bytes as f64
+}
+
+#[test]
+fn a_matmul_is_bounded_as_published() {
+    // 2abc/√M + ac (Kwasniewski et al. 2019).
+    let n = 1024;
+    for elements in [256u64, 1024, 4096, 16384] {
+        let k = on(matmul([n, n, n], [16, 16, 2], DType::F32), elements);
+        let n = n as f64;
+        let published = 4.0 * (2.0 * n * n * n / (elements as f64).sqrt() + n * n);
+        let bound = k.levels[0].bound_bytes as f64;
+        assert!((bound / published - 1.0).abs() < 1e-3, "{bound}, published {published}");
+    }
+    // A reduction so short that sums are complete at once: rows stay, ab²c/M + ac.
+    let k = on(matmul([1 << 14, 1 << 14, 8], [16, 16, 2], DType::F32), 4096);
+    let published = 4.0 * (2f64.powi(28) * 64.0 / 4096.0 + 2f64.powi(28));
+    assert!((k.levels[0].bound_bytes as f64 / published - 1.0).abs() < 1e-3, "{}", k.levels[0].bound_bytes);
+    // What fits moves once.
+    let k = on(matmul([16, 16, 16], [16, 16, 2], DType::F32), 4096);
+    assert_eq!(k.levels[0].bound_bytes, 3 * 256 * 4);
+}
+
+#[test]
+fn attention_is_bounded_as_published() {
+    // 4qxd²/M + 2qd while M ≥ d² (Abbott and Zardini; Saha and Ye); below, contractions at 2qxd/√M each.
+    let (q, d) = (4096usize, 64usize);
+    let sizes = AttentionSizes { b: 1, h: 1, m: q, n: q, d, e: d };
+    for elements in [4096u64, 16384, 65536] {
+        let k = on(attention(sizes, [16, 16], false, DType::F32), elements);
+        let (n, d, m) = (q as f64, d as f64, elements as f64);
+        let published = 4.0 * (4.0 * n * n * d * d / m + 2.0 * n * d);
+        let bound = k.levels[0].bound_bytes as f64;
+        assert!((bound / published - 1.0).abs() < 5e-3, "{elements}: {bound}, published {published}");
+    }
+    let k = on(attention(sizes, [4, 2], false, DType::F32), 1024);
+    let (n, d) = (q as f64, d as f64);
+    let published = 4.0 * 4.0 * n * n * d / 1024f64.sqrt();
+    assert!((k.levels[0].bound_bytes as f64 / published - 1.0).abs() < 1e-2, "{}", k.levels[0].bound_bytes);
+}
+
+#[test]
+fn the_structure_decides_and_not_the_sizes() {
+    // Under a mask half of the points remain; heads in a batch multiply.
+    let bound = |b, h, causal| {
+        let sizes = AttentionSizes { b, h, m: 2048, n: 2048, d: 64, e: 64 };
+        on(attention(sizes, [16, 16], causal, DType::F32), 16384).levels[0].bound_bytes as f64
+    };
+    let (one, six, half) = (bound(1, 1, false), bound(2, 3, false), bound(1, 1, true));
+    assert!((six / one - 6.0).abs() < 1e-3, "{six} {one}");
+    let once = 4.0 * 2.0 * 2048.0 * 64.0;
+    assert!(((half - once) / (one - once) - 0.5).abs() < 2e-3, "{half} {one}");
+}
+
+#[test]
+fn no_plan_is_below_its_bound() {
+    for elements in [64u64, 300, 1000, 4096, 65536] {
+        for tile in [[4, 4, 2], [8, 16, 4], [30, 30, 2], [60, 60, 2]] {
+            for size in [[100, 70, 50], [16, 300, 4], [300, 3, 300], [64, 64, 64]] {
+                let k = on(matmul(size, tile, DType::Bf16), elements);
+                if held(&k) <= elements {
+                    assert!(k.levels[0].bytes >= k.levels[0].bound_bytes, "{size:?} {tile:?} {elements}: {k:?}");
+                }
+            }
+        }
+        for tile in [[4, 2], [16, 4], [100, 2]] {
+            for (m, n, d) in [(100, 70, 8), (3, 500, 16), (300, 20, 8), (20, 300, 32)] {
+                let sizes = AttentionSizes { b: 2, h: 1, m, n, d, e: d };
+                let k = on(attention(sizes, tile, false, DType::F32), elements);
+                if held(&k) <= elements {
+                    assert!(k.levels[0].bytes >= k.levels[0].bound_bytes, "{sizes:?} {tile:?} {elements}: {k:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn good_tiles_come_within_five_percent_of_the_bound() {
+    for (elements, limit) in [(1024usize, 1.08), (4096, 1.05), (16384, 1.05), (65536, 1.05)] {
+        // Of the rectangles that fit the best: squares may leave ragged groups.
+        let side = (elements as f64).sqrt() as usize;
+        let rectangle = |g: usize| {
+            let other = (elements - 2 * g) / (g + 2);
+            on(matmul([4096, 4096, 4096], [g, other, 2], DType::F32), elements as u64)
+        };
+        let fitting = (side * 7 / 8..side * 9 / 8).map(rectangle).filter(|k| held(k) <= elements as u64);
+        let best = fitting.map(|k| ratio(&k)).fold(f64::INFINITY, f64::min);
+        assert!((1.0..limit).contains(&best), "matmul at {elements}: {best}");
+    }
+    // Rows of queries and results fill the memory but for two keys (then values), two scores and the statistics.
+    for (elements, d) in [(65536, 64), (262144, 128), (1 << 20, 256)] {
+        let rows = (elements - 2 * d) / (2 * d + 5);
+        let sizes = AttentionSizes { b: 1, h: 1, m: 1 << 16, n: 1 << 16, d, e: d };
+        let k = on(attention(sizes, [rows, 2], false, DType::F32), elements as u64);
+        assert!(held(&k) <= elements as u64 && held(&k) + 2 * d as u64 + 5 > elements as u64);
+        assert!((1.0..1.05).contains(&ratio(&k)), "attention at {elements}: {}", ratio(&k));
+    }
+}
