@@ -67,7 +67,7 @@ def main():
     parser.add_argument("--only", default="", help="only kernels whose name contains this")
     options = parser.parse_args()
     results = []
-    print("| kernel | candidates | fit | the planner's choice µs | best µs | best tiles | choice is slower by |\n|---|---|---|---|---|---|---|")
+    print("| kernel | candidates | ran | the planner's choice µs | best µs | best tiles | choice is slower by |\n|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for name, program, sizes, tiles in KERNELS:
             if options.only not in name:

@@ -41,6 +41,7 @@ pub(crate) fn command(ui: &mut Ui, args: &CompareArgs) -> Result<(), Failure> {
         machines.push(prepare::with_capacity(einloom::machines::find(name)?, args.capacity)?);
     }
     let given = prepare::given(&args.sizing, BTreeMap::new())?;
+    prepare::not_empty(&args.sizing)?;
     let types: Vec<Option<DType>> = if types.is_empty() { vec![None] } else { types.into_iter().map(Some).collect() };
     let mut rows = vec![];
     for machine in &machines {

@@ -80,6 +80,7 @@ struct LevelJson {
 pub(crate) fn command(ui: &mut Ui, args: &PlanArgs) -> Result<(), Failure> {
     let derived = source::checked(ui, &args.source)?.derive();
     let given = prepare::given(&args.sizing, BTreeMap::new())?;
+    prepare::not_empty(&args.sizing)?;
     // A plan for a GPU is that of the GPU's backend.
     let backend = prepare::backend_of(&prepare::machine(&args.target, Backend::Cpu, None)?);
     let start = Instant::now();

@@ -41,6 +41,18 @@ pub(crate) fn given(sizing: &Sizing, shapes: BTreeMap<String, Vec<usize>>) -> Re
     }
 }
 
+/// Refuses sizes of 0, over which there is nothing to plan; a program can be run over them.
+pub(crate) fn not_empty(sizing: &Sizing) -> Result<(), Failure> {
+    match sizing.sizes.iter().find(|a| a.size == 0) {
+        None => Ok(()),
+        Some(a) => {
+            let message = format!("{} is 0: nothing moves and nothing is computed", a.rank);
+            Err(Error::Input(Finding::error("empty-size", message).hint(Some("a size to plan for is at least 1")))
+                .into())
+        }
+    }
+}
+
 /// Plans for the machine that the arguments name, or for the backend's own; for GPUs, with the matrix units that code for
 /// `arch` can use.
 pub(crate) fn planned(

@@ -21,20 +21,20 @@ impl FromStr for Assignment {
 
 /// A whole number: `4096`, `4Ki`, `1Mi`.
 fn count(size: &str) -> Result<usize, String> {
-        let (digits, unit) = match size.trim() {
-            s if s.ends_with("Ki") => (&s[..s.len() - 2], 1 << 10),
-            s if s.ends_with("Mi") => (&s[..s.len() - 2], 1 << 20),
-            s if s.ends_with(['k', 'K']) => {
-                let n = &s[..s.len() - 1];
-                return Err(format!("`{s}` could mean {n}000 or {n}·1024: write {n}000 or {n}Ki"));
-            }
-            s => (s, 1),
-        };
-        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit() || b == b'_') {
-            return Err(format!("`{size}` is not a size: write a whole number such as 4096, or 4Ki"));
+    let (digits, unit) = match size.trim() {
+        s if s.ends_with("Ki") => (&s[..s.len() - 2], 1 << 10),
+        s if s.ends_with("Mi") => (&s[..s.len() - 2], 1 << 20),
+        s if s.ends_with(['k', 'K']) => {
+            let n = &s[..s.len() - 1];
+            return Err(format!("`{s}` could mean {n}000 or {n}·1024: write {n}000 or {n}Ki"));
         }
-        let size = digits.replace('_', "").parse::<usize>().ok().and_then(|n| n.checked_mul(unit));
-        size.ok_or_else(|| "the size does not fit 64 bits".to_string())
+        s => (s, 1),
+    };
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit() || b == b'_') {
+        return Err(format!("`{size}` is not a size: write a whole number such as 4096, or 4Ki"));
+    }
+    let size = digits.replace('_', "").parse::<usize>().ok().and_then(|n| n.checked_mul(unit));
+    size.ok_or_else(|| "the size does not fit 64 bits".to_string())
 }
 
 /// A number of elements: `4096`, `4Ki`.

@@ -31,7 +31,15 @@ impl<'a> Clock<'a> {
         let mut inwards = machine.trunk().rev().map(|l| l.bandwidth.0 / all);
         let shared = inwards.next().unwrap_or(f64::INFINITY);
         let outside = inwards.next().unwrap_or(shared);
-        Self { machine, lanes, hertz, shared, outside, latency: lanes.latency.0 * hertz, calibration: &lanes.calibration }
+        Self {
+            machine,
+            lanes,
+            hertz,
+            shared,
+            outside,
+            latency: lanes.latency.0 * hertz,
+            calibration: &lanes.calibration,
+        }
     }
 
     /// Multiply-adds that the unit sustains.

@@ -49,6 +49,7 @@ pub(crate) fn command(ui: &mut Ui, args: &SweepArgs) -> Result<(), Failure> {
     let machine = einloom::machines::find(&args.machine)?;
     let level = level(&machine, &args.over.level)?;
     let given = prepare::given(&args.sizing, BTreeMap::new())?;
+    prepare::not_empty(&args.sizing)?;
     let (mut points, mut sizes) = (vec![], BTreeMap::new());
     for capacity in capacities(args.over.from, args.over.to, args.points.map(|n| n as usize)) {
         let point = point(args, &derived, &given, &with(&machine, level, capacity), level, capacity)?;
