@@ -68,6 +68,7 @@ pub fn to_toml(machine: &Machine) -> String {
         let _ =
             writeln!(out, "threads = {}\nblock_threads = {}\nregisters = {}", l.threads, l.block_threads, l.registers);
         let _ = writeln!(out, "latency = \"{}\"", l.latency);
+        out += &calibration_toml(&l.calibration);
     }
     machine.matrix.iter().for_each(|unit| out += &matrix_toml(unit));
     out
@@ -108,6 +109,14 @@ fn pipe_toml(pipe: &Pipe) -> String {
             let _ = writeln!(out, "{dtype} = \"{energy}\"");
         }
     }
+    out
+}
+
+fn calibration_toml(c: &einloom_machine::Calibration) -> String {
+    let mut out = format!("\n[calibration]\nproduct = {}\nshuffles = {}\n", c.product, c.shuffles);
+    let _ = writeln!(out, "across_warps = {}\nstage = {}\nown_stage = {}", c.across_warps, c.stage, c.own_stage);
+    let _ = writeln!(out, "load = {}\ntask = {}\nstart = {}", c.load, c.task, c.start);
+    let _ = writeln!(out, "shows = {:?}\nkept = {:?}", c.shows, c.kept);
     out
 }
 

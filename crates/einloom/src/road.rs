@@ -3,11 +3,11 @@
 use crate::{Error, Finding, Tensor};
 use einloom_algebra::{Derivation, derive};
 use einloom_cascade::meaning::{self, Array, Arrays};
-use einloom_cascade::{Bound, Cascade, DType, Diagnostic, Given, TensorId, bind};
+use einloom_cascade::{Bound, Cascade, DType, Diagnostic, Given, Role, TensorId, bind};
 use einloom_cpu::{Executable, Report};
 use einloom_machine::Machine;
 use einloom_model::KernelTransfers;
-use einloom_plan::{Plan, PlanError, PlannedKernel};
+use einloom_plan::{Doubled, Lost, Plan, PlanError, PlannedKernel, Work};
 use einloom_tile::{TensorDecl, TensorRole};
 use std::collections::BTreeMap;
 
@@ -54,6 +54,20 @@ impl Checked {
         &self.cascade
     }
 
+    /// The same program with this number type for its floating-point inputs and outputs. Outputs are not made narrower
+    /// than 16 bits: that is what sums of narrow products are stored in.
+    pub fn in_type(&self, dtype: DType) -> Self {
+        let mut cascade = self.cascade.clone();
+        for tensor in cascade.tensors.iter_mut().filter(|t| t.dtype.is_none_or(DType::is_float)) {
+            match tensor.role {
+                Role::Input => tensor.dtype = Some(dtype),
+                Role::Output => tensor.dtype = Some(if dtype.bytes() < 2 { DType::Bf16 } else { dtype }),
+                Role::Intermediate => {}
+            }
+        }
+        Self { cascade }
+    }
+
     /// Derives the streaming form.
     pub fn derive(&self) -> Derived {
         Derived { derivation: derive(&self.cascade) }
@@ -94,6 +108,16 @@ impl Derived {
     pub fn plan(&self, given: &Given, machine: &Machine, options: &PlanOptions) -> Result<Planned, Error> {
         let bound = bind(self.cascade(), given).map_err(Error::Bind)?;
         self.plan_bound(bound, machine, options)
+    }
+
+    /// What twice of each of the machine's resources would buy a plan that was made with these options: the program
+    /// planned again for each.
+    ///
+    /// # Errors
+    /// [`Error::Plan`].
+    pub fn doubled(&self, planned: &Planned, options: &PlanOptions) -> Result<Vec<Doubled>, Error> {
+        let forms = einloom_plan::Form::all(&self.derivation);
+        einloom_plan::doubled(&forms, &planned.bound, &planned.machine, options).map_err(Error::Plan)
     }
 
     /// As [`Derived::plan`], for sizes that are known to fit.
@@ -138,6 +162,21 @@ impl Planned {
     /// What each kernel does, and why.
     pub fn kernels(&self) -> &[PlannedKernel] {
         &self.plan.kernels
+    }
+
+    /// Predicted time of all kernels, launches included: what the planner went by.
+    pub fn seconds(&self) -> f64 {
+        self.plan.seconds
+    }
+
+    /// The best of the plans that were worked out and not taken.
+    pub fn lost(&self) -> &[Lost] {
+        &self.plan.lost
+    }
+
+    /// What the search for the plan has looked at.
+    pub fn work(&self) -> Work {
+        self.plan.work
     }
 
     /// The tile program.

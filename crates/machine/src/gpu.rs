@@ -18,6 +18,52 @@ pub struct Lanes {
     pub registers: usize,
     /// From asking memory for a tile to its first bytes, under load.
     pub latency: Seconds,
+    /// What no datasheet tells.
+    pub calibration: Calibration,
+}
+
+/// Waits in cycles, and shares, that no datasheet tells: measured or fitted, for all kernels alike. The default is what
+/// was fitted on one H200, see `machines/h200_sxm.toml`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Calibration {
+    /// From a product's last operand to its result.
+    pub product: f64,
+    /// A reduction across the lanes that share a row.
+    pub shuffles: f64,
+    /// A reduction across warps, with the barrier that it needs.
+    pub across_warps: f64,
+    /// Awaiting and releasing a stage that others fill.
+    pub stage: f64,
+    /// The same where the groups fill it themselves: two barriers of the whole block.
+    pub own_stage: f64,
+    /// A load into registers that is used at once and finds its data in the shared cache.
+    pub load: f64,
+    /// What a block, or a task of a block that stays, waits for before it does anything.
+    pub task: f64,
+    /// From the start of one block on a core to that of the next.
+    pub start: f64,
+    /// The part of the time of what is not the slowest that shows if it takes as long as the slowest, for one set of
+    /// threads that fills the core's lanes: of `n` sets `3 / (2 + n)` of it.
+    pub shows: f64,
+    /// The part of the cache that all cores share which can be relied upon.
+    pub kept: f64,
+}
+
+impl Default for Calibration {
+    fn default() -> Self {
+        Self {
+            product: 128.0,
+            shuffles: 80.0,
+            across_warps: 250.0,
+            stage: 60.0,
+            own_stage: 200.0,
+            load: 600.0,
+            task: 500.0,
+            start: 100.0,
+            shows: 0.4,
+            kept: 0.64,
+        }
+    }
 }
 
 /// A matrix unit: multiplies tiles, issued by groups of threads that each own some rows of the result.

@@ -110,7 +110,19 @@ impl Section<'_, '_> {
 impl<'t> Reader<'t> {
     fn machine(&mut self, root: &DeTable<'t>) -> Option<Machine> {
         let top = Section { table: root, name: String::new(), span: 0..0 };
-        let known = ["name", "description", "cores", "clock", "element", "level", "rates", "pipe", "lanes", "matrix"];
+        let known = [
+            "name",
+            "description",
+            "cores",
+            "clock",
+            "element",
+            "level",
+            "rates",
+            "pipe",
+            "lanes",
+            "calibration",
+            "matrix",
+        ];
         self.keys(&top, &known);
         let name = self.string(&top, "name").or_else(|| self.missing(&top, "name"));
         let description = self.string(&top, "description").unwrap_or_default();

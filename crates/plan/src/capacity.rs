@@ -17,7 +17,7 @@ use einloom_model::{held_elements, kernel_transfers, moved_bytes};
 use einloom_tile::{AxisKind, Program};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Tiles of one index that are tried, at most.
+/// Tiles of one index that are tried at first, at most; then those near the best.
 const MOST_TILES: usize = 96;
 /// Passes over all pairs of indices, at most.
 const ROUNDS: usize = 3;
@@ -125,13 +125,20 @@ impl Workshop<'_> {
             return Err(held_elements(&frame.program.kernels[0]));
         }
         let mut best = self.moved(&mut frame, &sizes(&at));
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
             let before = at.clone();
             for (one, other) in pairs(frame.free.len()) {
-                for k in 0..tiles[one].len() {
+                // Far apart at first, then every tile near the best one.
+                let step = tiles[one].len().div_ceil(MOST_TILES);
+                let (low, high) = (at[one].saturating_sub(step), (at[one] + step + 1).min(tiles[one].len()));
+                let places: Vec<usize> = match round {
+                    0 => (0..tiles[one].len()).step_by(step).collect(),
+                    _ => (low..high).collect(),
+                };
+                for k in places {
                     let mut next = at.clone();
                     next[one] = k;
-                    next[other] = 0;
+                    next[other] = if one == other { k } else { 0 };
                     if !self.fits(&mut frame, &sizes(&next), capacity) {
                         break;
                     }
@@ -144,7 +151,7 @@ impl Workshop<'_> {
                     }
                 }
             }
-            if at == before {
+            if at == before && round > 0 {
                 break;
             }
         }
@@ -230,8 +237,7 @@ fn pairs(count: usize) -> Vec<(usize, usize)> {
     (0..count).flat_map(|a| (0..count).filter(move |b| *b != a).map(move |b| (a, b))).collect()
 }
 
-/// Tiles that cut an extent into so many parts with the least left over, ascending; thinned out in the middle where
-/// there are many.
+/// Tiles that cut an extent into so many parts with the least left over, ascending.
 fn even_tiles(extent: usize) -> Vec<usize> {
     let mut tiles: Vec<usize> = vec![];
     let mut tile = 1;
@@ -246,15 +252,6 @@ fn even_tiles(extent: usize) -> Vec<usize> {
     }
     tiles.push(extent);
     tiles.dedup();
-    while tiles.len() > MOST_TILES {
-        // Neighbours that differ least.
-        let closest = (1..tiles.len() - 1).min_by(|&a, &b| {
-            let step = |k: usize| tiles[k + 1] as f64 / tiles[k - 1] as f64;
-            step(a).total_cmp(&step(b))
-        });
-        let Some(k) = closest else { break };
-        tiles.remove(k);
-    }
     tiles
 }
 
@@ -267,6 +264,6 @@ mod tests {
         assert_eq!(even_tiles(12), [1, 2, 3, 4, 6, 12]);
         assert_eq!(even_tiles(13), [1, 2, 3, 4, 5, 7, 13]);
         assert_eq!(even_tiles(2), [1, 2]);
-        assert!(even_tiles(1 << 20).len() <= super::MOST_TILES);
+        assert_eq!(even_tiles(1 << 20).len(), 2 * 1024 - 1);
     }
 }

@@ -1,6 +1,6 @@
 //! The command line's grammar. What each command does stands in the module named after it.
 
-use super::values::{Assignment, InputSource, OutputTarget, ParamValue};
+use super::values::{Assignment, Count, InputSource, OutputTarget, ParamValue, Range};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use einloom::gpu::Gpu;
 use std::path::PathBuf;
@@ -70,6 +70,10 @@ pub(crate) enum Command {
     Plan(PlanArgs),
     /// Formulas for what is moved and held, with sizes as symbols, and the least for a capacity
     Formula(FormulaArgs),
+    /// One program on several machines and in several number types: time, what bounds it, bytes, energy
+    Compare(CompareArgs),
+    /// Plans for every capacity of a memory: a table and charts of transfers beside the bound, and a roofline
+    Sweep(SweepArgs),
     /// Run the program on tensors from files or random ones
     Run(Box<RunArgs>),
     /// Run programs at many sizes and in several number types, and compare with the meaning
@@ -111,6 +115,10 @@ pub(crate) struct Sizing {
     /// Forbid every loss of precision that the program does not ask for
     #[arg(long)]
     pub exact: bool,
+    /// Tile sizes of indices in place of the planner's choice, such as m=128,n=64; one as large as the index makes it
+    /// whole where that is possible
+    #[arg(long = "tile", value_name = "INDEX=SIZE", value_delimiter = ',')]
+    pub tiles: Vec<Assignment>,
 }
 
 /// For which machine.
@@ -122,6 +130,9 @@ pub(crate) struct Target {
     /// Number of threads; all cores if not given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub threads: Option<u32>,
+    /// Elements that the innermost memory of an abstract machine (two-level) holds
+    #[arg(long, value_name = "ELEMENTS")]
+    pub capacity: Option<Count>,
 }
 
 /// Axes are indices of the program; those that are not named are whole.
@@ -174,6 +185,46 @@ pub(crate) struct PlanArgs {
     pub sizing: Sizing,
     #[command(flatten)]
     pub target: Target,
+    /// Show the plans that lost and why, what twice of each resource would buy, and the energy
+    #[arg(long)]
+    pub explain: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CompareArgs {
+    #[command(flatten)]
+    pub source: Source,
+    #[command(flatten)]
+    pub sizing: Sizing,
+    /// Built-in machines, or descriptions of yours (.toml)
+    #[arg(long, value_name = "NAME|FILE", value_delimiter = ',', required = true)]
+    pub machine: Vec<String>,
+    /// Number types of the inputs, and of outputs of 16 bits and more; as the program has them if not given
+    #[arg(long, value_name = "TYPE", value_delimiter = ',')]
+    pub dtype: Vec<String>,
+    /// Elements that the innermost memory of abstract machines (two-level) holds
+    #[arg(long, value_name = "ELEMENTS")]
+    pub capacity: Option<Count>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SweepArgs {
+    #[command(flatten)]
+    pub source: Source,
+    #[command(flatten)]
+    pub sizing: Sizing,
+    /// A built-in machine, or a description of yours (.toml)
+    #[arg(long, value_name = "NAME|FILE", default_value = "two-level")]
+    pub machine: String,
+    /// A memory and the capacities to plan for, such as M=32KiB..4MiB or L2=10MB..100MB; M is the innermost memory
+    #[arg(long, value_name = "LEVEL=FROM..TO")]
+    pub over: Range,
+    /// How many capacities, in equal ratios; one for each doubling and one between if not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=200))]
+    pub points: Option<u32>,
+    /// Where the results go: NAME.csv, NAME.svg and NAME_roofline.svg; named after the program if not given
+    #[arg(long, short = 'o', value_name = "NAME")]
+    pub output: Option<PathBuf>,
 }
 
 /// Where tensors come from.

@@ -92,7 +92,7 @@ fn measured(planned: &Planned, seconds: Vec<f64>) -> BenchJson {
     BenchJson {
         median_seconds: median(&seconds),
         seconds,
-        predicted_seconds: transfers.iter().map(|k| k.seconds).sum(),
+        predicted_seconds: planned.seconds(),
         flops: transfers.iter().map(|k| k.flops).sum(),
         bytes: planned.compulsory_bytes(),
         host_seconds_per_launch: None,

@@ -3,11 +3,13 @@
 mod args;
 mod bench;
 mod check;
+mod compare;
 mod completions;
 mod data;
 mod derive;
 mod doctor;
 mod emit;
+mod explain;
 mod failure;
 mod formula;
 mod machines;
@@ -21,6 +23,7 @@ mod run;
 mod source;
 mod study;
 mod suite;
+mod sweep;
 mod table;
 mod ui;
 mod units;
@@ -53,6 +56,8 @@ pub(crate) fn main() -> ExitCode {
         Command::Derive(args) => derive::command(&mut ui, args),
         Command::Plan(args) => plan::command(&mut ui, args),
         Command::Formula(args) => formula::command(&mut ui, args),
+        Command::Compare(args) => compare::command(&mut ui, args),
+        Command::Sweep(args) => sweep::command(&mut ui, args),
         Command::Run(args) => run::command(&mut ui, args),
         Command::Verify(args) => verify::command(&mut ui, args),
         Command::Bench(args) => bench::command(&mut ui, args),

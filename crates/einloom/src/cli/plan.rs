@@ -4,12 +4,13 @@ use super::args::{Backend, PlanArgs};
 use super::failure::Failure;
 use super::table::Table;
 use super::ui::Ui;
-use super::{prepare, source, units};
+use super::{explain, prepare, source, units};
 use einloom::Planned;
 use einloom_model::{KernelTransfers, OnGpu};
 use einloom_plan::PlannedKernel;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 #[derive(Debug, Serialize)]
 struct PlanJson {
@@ -17,6 +18,14 @@ struct PlanJson {
     machine: String,
     sizes: BTreeMap<String, usize>,
     kernels: Vec<KernelJson>,
+    /// Of all kernels, launches included.
+    seconds: f64,
+    /// Of all kernels; `null` where the machine does not tell.
+    energy_joules: Option<f64>,
+    lost: Vec<explain::LostJson>,
+    /// With `--explain`.
+    doubled: Option<Vec<explain::DoubledJson>>,
+    work: explain::WorkJson,
 }
 
 /// `statements` are the tensors that the kernel's statements define; `group` and `stream` are tile sizes by index.
@@ -30,6 +39,10 @@ struct KernelJson {
     seconds: f64,
     bound_by: String,
     flops: f64,
+    energy_joules: Option<f64>,
+    energy: explain::EnergyJson,
+    /// How long each resource is busy.
+    busy: BTreeMap<String, f64>,
     resident_bytes: u64,
     data_dependent: bool,
     writes: Vec<String>,
@@ -58,29 +71,50 @@ struct LevelJson {
     bound_bytes: u64,
     /// `null` where nothing has to move.
     ratio: Option<f64>,
+    /// Of one instance; `null` without a limit.
+    capacity_bytes: Option<u64>,
+    /// What one instance holds of the kernel's data at once.
+    resident_bytes: u64,
 }
 
 pub(crate) fn command(ui: &mut Ui, args: &PlanArgs) -> Result<(), Failure> {
     let derived = source::checked(ui, &args.source)?.derive();
     let given = prepare::given(&args.sizing, BTreeMap::new())?;
+    prepare::not_empty(&args.sizing)?;
     // A plan for a GPU is that of the GPU's backend.
-    let has_units = !prepare::machine(&args.target, Backend::Cpu, None)?.matrix.is_empty();
-    let backend = if has_units { Backend::Cuda } else { Backend::Cpu };
+    let backend = prepare::backend_of(&prepare::machine(&args.target, Backend::Cpu, None)?);
+    let start = Instant::now();
     let planned = prepare::planned(&derived, &given, &args.sizing, &args.target, backend, None)?;
+    let took = start.elapsed().as_secs_f64();
     if prepare::dumped(ui, &derived, &planned)? {
         return Ok(());
     }
+    let doubled = match args.explain {
+        true => Some(derived.doubled(&planned, &prepare::options(&args.sizing, backend)?)?),
+        false => None,
+    };
     let cascade = planned.cascade();
+    let all: Vec<_> = kernels(&planned).collect();
     let data = PlanJson {
         cascade: cascade.name.clone(),
         machine: planned.machine().name.clone(),
         sizes: cascade.ranks.iter().map(|r| r.name.clone()).zip(planned.bound().sizes().iter().copied()).collect(),
-        kernels: kernels(&planned).map(|(k, t)| kernel(&planned, k, &t)).collect(),
+        kernels: all.iter().map(|(k, t)| kernel(&planned, k, t)).collect(),
+        seconds: planned.seconds(),
+        energy_joules: all.iter().map(|(_, t)| t.energy.joules()).sum(),
+        lost: explain::lost(&planned),
+        doubled: doubled.as_ref().map(|d| explain::doubled(&planned, d)),
+        work: explain::work(&planned),
     };
-    ui.result(|| text(&planned), &data)
+    let shown = || text(&planned) + &doubled.as_ref().map_or(String::new(), |d| explain::text(&planned, d));
+    ui.result(shown, &data)?;
+    if ui.is_watched() {
+        ui.note(&format!("planned in {}: {}", units::seconds(took), explain::work_text(&planned)));
+    }
+    Ok(())
 }
 
-fn kernels(planned: &Planned) -> impl Iterator<Item = (&PlannedKernel, KernelTransfers)> {
+pub(crate) fn kernels(planned: &Planned) -> impl Iterator<Item = (&PlannedKernel, KernelTransfers)> {
     planned.kernels().iter().zip(planned.transfers())
 }
 
@@ -90,6 +124,8 @@ fn kernel(planned: &Planned, kernel: &PlannedKernel, transfers: &KernelTransfers
         bytes: l.bytes,
         bound_bytes: l.bound_bytes,
         ratio: ratio(l),
+        capacity_bytes: l.capacity,
+        resident_bytes: resident(planned, kernel, l),
     };
     KernelJson {
         name: kernel.name.clone(),
@@ -100,6 +136,9 @@ fn kernel(planned: &Planned, kernel: &PlannedKernel, transfers: &KernelTransfers
         seconds: time(kernel, transfers).0,
         bound_by: time(kernel, transfers).1.to_string(),
         flops: transfers.flops,
+        energy_joules: transfers.energy.joules(),
+        energy: explain::energy(&transfers.energy),
+        busy: kernel.parts.iter().cloned().collect(),
         resident_bytes: transfers.resident_bytes,
         data_dependent: transfers.data_dependent,
         writes: kernel.materialised.clone(),
@@ -123,12 +162,21 @@ fn gpu(g: &OnGpu) -> GpuJson {
 }
 
 /// The predicted time and what it goes to: a core's model knows more than bytes and operations.
-fn time<'a>(kernel: &'a PlannedKernel, transfers: &'a KernelTransfers) -> (f64, &'a str) {
+pub(crate) fn time<'a>(kernel: &'a PlannedKernel, transfers: &'a KernelTransfers) -> (f64, &'a str) {
     let gpu = kernel.gpu.as_ref().map(|g| (g.seconds, g.bound_by.as_str()));
     gpu.unwrap_or((transfers.seconds, &transfers.bound_by))
 }
 
-fn ratio(l: &einloom_model::LevelTransfers) -> Option<f64> {
+/// What a level holds: of the memory of a GPU's core what its blocks take, which the core's model knows.
+fn resident(planned: &Planned, kernel: &PlannedKernel, level: &einloom_model::LevelTransfers) -> u64 {
+    let innermost = planned.machine().trunk().next_back().is_some_and(|l| l.name == level.level);
+    match &kernel.gpu {
+        Some(gpu) if innermost => gpu.shared_bytes.saturating_mul(gpu.blocks as u64),
+        _ => level.resident_bytes,
+    }
+}
+
+pub(crate) fn ratio(l: &einloom_model::LevelTransfers) -> Option<f64> {
     (l.bound_bytes > 0).then(|| l.bytes as f64 / l.bound_bytes as f64)
 }
 

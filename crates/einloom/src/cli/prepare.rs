@@ -3,6 +3,7 @@
 use super::args::{Backend, Sizing, Stage, Target};
 use super::failure::Failure;
 use super::ui::Ui;
+use super::values::Count;
 use einloom::{Derived, Error, Finding, PlanOptions, Planned};
 use einloom_cascade::Given;
 use einloom_cuda::Arch;
@@ -40,6 +41,18 @@ pub(crate) fn given(sizing: &Sizing, shapes: BTreeMap<String, Vec<usize>>) -> Re
     }
 }
 
+/// Refuses sizes of 0, over which there is nothing to plan; a program can be run over them.
+pub(crate) fn not_empty(sizing: &Sizing) -> Result<(), Failure> {
+    match sizing.sizes.iter().find(|a| a.size == 0) {
+        None => Ok(()),
+        Some(a) => {
+            let message = format!("{} is 0: nothing moves and nothing is computed", a.rank);
+            Err(Error::Input(Finding::error("empty-size", message).hint(Some("a size to plan for is at least 1")))
+                .into())
+        }
+    }
+}
+
 /// Plans for the machine that the arguments name, or for the backend's own; for GPUs, with the matrix units that code for
 /// `arch` can use.
 pub(crate) fn planned(
@@ -51,10 +64,33 @@ pub(crate) fn planned(
     arch: Option<Arch>,
 ) -> Result<Planned, Failure> {
     let machine = machine(target, backend, arch)?;
+    Ok(derived.plan(given, &machine, &options(sizing, backend)?)?)
+}
+
+/// What the arguments ask of the planner.
+pub(crate) fn options(sizing: &Sizing, backend: Backend) -> Result<PlanOptions, Failure> {
     // Tensor cores multiply narrow types: the one liberty of the language, unless forbidden.
     let narrow_contractions = backend == Backend::Cuda && !sizing.exact;
-    let options = PlanOptions { exact: sizing.exact, narrow_contractions, ..PlanOptions::default() };
-    Ok(derived.plan(given, &machine, &options)?)
+    let mut tiles: BTreeMap<String, usize> = BTreeMap::new();
+    for tile in &sizing.tiles {
+        if tiles.insert(tile.rank.clone(), tile.size).is_some_and(|before| before != tile.size) {
+            let message = format!("two sizes are given for tiles of {}", tile.rank);
+            return Err(Error::Input(Finding::error("contradictory-tile", message).hint(Some("give it once"))).into());
+        }
+    }
+    Ok(PlanOptions { exact: sizing.exact, narrow_contractions, tiles, ..PlanOptions::default() })
+}
+
+/// The backend whose plans a machine takes: matrix units are a GPU's.
+pub(crate) fn backend_of(machine: &Machine) -> Backend {
+    if machine.matrix.is_empty() { Backend::Cpu } else { Backend::Cuda }
+}
+
+/// An abstract machine with this many elements in its innermost memory.
+pub(crate) fn with_capacity(machine: Machine, capacity: Option<Count>) -> Result<Machine, Failure> {
+    let Some(Count(elements)) = capacity else { return Ok(machine) };
+    let abstract_ones = "--capacity is for machines that count elements, such as two-level";
+    machine.with_capacity(elements).map_err(|why| Failure::usage(why, abstract_ones))
 }
 
 /// The machine that the arguments name, or the backend's own, without the matrix units that `arch` has no instructions
@@ -64,7 +100,8 @@ pub(crate) fn machine(target: &Target, backend: Backend, arch: Option<Arch>) -> 
         Backend::Cpu => "host",
         Backend::Cuda => "h200",
     };
-    let mut machine = einloom::machines::find(target.machine.as_deref().unwrap_or(own))?;
+    let machine = einloom::machines::find(target.machine.as_deref().unwrap_or(own))?;
+    let mut machine = with_capacity(machine, target.capacity)?;
     if arch == Some(Arch::Sm80) {
         machine.matrix.retain(|unit| !unit.asynchronous);
     }

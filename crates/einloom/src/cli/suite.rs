@@ -29,6 +29,9 @@ struct Case {
     params: BTreeMap<String, f64>,
     #[serde(default)]
     exact: bool,
+    /// Tile sizes by index, in place of the planner's.
+    #[serde(default)]
+    tiles: BTreeMap<String, usize>,
     /// In place of the command line's.
     #[serde(default)]
     arch: Option<Architecture>,
@@ -52,7 +55,7 @@ pub(crate) fn command(ui: &Ui, args: &BenchArgs, gpu: Option<&Gpu>, path: &Path)
     let text = std::fs::read_to_string(path).map_err(|e| FileError::io(path, "cannot read it", &e))?;
     let cases: Vec<Case> = serde_json::from_str(&text).map_err(|e| {
         let hint =
-            r#"it is a list of {"name": …, "file": …, "sizes": {…}}, and params, exact and arch where they are needed"#;
+            r#"it is a list of {"name": …, "file": …, "sizes": {…}}, and params, exact, tiles and arch where they are needed"#;
         FileError::new(path, format!("it is no suite: {e}")).hint(hint)
     })?;
     let folder = path.parent().unwrap_or(Path::new(""));
@@ -93,13 +96,18 @@ pub(crate) fn command(ui: &Ui, args: &BenchArgs, gpu: Option<&Gpu>, path: &Path)
     if failed { Err(Failure::Told) } else { Ok(()) }
 }
 
+fn assignments(all: &BTreeMap<String, usize>) -> Vec<Assignment> {
+    all.iter().map(|(rank, &size)| Assignment { rank: rank.clone(), size }).collect()
+}
+
 type PlannedCase = (Planned, Option<Architecture>);
 
 fn plan(case: &Case, folder: &Path, args: &BenchArgs, gpu: Option<&Gpu>) -> Result<PlannedCase, Failure> {
     let source = source::text(&folder.join(&case.file))?;
     let derived = Program::from_text(&source.text).check()?.derive();
     let sizing = Sizing {
-        sizes: case.sizes.iter().map(|(rank, &size)| Assignment { rank: rank.clone(), size }).collect(),
+        sizes: assignments(&case.sizes),
+        tiles: assignments(&case.tiles),
         params: case.params.iter().map(|(name, &value)| ParamValue { name: name.clone(), value }).collect(),
         exact: case.exact || args.sizing.exact,
     };
@@ -131,7 +139,7 @@ fn on_the_processor(ui: &Ui, args: &BenchArgs, planned: &Planned) -> Result<Benc
 }
 
 /// `f` of every item, on all cores, in order.
-fn in_parallel<'a, T: Sync, R: Send>(items: &'a [T], f: impl Fn(&'a T) -> R + Sync) -> Vec<R> {
+pub(crate) fn in_parallel<'a, T: Sync, R: Send>(items: &'a [T], f: impl Fn(&'a T) -> R + Sync) -> Vec<R> {
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let next = AtomicUsize::new(0);
     let work = || {

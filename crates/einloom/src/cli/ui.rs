@@ -60,6 +60,11 @@ impl Ui {
         failure.status()
     }
 
+    /// Whether standard error is a terminal: then it may tell what differs from run to run.
+    pub fn is_watched(&self) -> bool {
+        std::io::stderr().is_terminal()
+    }
+
     /// Whether a person is watching who wants to see progress.
     pub fn shows_progress(&self) -> bool {
         !self.global.quiet && std::io::stderr().is_terminal()

@@ -15,21 +15,65 @@ impl FromStr for Assignment {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let (rank, size) = text.split_once('=').ok_or("write RANK=SIZE, such as N=4096")?;
-        let rank = name(rank)?;
-        let (digits, unit) = match size.trim() {
-            s if s.ends_with("Ki") => (&s[..s.len() - 2], 1 << 10),
-            s if s.ends_with("Mi") => (&s[..s.len() - 2], 1 << 20),
-            s if s.ends_with(['k', 'K']) => {
-                let n = &s[..s.len() - 1];
-                return Err(format!("`{s}` could mean {n}000 or {n}·1024: write {n}000 or {n}Ki"));
-            }
-            s => (s, 1),
-        };
-        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit() || b == b'_') {
-            return Err(format!("`{size}` is not a size: write a whole number such as 4096, or 4Ki"));
+        Ok(Self { rank: name(rank)?, size: count(size)? })
+    }
+}
+
+/// A whole number: `4096`, `4Ki`, `1Mi`.
+fn count(size: &str) -> Result<usize, String> {
+    let (digits, unit) = match size.trim() {
+        s if s.ends_with("Ki") => (&s[..s.len() - 2], 1 << 10),
+        s if s.ends_with("Mi") => (&s[..s.len() - 2], 1 << 20),
+        s if s.ends_with(['k', 'K']) => {
+            let n = &s[..s.len() - 1];
+            return Err(format!("`{s}` could mean {n}000 or {n}·1024: write {n}000 or {n}Ki"));
         }
-        let size = digits.replace('_', "").parse::<usize>().ok().and_then(|n| n.checked_mul(unit));
-        Ok(Self { rank, size: size.ok_or("the size does not fit 64 bits")? })
+        s => (s, 1),
+    };
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit() || b == b'_') {
+        return Err(format!("`{size}` is not a size: write a whole number such as 4096, or 4Ki"));
+    }
+    let size = digits.replace('_', "").parse::<usize>().ok().and_then(|n| n.checked_mul(unit));
+    size.ok_or_else(|| "the size does not fit 64 bits".to_string())
+}
+
+/// A number of elements: `4096`, `4Ki`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Count(pub u64);
+
+impl FromStr for Count {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(Self(count(text)? as u64))
+    }
+}
+
+/// `M=32KiB..4MiB`: capacities of a memory.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Range {
+    pub level: String,
+    pub from: u64,
+    pub to: u64,
+}
+
+impl FromStr for Range {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let shape = "write LEVEL=FROM..TO, such as M=32KiB..4MiB";
+        let (level, range) = text.split_once('=').ok_or(shape)?;
+        let (from, to) = range.split_once("..").ok_or(shape)?;
+        let bytes = |text: &str| match text.parse::<einloom_machine::Bytes>() {
+            Ok(bytes) => Ok(bytes.0),
+            Err(e) => Err(format!("{}{}", e.message, e.hint.map_or(String::new(), |h| format!("; {h}")))),
+        };
+        let (level, from, to) = (level.trim().to_string(), bytes(from)?, bytes(to)?);
+        if level.is_empty() {
+            return Err(shape.to_string());
+        }
+        if from == 0 || from >= to {
+            return Err(format!("`{range}` is no range: it goes from a capacity of at least 1 B to a larger one"));
+        }
+        Ok(Self { level, from, to })
     }
 }
 

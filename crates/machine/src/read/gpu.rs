@@ -1,7 +1,7 @@
-//! Reads the sections `[lanes]` and `[[matrix]]`.
+//! Reads the sections `[lanes]`, `[calibration]` and `[[matrix]]`.
 
 use super::{Reader, Section};
-use crate::{Bytes, Lanes, MatrixUnit, Seconds};
+use crate::{Bytes, Calibration, Lanes, MatrixUnit, Seconds};
 use einloom_cascade::DType;
 
 impl<'t> Reader<'t> {
@@ -24,7 +24,42 @@ impl<'t> Reader<'t> {
             block_threads: block_threads?,
             registers: registers?,
             latency: latency?,
+            calibration: self.calibration(top),
         })
+    }
+
+    /// What is left out is as by default.
+    fn calibration(&mut self, top: &Section<'_, 't>) -> Calibration {
+        let mut out = Calibration::default();
+        let Some(value) = top.table.get("calibration") else { return out };
+        let Some(table) = value.get_ref().as_table() else {
+            self.error(value.span(), "calibration", "is not a table".to_string(), None);
+            return out;
+        };
+        let at = Section { table, name: "calibration".to_string(), span: value.span() };
+        let mut waits: [(&str, &mut f64); 8] = [
+            ("product", &mut out.product),
+            ("shuffles", &mut out.shuffles),
+            ("across_warps", &mut out.across_warps),
+            ("stage", &mut out.stage),
+            ("own_stage", &mut out.own_stage),
+            ("load", &mut out.load),
+            ("task", &mut out.task),
+            ("start", &mut out.start),
+        ];
+        let known: Vec<&str> = waits.iter().map(|w| w.0).chain(["shows", "kept"]).collect();
+        self.keys(&at, &known);
+        for (key, cycles) in &mut waits {
+            if let Some(given) = self.count(&at, key) {
+                **cycles = given as f64;
+            }
+        }
+        for (key, share) in [("shows", &mut out.shows), ("kept", &mut out.kept)] {
+            if table.contains_key(key) {
+                *share = self.fraction(&at, key).unwrap_or(*share);
+            }
+        }
+        out
     }
 
     pub(super) fn matrix(&mut self, top: &Section<'_, 't>) -> Vec<MatrixUnit> {

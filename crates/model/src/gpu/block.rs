@@ -2,7 +2,7 @@
 
 use super::cycles::Clock;
 use super::fit::loaded;
-use super::uses::{each, fused, placed};
+use super::uses::{each, fused, placed, rare};
 use crate::nest::sides;
 use einloom_machine::MatrixUnit;
 use einloom_tile::{AxisId, Kernel, Op, Program, ValueId};
@@ -35,6 +35,9 @@ pub(super) struct Block<'a> {
     pub fused: BTreeMap<ValueId, Vec<ValueId>>,
     /// Axes of which it matters where their windows stand.
     pub placed: BTreeSet<AxisId>,
+    /// Tiles that are another one wherever a condition per row does not hold: warps leave them out where it holds in no
+    /// row of theirs, which is almost always.
+    pub rare: BTreeSet<ValueId>,
     /// Per tile the registers of a thread for it.
     registers: Vec<f64>,
     /// Per axis its number of positions in a tile, rounded up to what instructions compute.
@@ -124,6 +127,7 @@ impl<'a> Block<'a> {
             resident: kernel.body.iter().filter_map(load).collect(),
             fused: fused(kernel),
             placed: placed(kernel),
+            rare: rare(kernel),
             registers: vec![],
             padded,
         }

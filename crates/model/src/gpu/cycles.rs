@@ -1,35 +1,9 @@
-//! Cycles of one core: its rates, and what each kind of operation waits for.
-//!
-//! Estimates, fitted by hand to published kernels on one H200: FlashAttention-3's bf16 forward pass at 16384 tokens (512,
-//! 660 and 708 TFLOP/s for head dimensions 64, 128 and 256; here 544, 590 and 634), the tiles it uses, and
-//! ThunderKittens's matmul at 4096 cubed (746; here 708; with 1 to 3 stages 260, 484 and 683, which give the latency).
+//! Cycles of one core: its rates, and how what its parts do adds up. The waits and shares that no datasheet tells stand in
+//! the machine's description ([`einloom_machine::Calibration`]), each with what it was fitted to.
 
 use super::OnGpu;
 use einloom_cascade::DType;
-use einloom_machine::{Lanes, Machine, MatrixUnit};
-
-/// From a product's last operand to its result.
-pub(super) const PRODUCT: f64 = 128.0;
-/// A reduction across the lanes that share a row: two or three rounds of shuffles.
-pub(super) const SHUFFLES: f64 = 80.0;
-/// A reduction across warps, with the barrier that it needs.
-pub(super) const ACROSS_WARPS: f64 = 250.0;
-/// Awaiting and releasing a stage that others fill.
-pub(super) const STAGE: f64 = 60.0;
-/// The same where the groups fill it themselves: two barriers of the whole block.
-pub(super) const OWN_STAGE: f64 = 200.0;
-/// A load into registers that is used at once and finds its data in L2.
-pub(super) const LOAD: f64 = 600.0;
-/// What a block, or a task of a block that stays, waits for before it does anything.
-pub(super) const TASK: f64 = 500.0;
-/// From the start of one block on a core to that of the next.
-pub(super) const START: f64 = 100.0;
-
-/// The part of the time of all that is not the slowest which still shows. The more sets of threads fill the core's lanes
-/// the more of it others work through. Fitted to the figures above and to the tiles that FlashAttention-3 found best.
-pub(super) fn shows(sets: f64) -> f64 {
-    1.3 / (2.0 + sets)
-}
+use einloom_machine::{Calibration, Lanes, Machine, MatrixUnit};
 
 /// Instructions per 16 bytes that a group copies itself.
 pub(super) const COPY_INSTRUCTIONS: f64 = 4.0;
@@ -47,6 +21,7 @@ pub(super) struct Clock<'a> {
     pub outside: f64,
     /// Cycles from asking for a tile to its first bytes.
     pub latency: f64,
+    pub calibration: &'a Calibration,
 }
 
 impl<'a> Clock<'a> {
@@ -56,7 +31,15 @@ impl<'a> Clock<'a> {
         let mut inwards = machine.trunk().rev().map(|l| l.bandwidth.0 / all);
         let shared = inwards.next().unwrap_or(f64::INFINITY);
         let outside = inwards.next().unwrap_or(shared);
-        Self { machine, lanes, hertz, shared, outside, latency: lanes.latency.0 * hertz }
+        Self {
+            machine,
+            lanes,
+            hertz,
+            shared,
+            outside,
+            latency: lanes.latency.0 * hertz,
+            calibration: &lanes.calibration,
+        }
     }
 
     /// Multiply-adds that the unit sustains.
@@ -129,6 +112,8 @@ pub(super) struct Team {
     pub stages: f64,
     /// Blocks on the core.
     pub blocks: f64,
+    /// See [`Calibration::shows`].
+    pub shows: f64,
 }
 
 /// What bounds a chunk.
@@ -160,7 +145,10 @@ impl Team {
         let others = products + scalar + busy.waits / self.blocks - most;
         let sets = (self.groups * self.share * self.blocks * self.covers).max(1.0);
         let idle = if self.together && self.blocks < 2.0 { busy.barriers } else { 0.0 };
-        let mut best = (longest.0 + shows(sets) * others + idle, longest.1);
+        // The busier the others are beside the longest, the harder it is for it to find its turn among them.
+        let beside = (others / longest.0.max(1.0)).min(2.0);
+        let shows = 3.0 * self.shows / (2.0 + sets);
+        let mut best = (longest.0 + shows * beside * others + idle, longest.1);
         for waited in [chain, busy.ring / (self.stages.max(1.0) * self.blocks)] {
             if waited > best.0 {
                 best = (waited, Bound::Latency);

@@ -12,9 +12,6 @@ use einloom_machine::{Bytes, Level, Machine};
 use einloom_tile::{AxisId, Kernel, Program, TensorId, grid_points, grid_steps};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The part of a shared cache that can be relied upon: FlashAttention-3's scheduler counts on 32 MB of Hopper's 50.
-const KEPT: f64 = 0.64;
-
 /// The traffic of one kernel, counted when it is first asked for.
 pub(super) struct Device<'a> {
     program: &'a Program,
@@ -65,7 +62,8 @@ impl<'a> Counted<'a> {
         let Some(outer) = machine.trunk().next() else { return 0.0 };
         let reuse = Reuse { program, kernel, nest: &self.nest, resident_bytes: 0 };
         // As many blocks as run on a core at once share what is a core's there.
-        let part = |c: Bytes| Bytes((c.0 as f64 * KEPT / blocks.max(1) as f64) as u64);
+        let kept = machine.lanes.as_ref().map_or(1.0, |l| l.calibration.kept);
+        let part = |c: Bytes| Bytes((c.0 as f64 * kept / blocks.max(1) as f64) as u64);
         let share = |l: &Level| Level { capacity: l.capacity.map(part), ..l.clone() };
         let stays = machine.trunk().nth(1).map(|l2| reuse.traffic_into(&share(l2)).traffic);
         let together = grid_points(kernel).min(machine.cores.max(1) * blocks.max(1));
@@ -75,8 +73,8 @@ impl<'a> Counted<'a> {
             let size = program.tensor(*tensor).dtype.bytes() as f64;
             let shared = in_step(&wave, self.axes.get(tensor));
             let floor = self.least.get(tensor).copied().unwrap_or((0, 0));
-            let kept = stays.as_ref().and_then(|t| t.get(tensor)).map_or(read, |t| t.0);
-            let reads = (read as f64 / shared).min(kept as f64).max(floor.0.min(read) as f64);
+            let stays = stays.as_ref().and_then(|t| t.get(tensor)).map_or(read, |t| t.0);
+            let reads = (read as f64 / shared).min(stays as f64).max(floor.0.min(read) as f64);
             bytes += (reads + written as f64) * size;
         }
         bytes / outer.bandwidth.0

@@ -1,12 +1,17 @@
 //! How busy the operations of one body keep the parts of a core.
 
 use super::block::Block;
-use super::cycles::{ACROSS_WARPS, Busy, COPY_INSTRUCTIONS, LOAD, OWN_STAGE, PRODUCT, SHUFFLES, STAGE};
+use super::cycles::{Busy, COPY_INSTRUCTIONS};
 use super::operand;
 use crate::nest::sides;
 use einloom_cascade::{BinaryOp, UnaryOp};
 use einloom_tile::{AxisId, Coverage, Op, Scalar, ValueId, Window, coverage};
 use std::collections::BTreeSet;
+
+/// Bytes that memory gives at a time.
+const SECTOR: f64 = 32.0;
+/// Instructions of a thread to load two elements: the address, the load, two conversions.
+const LOAD_INSTRUCTIONS: f64 = 4.0;
 
 impl Block<'_> {
     /// The operations directly in a body, their whole tiles: an instruction does not become shorter at an edge.
@@ -23,6 +28,7 @@ impl Block<'_> {
                         self.copied(*dst, &mut busy);
                     } else {
                         busy.direct += bytes / self.clock.outside;
+                        self.scattered(*dst, bytes, &mut busy);
                         direct |= self.elements(*dst) > 1.0;
                     }
                 }
@@ -33,7 +39,7 @@ impl Block<'_> {
                 }
                 Op::Map { dst, expr } => {
                     let (arithmetic, special) = self.functions(expr, sides(self.kernel, *dst).len(), windows);
-                    let times = self.times(*dst);
+                    let times = if self.rare.contains(dst) { 0.0 } else { self.times(*dst) };
                     busy.arithmetic += arithmetic * times / self.lanes();
                     busy.special += special * times / self.clock.lanes.special as f64;
                     computed.insert(*dst);
@@ -51,7 +57,7 @@ impl Block<'_> {
             }
         }
         if direct {
-            busy.waits += if self.unit.is_some() { LOAD } else { self.clock.latency };
+            busy.waits += if self.unit.is_some() { self.clock.calibration.load } else { self.clock.latency };
         }
         self.rings(ops, &mut busy);
         busy
@@ -83,14 +89,27 @@ impl Block<'_> {
         }
     }
 
+    /// A tile that threads load into the fragments in which a matrix unit has its rows: four threads of a row have two
+    /// elements each beside one another, which is less than what memory gives at a time.
+    fn scattered(&self, v: ValueId, bytes: f64, busy: &mut Busy) {
+        if self.unit.is_none() || sides(self.kernel, v).len() < 2 {
+            return;
+        }
+        let together = 8.0 * self.kernel.value(v).dtype.bytes() as f64;
+        let wasted = bytes * (SECTOR / together - 1.0).max(0.0) / self.clock.outside;
+        busy.outside += wasted;
+        busy.direct += wasted;
+        busy.arithmetic += self.elements(v) / 2.0 * LOAD_INSTRUCTIONS / self.lanes();
+    }
+
     fn reduction_wait(&self, src: ValueId, axis: AxisId) -> f64 {
         let value = self.kernel.value(src);
         let rows = value.rows.map_or(1, |a| self.size(a));
         match self.rows {
-            Some(own) if own == axis => ACROSS_WARPS,
-            Some(_) => SHUFFLES,
-            None if value.cols != Some(axis) || self.threads_of_row(rows) > 32 => ACROSS_WARPS,
-            None => SHUFFLES,
+            Some(own) if own == axis => self.clock.calibration.across_warps,
+            Some(_) => self.clock.calibration.shuffles,
+            None if value.cols != Some(axis) || self.threads_of_row(rows) > 32 => self.clock.calibration.across_warps,
+            None => self.clock.calibration.shuffles,
         }
     }
 
@@ -122,10 +141,10 @@ impl Block<'_> {
         if !self.loaded.contains(&right) {
             // Written by those who computed it, behind a barrier.
             read += wide * deep * bytes;
-            busy.waits += ACROSS_WARPS;
+            busy.waits += self.clock.calibration.across_warps;
         }
         busy.shared += read / self.clock.shared;
-        busy.waits += PRODUCT;
+        busy.waits += self.clock.calibration.product;
     }
 
     /// Rings: the streamed tiles of one product arrive together and are held while it is computed.
@@ -149,10 +168,10 @@ impl Block<'_> {
             let turn = self.clock.latency + bytes / self.clock.outside + held.leading;
             busy.ring = busy.ring.max(turn);
             match self.unit.is_some_and(|u| u.feeder_threads > 0) {
-                true => busy.waits += STAGE,
+                true => busy.waits += self.clock.calibration.stage,
                 false => {
-                    busy.waits += OWN_STAGE;
-                    busy.barriers += OWN_STAGE;
+                    busy.waits += self.clock.calibration.own_stage;
+                    busy.barriers += self.clock.calibration.own_stage;
                 }
             }
         }
@@ -200,16 +219,19 @@ impl Block<'_> {
     }
 }
 
-/// Instructions of a function of one value, as the compiler's fast forms have them.
+/// Arithmetic and special instructions of a function of one value: those of the backend's short forms, or else of the
+/// code that nvcc 13.0 makes for sm_90a.
 fn unary(op: UnaryOp) -> (f64, f64) {
     match op {
         UnaryOp::Neg | UnaryOp::Abs => (0.0, 0.0),
         UnaryOp::Exp2 => (0.0, 1.0),
         UnaryOp::Exp | UnaryOp::Log | UnaryOp::Log2 | UnaryOp::Sqrt | UnaryOp::Rsqrt => (1.0, 1.0),
-        UnaryOp::Log1p => (4.0, 1.0),
-        UnaryOp::Sigmoid | UnaryOp::Tanh | UnaryOp::Silu => (3.0, 2.0),
-        UnaryOp::Erf | UnaryOp::Gelu => (14.0, 1.0),
-        UnaryOp::Sin | UnaryOp::Cos => (3.0, 1.0),
+        UnaryOp::Log1p => (30.0, 0.0),
+        UnaryOp::Sigmoid | UnaryOp::Silu => (3.0, 2.0),
+        UnaryOp::Tanh => (15.0, 2.0),
+        UnaryOp::Erf | UnaryOp::Gelu => (27.0, 1.0),
+        // Without the reduction of large arguments.
+        UnaryOp::Sin | UnaryOp::Cos => (30.0, 0.0),
         UnaryOp::Not | UnaryOp::Floor | UnaryOp::Round | UnaryOp::Sign | UnaryOp::Relu => (1.0, 0.0),
     }
 }

@@ -46,6 +46,7 @@ impl Block<'_> {
             covers: share.max(1.0),
             stages: stages as f64,
             blocks: blocks as f64,
+            shows: self.clock.calibration.shows,
         };
         let first = stage as f64 / self.clock.outside;
         let core = self.core_seconds(&team, points, first);

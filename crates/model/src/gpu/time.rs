@@ -1,7 +1,7 @@
 //! How long a core works at its blocks.
 
 use super::block::Block;
-use super::cycles::{Bound, CoreTime, START, TASK, Team};
+use super::cycles::{Bound, CoreTime, Team};
 use super::uses::each;
 use einloom_tile::{AxisId, Op, Window, grid_steps, initial_windows, set_grid_point, stream_range};
 use std::collections::{BTreeMap, BTreeSet};
@@ -128,11 +128,11 @@ impl Block<'_> {
         if whole {
             // Tiles that stay are awaited at the start of a task.
             if self.unit.is_none_or(|u| u.feeder_threads == 0) {
-                inner += START;
+                inner += self.clock.calibration.start;
             }
             let resident =
                 self.shared.iter().any(|v| ops.iter().any(|o| matches!(o, Op::Load { dst, .. } if dst == v)));
-            busy.waits += TASK + if resident { self.clock.latency } else { 0.0 };
+            busy.waits += self.clock.calibration.task + if resident { self.clock.latency } else { 0.0 };
         }
         let (cycles, bound) = team.cycles(&busy);
         *spent.bound.entry(bound).or_default() += cycles;

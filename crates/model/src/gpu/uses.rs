@@ -1,6 +1,7 @@
 //! Who reads what: uses of tiles, and maps that need no registers of their own.
 
 use crate::nest::tiles;
+use einloom_cascade::BinaryOp;
 use einloom_tile::{AxisId, Init, Kernel, Op, Scalar, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,6 +54,32 @@ fn positions(expr: &Scalar, out: &mut BTreeSet<AxisId>) {
         Scalar::Binary(_, x, y) => [x, y].into_iter().for_each(|e| positions(e, out)),
         Scalar::Select(c, x, y) => [c, x, y].into_iter().for_each(|e| positions(e, out)),
     }
+}
+
+/// Tiles multiplied by a factor with fewer axes that is 1 wherever a condition does not hold.
+pub(super) fn rare(kernel: &Kernel) -> BTreeSet<ValueId> {
+    let axes = |v: ValueId| {
+        let value = kernel.value(v);
+        usize::from(value.rows.is_some()) + usize::from(value.cols.is_some())
+    };
+    let mut factors = BTreeSet::new();
+    each(&kernel.body, &mut |op| {
+        if let Op::Map { dst, expr: Scalar::Select(c, _, otherwise) } = op
+            && matches!((&**c, &**otherwise), (Scalar::Tile(_), Scalar::Const(one)) if *one == 1.0)
+        {
+            factors.insert(*dst);
+        }
+    });
+    let mut out = BTreeSet::new();
+    each(&kernel.body, &mut |op| {
+        if let Op::Map { dst, expr: Scalar::Binary(BinaryOp::Mul, x, y) } = op
+            && let (Scalar::Tile(a), Scalar::Tile(b)) = (&**x, &**y)
+            && [a, b].into_iter().any(|f| factors.contains(f) && axes(*dst) > axes(*f))
+        {
+            out.insert(*dst);
+        }
+    });
+    out
 }
 
 /// The tile that an operation writes.

@@ -1,0 +1,125 @@
+//! Why a plan is what it is: what lost to it, what more of each resource would buy, where its energy goes.
+
+use super::plan::kernels;
+use super::table::Table;
+use super::units;
+use einloom::Planned;
+use einloom_model::Energy;
+use einloom_plan::Doubled;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Plans that lost, as many are told.
+const TOLD: usize = 5;
+
+/// A plan that lost, and the resource that it lost by.
+#[derive(Debug, Serialize)]
+pub(crate) struct LostJson {
+    plan: String,
+    seconds: f64,
+    bound_by: String,
+    reason: String,
+}
+
+/// Twice of a resource: the time of a plan made for it, and how many times faster that is.
+#[derive(Debug, Serialize)]
+pub(crate) struct DoubledJson {
+    resource: String,
+    seconds: f64,
+    faster: f64,
+}
+
+/// What the search looked at.
+#[derive(Debug, Serialize)]
+pub(crate) struct WorkJson {
+    kernels: usize,
+    emitted: usize,
+    tilings: usize,
+    pruned: usize,
+}
+
+/// Joules by level and pipe where they are known, and what is not.
+#[derive(Debug, Serialize)]
+pub(crate) struct EnergyJson {
+    known_joules: BTreeMap<String, f64>,
+    unknown: Vec<String>,
+}
+
+pub(crate) fn energy(energy: &Energy) -> EnergyJson {
+    EnergyJson { known_joules: energy.known.iter().cloned().collect(), unknown: energy.unknown.clone() }
+}
+
+pub(crate) fn lost(planned: &Planned) -> Vec<LostJson> {
+    let one = |l: &einloom_plan::Lost| LostJson {
+        plan: l.what.clone(),
+        seconds: l.seconds,
+        bound_by: l.bound_by.clone(),
+        reason: l.reason.clone(),
+    };
+    planned.lost().iter().take(TOLD).map(one).collect()
+}
+
+pub(crate) fn doubled(planned: &Planned, doubled: &[Doubled]) -> Vec<DoubledJson> {
+    let one = |d: &Doubled| DoubledJson {
+        resource: d.resource.clone(),
+        seconds: d.seconds,
+        faster: planned.seconds() / d.seconds,
+    };
+    doubled.iter().map(one).collect()
+}
+
+pub(crate) fn work(planned: &Planned) -> WorkJson {
+    let w = planned.work();
+    WorkJson { kernels: w.kernels, emitted: w.emitted, tilings: w.tilings, pruned: w.pruned }
+}
+
+/// What the search looked at, for people.
+pub(crate) fn work_text(planned: &Planned) -> String {
+    let w = planned.work();
+    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    format!("{} of {}, {} excluded by a bound", count(w.tilings, "tiling"), count(w.kernels, "kernel"), w.pruned)
+}
+
+/// All of it for people.
+pub(crate) fn text(planned: &Planned, doubled: &[Doubled]) -> String {
+    let mut out = format!("\n{} looked at\n", work_text(planned));
+    if !planned.lost().is_empty() {
+        out += "\nlost to this plan\n";
+        let mut table = Table::new(&["plan", "time", "bound by", "why"]);
+        for l in planned.lost().iter().take(TOLD) {
+            table.row([l.what.clone(), units::seconds(l.seconds), l.bound_by.clone(), l.reason.clone()]);
+        }
+        out += &table.text();
+    }
+    out += "\ntwice of each resource, planned again\n";
+    let mut table = Table::new(&["resource", "time", "times faster"]);
+    for d in doubled {
+        table.row([d.resource.clone(), units::seconds(d.seconds), format!("{:.2}", planned.seconds() / d.seconds)]);
+    }
+    out += &table.text();
+    out += "\nenergy\n";
+    let mut table = Table::new(&["kernel", "joules", "known parts", "unknown"]);
+    for (kernel, transfers) in kernels(planned) {
+        let energy = &transfers.energy;
+        let parts: Vec<String> = energy.known.iter().map(|(name, j)| format!("{name} {}", joules(*j))).collect();
+        let unknown = if energy.unknown.is_empty() { "-".to_string() } else { energy.unknown.join(", ") };
+        table.row([kernel.name.clone(), total(energy), parts.join(", "), unknown]);
+    }
+    out + &table.text()
+}
+
+/// All of it, or `unknown`: what is known of it alone would look like all.
+pub(crate) fn total(energy: &Energy) -> String {
+    energy.joules().map_or_else(|| "unknown".to_string(), joules)
+}
+
+/// Joules for people.
+pub(crate) fn joules(value: f64) -> String {
+    let (factor, unit) = match value {
+        v if v >= 1.0 => (1.0, "J"),
+        v if v >= 1e-3 => (1e3, "mJ"),
+        v if v >= 1e-6 => (1e6, "µJ"),
+        _ => (1e9, "nJ"),
+    };
+    format!("{:.3} {unit}", value * factor)
+}

@@ -1,0 +1,148 @@
+//! `plan --explain`, `compare` and `sweep` as a user meets them: answers, files, and what bad input is told.
+
+#![allow(clippy::disallowed_methods)] // tests make and read files
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn einloom(folder: &Path, args: &[&str]) -> Output {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cascades");
+    let place = |arg: &&str| match arg.strip_suffix(".ein") {
+        Some(_) => program.join(arg).display().to_string(),
+        None => arg.to_string(),
+    };
+    let args: Vec<String> = args.iter().map(place).collect();
+    Command::new(env!("CARGO_BIN_EXE_einloom")).args(args).current_dir(folder).output().expect("it starts")
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).expect("UTF-8")
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_str(&text(output)).expect("JSON")
+}
+
+/// The exit status and the first line of what is wrong.
+fn refused(folder: &Path, args: &[&str]) -> (i32, String) {
+    let output = einloom(folder, args);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code().unwrap_or(-1), said)
+}
+
+#[test]
+fn compare_answers_for_every_machine_and_type() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let args =
+        ["compare", "matmul.ein", "--machine", "a100,h200", "--dtype", "bf16,e4m3", "--size", "M=512,N=512,K=512"];
+    let rows = json(&einloom(folder.path(), &[&args[..], &["--json"]].concat()));
+    let rows = rows.as_array().expect("rows");
+    let names: Vec<String> = rows.iter().map(|r| format!("{} {}", r["machine"], r["dtype"]).replace('"', "")).collect();
+    assert_eq!(names, ["a100 bf16", "a100 e4m3", "h200 bf16", "h200 e4m3"]);
+    for row in rows {
+        assert!(
+            row["seconds"].as_f64().expect("a time") > 0.0 && row["ratio"].as_f64().expect("a ratio") >= 1.0,
+            "{row}"
+        );
+        // No machine file tells what shared memory takes: all of it is unknown, and the known part is not 0.
+        assert!(row["energy_joules"].is_null() && row["known_joules"].as_f64().expect("a part") > 0.0, "{row}");
+    }
+    assert!(rows[1]["notes"][0].as_str().expect("a note").contains("a100 has no pipe for e4m3"));
+    let shown = text(&einloom(folder.path(), &args));
+    assert!(shown.contains("unknown, over") && shown.contains("bound by"), "{shown}");
+}
+
+#[test]
+fn sweep_writes_a_table_and_charts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let args =
+        ["sweep", "matmul.ein", "--over", "M=2KiB..32KiB", "--points", "5", "--size", "M=96,N=96,K=96", "--json"];
+    let data = json(&einloom(folder.path(), &args));
+    let points = data["points"].as_array().expect("points");
+    assert_eq!(points.len(), 5);
+    let bytes = |p: &Value| p["bytes"].as_u64().expect("bytes");
+    assert!(points.windows(2).all(|w| bytes(&w[0]) >= bytes(&w[1])), "{points:#?}");
+    assert!(points.iter().all(|p| bytes(p) >= p["bound_bytes"].as_u64().expect("a bound")));
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect(name);
+    assert_eq!(read("matmul.csv").lines().count(), 6);
+    for name in ["matmul.svg", "matmul_roofline.svg"] {
+        let chart = read(name);
+        assert!(chart.starts_with("<svg") && chart.contains("prefers-color-scheme: dark"), "{name}");
+        assert!(chart.contains("matmul on two-level: K=96, M=96, N=96"), "{name}");
+    }
+}
+
+#[test]
+fn plan_explains_itself() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let args = ["plan", "softmax.ein", "--machine", "h200", "--size", "M=4096,N=1024", "--explain"];
+    let shown = text(&einloom(folder.path(), &args));
+    for part in ["lost to this plan", "twice of each resource", "device memory bandwidth", "energy", "unknown"] {
+        assert!(shown.contains(part), "{part} is missing from\n{shown}");
+    }
+    let data = json(&einloom(folder.path(), &[&args[..], &["--json"]].concat()));
+    let kernel = &data["kernels"][0];
+    assert!(kernel["flops"].as_f64().expect("flops") > 0.0 && kernel["bound_by"].is_string());
+    let level = &kernel["levels"][0];
+    assert_eq!(level["capacity_bytes"].as_u64(), Some(141_000_000_000));
+    // X in bf16 or f32, and Y: all that the kernel touches.
+    assert!(level["resident_bytes"].as_u64().expect("bytes") >= 2 * 4096 * 1024 * 2);
+    assert_eq!(data["lost"].as_array().expect("plans").len(), 5);
+    assert!(data["doubled"].as_array().expect("resources").len() >= 8);
+}
+
+#[test]
+fn tiles_can_be_given() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let args = [
+        "plan",
+        "matmul.ein",
+        "--machine",
+        "cpu-generic",
+        "--size",
+        "M=256,N=256,K=256",
+        "--tile",
+        "m=32,n=48",
+        "--json",
+    ];
+    let group = &json(&einloom(folder.path(), &args))["kernels"][0]["group"];
+    assert_eq!((group["m"].as_u64(), group["n"].as_u64()), (Some(32), Some(48)));
+}
+
+#[test]
+fn what_cannot_be_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sized = |more: &[&'static str]| [&["matmul.ein", "--size", "M=64,N=64,K=64"], more].concat();
+    let cases: Vec<(Vec<&str>, i32, &str)> = vec![
+        (
+            [&["plan"], &sized(&["--machine", "two-level", "--capacity", "2"])[..]].concat(),
+            1,
+            "a capacity of 3 would do",
+        ),
+        ([&["plan"], &sized(&["--machine", "two-level", "--capacity", "0"])[..]].concat(), 2, "takes at least 1"),
+        (
+            [&["plan"], &sized(&["--machine", "h200", "--capacity", "64"])[..]].concat(),
+            2,
+            "h200 is no abstract machine",
+        ),
+        ([&["plan"], &sized(&["--machine", "h200", "--size", "M=0"])[..]].concat(), 1, "M is 64 by one --size, but 0"),
+        (vec!["plan", "matmul.ein", "--size", "M=0,N=4,K=4"], 1, "M is 0"),
+        ([&["plan"], &sized(&["--tile", "m=8,m=16"])[..]].concat(), 1, "two sizes are given for tiles of m"),
+        ([&["plan"], &sized(&["--tile", "q=8"])[..]].concat(), 1, "the program has no such index"),
+        (
+            [&["compare"], &sized(&["--machine", "h200", "--dtype", "i8"])[..]].concat(),
+            2,
+            "no floating-point number type",
+        ),
+        ([&["compare"], &sized(&["--machine", "h300"])[..]].concat(), 1, "there is no machine `h300`"),
+        ([&["sweep"], &sized(&["--over", "L9=1KiB..2KiB"])[..]].concat(), 2, "two-level has no memory `L9`"),
+        ([&["sweep"], &sized(&["--over", "M=2KiB..1KiB"])[..]].concat(), 2, "is no range"),
+        ([&["sweep"], &sized(&["--over", "M=4..8 elephants"])[..]].concat(), 2, "--over"),
+    ];
+    for (args, status, expected) in cases {
+        let (found, said) = refused(folder.path(), &args);
+        assert!(found == status && said.contains(expected), "{args:?}: status {found}\n{said}");
+    }
+}

@@ -1,0 +1,119 @@
+//! The planner's search: how near it comes to what is known to be possible, how much it looks at, what it tells.
+
+#![allow(clippy::disallowed_methods)] // programs are files
+
+mod support;
+
+use einloom_algebra::derive;
+use einloom_cascade::{Bound, Cascade};
+use einloom_machine::{Machine, built_in};
+use einloom_plan::{Form, Options, Plan, choose, doubled};
+use std::path::Path;
+use support::{read, sized};
+
+fn program(path: &str) -> Cascade {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    read(&std::fs::read_to_string(path).expect("a program"))
+}
+
+fn machine(name: &str) -> Machine {
+    built_in(name).expect("built in")
+}
+
+fn options(machine: &Machine) -> Options {
+    Options { narrow_contractions: machine.lanes.is_some(), ..Options::default() }
+}
+
+fn planned(cascade: &Cascade, bound: &Bound, machine: &Machine) -> Plan {
+    let derivation = derive(cascade);
+    let plan = choose(&Form::all(&derivation), bound, machine, &options(machine));
+    plan.unwrap_or_else(|e| panic!("{e}")).1
+}
+
+/// Elements that pass between the two memories.
+fn moved(path: &str, sizes: &str, capacity: u64) -> f64 {
+    let cascade = program(path);
+    let machine = machine("two-level").with_capacity(capacity).expect("room for elements");
+    let plan = planned(&cascade, &sized(&cascade, sizes), &machine);
+    let kernels = einloom_model::transfers(&plan.program, &machine);
+    let element = cascade.inputs().next().and_then(|t| cascade[t].dtype).map_or(4, |d| d.bytes());
+    kernels.iter().map(|k| k.levels[0].bytes).sum::<u64>() as f64 / element as f64
+}
+
+#[test]
+fn matmul_at_two_levels_moves_what_is_possible() {
+    // 2 abc / sqrt(M) + ac: Hong and Kung 1981; COSMA, arXiv 1908.09606.
+    for capacity in [1024u64, 4096, 16384] {
+        let bound = 2.0 * 2048f64.powi(3) / (capacity as f64).sqrt() + 2048f64.powi(2);
+        let ratio = moved("cascades/matmul.ein", "M=2048, N=2048, K=2048", capacity) / bound;
+        assert!((1.0..1.05).contains(&ratio), "capacity {capacity}: {ratio} times the bound");
+    }
+}
+
+#[test]
+fn attention_at_two_levels_moves_what_is_possible_but_for_whole_groups() {
+    // 2 qd + 4 x q d² / M, in "FlashAttention on a Napkin" for groups of queries that need not be whole in number, and
+    // without room for scores: a group of g queries holds 2 g d sums and queries, two rows of keys and values, four numbers
+    // of each query's own.
+    let (q, x, d) = (16384.0f64, 4096.0, 128.0);
+    for capacity in [32768u64, 65536] {
+        let group = (capacity as f64 - 2.0 * d) / (2.0 * d + 5.0);
+        let possible = 2.0 * q * d + 2.0 * x * d * (q / group).ceil();
+        let bound = 2.0 * q * d + 4.0 * x * q * d * d / capacity as f64;
+        let found = moved("cascades/attention.ein", "B=1, H=1, M=16384, N=4096, D=128, E=128", capacity);
+        assert!(found <= possible, "capacity {capacity}: {found} elements, {possible} are possible");
+        assert!((1.0..1.05).contains(&(found / bound)), "capacity {capacity}: {} times the bound", found / bound);
+    }
+}
+
+#[test]
+fn a_memory_too_small_for_one_tile_says_what_would_do() {
+    let cascade = program("cascades/matmul.ein");
+    let machine = machine("two-level").with_capacity(2).expect("room for elements");
+    let bound = sized(&cascade, "M=8, N=8, K=8");
+    let derivation = derive(&cascade);
+    let error = choose(&Form::all(&derivation), &bound, &machine, &options(&machine)).expect_err("too small");
+    let expected = "cannot plan `c`: its smallest tiles hold 3 elements at once, more than the 2 that fit; \
+                    a capacity of 3 would do";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn the_search_looks_at_few_plans_and_always_the_same() {
+    let attention = program("cascades/attention.ein");
+    let bound = sized(&attention, "B=4, H=16, M=4096, N=4096, D=128, E=128");
+    let plan = planned(&attention, &bound, &machine("h200"));
+    // Counted in release builds this takes 9 ms; the issue is how much work there is.
+    assert!(plan.work.kernels == 1 && plan.work.tilings <= 150, "{:?}", plan.work);
+    assert_eq!(plan, planned(&attention, &bound, &machine("h200")));
+}
+
+#[test]
+fn plans_that_lost_say_by_what() {
+    let matmul = program("cascades/matmul.ein");
+    let bound = sized(&matmul, "M=300, N=200, K=100");
+    let plan = planned(&matmul, &bound, &machine("cpu-generic"));
+    assert!(plan.lost.len() >= 5, "{:#?}", plan.lost);
+    assert!(plan.lost.windows(2).all(|w| w[0].seconds <= w[1].seconds));
+    for lost in &plan.lost {
+        assert!(lost.seconds >= plan.seconds && !lost.reason.is_empty() && !lost.bound_by.is_empty(), "{lost:?}");
+    }
+}
+
+#[test]
+fn what_binds_a_plan_is_what_twice_of_it_helps() {
+    let softmax = program("cascades/softmax.ein");
+    let bound = sized(&softmax, "M=65536, N=1024");
+    let machine = machine("h200");
+    let derivation = derive(&softmax);
+    let plan = planned(&softmax, &bound, &machine);
+    let all = doubled(&Form::all(&derivation), &bound, &machine, &options(&machine)).expect("plans");
+    assert_eq!(
+        (plan.kernels[0].bound_by.as_str(), all[0].resource.as_str()),
+        ("device memory", "device memory bandwidth")
+    );
+    assert!(all[0].seconds < 0.7 * plan.seconds, "{all:#?}");
+    // The ones that do not bind it buy next to nothing.
+    let tensor_cores = all.iter().find(|d| d.resource == "tensor cores rate").expect("a pipe");
+    assert!((tensor_cores.seconds / plan.seconds - 1.0).abs() < 1e-9, "{all:#?}");
+}
