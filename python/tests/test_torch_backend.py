@@ -127,6 +127,17 @@ def test_regions_do_not_need_each_other_in_a_circle() -> None:
     assert len(reports()[-1].regions) == 2
 
 
+def test_operations_with_several_results() -> None:
+    def f(x):
+        largest, where = x.max(-1, keepdim=True)
+        p = (x - largest).exp()
+        return p / p.sum(-1, keepdim=True), where
+
+    x = torch.randn(16, 64)
+    torch.testing.assert_close(compiled(f)(x), f(x))
+    assert len(reports()[-1].regions) == 1
+
+
 def test_in_place_operations_on_values_of_the_graph_are_functional() -> None:
     def f(x):
         y = x.exp()

@@ -85,6 +85,11 @@ def test_what_cannot_be_taken_is_said_with_its_place(function: Any, operation: s
     assert "test_torch_convert.py" in (refused.value.place or "")
 
 
+def test_a_function_without_tensors_is_refused() -> None:
+    with pytest.raises(NotConvertible, match="no tensor"):
+        from_torch(lambda: torch.arange(4) * 2, [])
+
+
 def test_writing_to_an_input_is_refused() -> None:
     def change(x):
         return x.add_(1)

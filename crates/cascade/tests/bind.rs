@@ -194,6 +194,7 @@ fn filters_and_conditions_narrow_what_is_read() {
         "X[n + 3 - (n + 3) / N * N]",
         "X[n - n / 2 * 2 + 6]",
         "X[2*n - 2*(n / 4) * 4 + 1]",
+        "X[(N - 4)*n - n / 2 * 8]",
     ] {
         check_unproven(&map(proven), "X: 8", &[]);
     }

@@ -11,7 +11,7 @@ import torch
 
 from .capture import obstacle, to_aten
 from .errors import NotConvertible, place_of
-from .kernels import planner
+from .kernels import Planner
 from .log import log
 from .operator import Operator
 from .regions import Partition, Partitioner, Refusal, Region
@@ -95,7 +95,7 @@ def _partition(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> tuple[tor
     if found is not None:
         node, reason = found
         return None, Partition([], [Refusal("the graph", f"{reason}; nothing may be moved around it", place_of(node))])
-    return graph, Partitioner(graph, planner(device_of(inputs))).run()
+    return graph, Partitioner(graph, Planner(device_of(inputs))).run()
 
 
 def sized(given: Any) -> Any:

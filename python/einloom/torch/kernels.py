@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Callable
+from typing import Any
 
 import torch
 
@@ -18,14 +18,21 @@ def compiled(text: str, origin: str) -> Any:
     return einloom.compile(text, origin=origin)
 
 
-def planner(device: torch.device) -> Callable[[Cascade], int]:
-    """Tells how many kernels the planner makes of a cascade on a device; raises where it cannot plan it."""
-    machine = _machine(device)
+class Planner:
+    """What the planner and the backend of one device make of cascades. Both raise `EinloomError` where they cannot."""
 
-    def kernels(cascade: Cascade) -> int:
-        return _kernels(cascade.text, machine, tuple(sorted(cascade.sizes.items())))
+    def __init__(self, device: torch.device) -> None:
+        self.cuda = device.type == "cuda"
+        self.machine = _machine(device)
 
-    return kernels
+    def kernels(self, cascade: Cascade) -> int:
+        """The number of kernels that it is planned as."""
+        return _kernels(cascade.text, self.machine, tuple(sorted(cascade.sizes.items())))
+
+    def check(self, cascade: Cascade) -> None:
+        """Makes the kernels' source, where that can fail after planning."""
+        if self.cuda:
+            compiled(cascade.text, "<region>").source("cuda", machine=self.machine, **cascade.sizes)
 
 
 @lru_cache(maxsize=4096)

@@ -82,6 +82,9 @@ class TorchProgram:
         except NotConvertible as e:
             self._failure = e
             raise
+        if not cascade.inputs:
+            self._failure = NotConvertible(_name(self.function), "it reads no tensor")
+            raise self._failure
         made = operator_of(cascade, ran, _name(self.function))
         self._made.append((cascade, made))
         placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]

@@ -21,9 +21,7 @@ from ..errors import EinloomError
 from .convert import Cascade, convert
 from .errors import NotConvertible, place_of
 from .graphs import Kind, in_order, kind_of, moves_nothing, operations, tensor_bytes
-
-Kernels = Callable[[Cascade], int]
-"""The number of kernels that the planner makes of a cascade; raises where it cannot plan it."""
+from .kernels import Planner
 
 
 @dataclass(eq=False)
@@ -60,9 +58,9 @@ class Partition:
 class Partitioner:
     """Grows regions in one graph."""
 
-    def __init__(self, module: torch.fx.GraphModule, kernels: Kernels) -> None:
+    def __init__(self, module: torch.fx.GraphModule, planner: Planner) -> None:
         self.module = module
-        self.kernels = kernels
+        self.planner = planner
         self.nodes = operations(module)
         self.place = {n: k for k, n in enumerate(module.graph.nodes)}
         self.kinds: dict[Node, Kind] = {n: kind_of(n) for n in self.nodes}
@@ -77,7 +75,7 @@ class Partitioner:
         """All regions."""
         for seed in self.nodes:
             kind = self.kinds[seed]
-            if kind.reduction and not kind.contraction and seed not in self.region_of:
+            if kind.reduction and not kind.contraction and seed not in self.region_of and seed not in self.free:
                 self._grow(seed)
         regions = sorted(set(self.region_of.values()), key=lambda r: min(self.place[n] for n in r.nodes))
         kept = [r for r in regions if self._pays(r)]
@@ -92,14 +90,14 @@ class Partitioner:
 
     def _grow(self, seed: Node) -> None:
         for careful in (False, True):
-            region = Region({seed})
+            region = Region(set(self._closed([seed])))
             reason = self._convert(region) or self._plan(region)
             if reason is None:
                 self._claim(region)
                 while any(self._join(region, step, careful) for step in self._neighbours(region)):
                     pass
                 most = region.kernels
-                reason = self._plan(region)
+                reason = self._plan(region) or self._check(region)
             if reason is None and (careful or region.kernels <= most):
                 return
             for n in region.nodes:
@@ -127,7 +125,7 @@ class Partitioner:
         while self._open(node, region):
             chain.append(node)
             if not self.kinds[node].view and not moves_nothing(node):
-                found[self._closed(chain, region)] = None
+                found[self._closed(chain)] = None
                 return
             if not moves_nothing(node) or self._before_copy(node):
                 found[frozenset(chain)] = None
@@ -136,12 +134,12 @@ class Partitioner:
                 return
             node = following[0]
 
-    def _closed(self, chain: Sequence[Node], region: Region) -> frozenset[Node]:
-        """With the getitem nodes that take a joining operation's results apart."""
+    def _closed(self, chain: Sequence[Node]) -> frozenset[Node]:
+        """With the getitem nodes that take an operation's several results apart."""
         whole = set(chain)
         for n in chain:
             if isinstance(n.meta.get("val"), (tuple, list)):
-                whole |= {u for u in n.users if u not in region.nodes}
+                whole |= set(n.users)
         return frozenset(whole)
 
     def _before_copy(self, node: Node) -> bool:
@@ -193,7 +191,16 @@ class Partitioner:
         """Asks the planner for the number of kernels; the reason if it has no plan."""
         assert region.cascade is not None
         try:
-            region.kernels = self.kernels(region.cascade)
+            region.kernels = self.planner.kernels(region.cascade)
+        except EinloomError as e:
+            return str(e)
+        return None
+
+    def _check(self, region: Region) -> str | None:
+        """Whether the device's backend takes the plan; the reason if not."""
+        assert region.cascade is not None
+        try:
+            self.planner.check(region.cascade)
         except EinloomError as e:
             return str(e)
         return None
