@@ -57,6 +57,13 @@ def peak_bytes(pid):
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
 
 
+def timed_whole(command, limit):
+    """Seconds that the process itself takes, from its start to its end."""
+    begun = time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True, timeout=limit)
+    return [time.perf_counter() - begun], 0
+
+
 def timed_theirs(call, repeat, limit):
     seconds, begun = [], time.perf_counter()
     while len(seconds) < repeat and (not seconds or time.perf_counter() - begun < limit):
@@ -72,6 +79,9 @@ def measure(case, row, options, folder):
     command = [options.einloom, "bench", program, "--json", "--quiet", "--threads", options.threads, "--repeat", options.repeat]
     command += [word for rank, size in case.sizes.items() for word in ("--size", f"{rank}={size}")]
     command = [str(word) for word in command]
+    timed = timed_ours
+    if case.group == "start":
+        command, timed = [options.einloom, "run", *command[2:command.index("--repeat")], *command[command.index("--size"):]], timed_whole
     call, ours, theirs, peak = None, [], [], 0
     if case.rival and options.rivals:
         import torch
@@ -88,13 +98,15 @@ def measure(case, row, options, folder):
                 call()
                 theirs += timed_theirs(call, options.repeat, options.limit)
         try:
-            seconds, held = timed_ours(command, options.limit)
+            seconds, held = timed(command, options.limit)
             ours, peak = ours + seconds, max(peak, held)
-        except (OSError, RuntimeError, TimeoutError, StopIteration, KeyError, json.JSONDecodeError) as error:
+        except (OSError, RuntimeError, TimeoutError, subprocess.SubprocessError, StopIteration, KeyError, json.JSONDecodeError) as error:
             row["error"] = str(error)
             break
     if ours:
-        row |= {"ours": statistics.median(ours), "extra_mib": (peak - case.bytes) / 2**20}
+        row["ours"] = statistics.median(ours)
+        if peak:
+            row["extra_mib"] = (peak - case.bytes) / 2**20
     if theirs:
         row["theirs"] = statistics.median(theirs)
 

@@ -86,4 +86,11 @@ def recurrences(quick):
         yield Case("recurrences", f"mamba2 T={n}", "mamba2", "f32", sizes, 0.0, (2.0 * 8 * 64 + 8 + 128) * n * 4, positions=n)
 
 
-GROUPS = {"attention": attention, "variants": variants, "matmul": matmul, "rows": rows, "recurrences": recurrences}
+def start(_):
+    """From text to first result: the whole process, its start and the making of random inputs included."""
+    for name in ("attention", "attention_causal", "attention_window"):
+        sizes = {"B": 1, "H": 8, "M": 256, "N": 256, "D": 64, "E": 64} | ({"W": 64} if name == "attention_window" else {})
+        yield Case("start", f"{name} f32 N=256", name, "f32", sizes, 0.0, 4.0 * 8 * 256 * 64 * 4)
+
+
+GROUPS = {"attention": attention, "variants": variants, "matmul": matmul, "rows": rows, "recurrences": recurrences, "start": start}
