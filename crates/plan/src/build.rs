@@ -326,7 +326,11 @@ impl Workshop<'_> {
                 (32, all, 256),
                 (16, all, 128),
             ];
-            sizes.iter().map(|&(r, c, s)| style(r, c, s, 256, row(r).max(256))).collect()
+            // What goes over tiles element by element goes over rows that are set apart one by one: the largest tiles pay
+            // where there are only products.
+            let most = if cone.folds.len() == 1 { 256 } else { 128 };
+            let sizes = sizes.iter().filter(|(rows, ..)| *rows <= most);
+            sizes.map(|&(r, c, s)| style(r, c, s, 256, row(r).max(256))).collect()
         } else {
             let sizes = [(16, 1024, 1024), (64, 256, 512), (4, 4096, 4096), (8, 2048, 2048), (256, 64, 256)];
             let whole = |r: usize, s: usize| style(r, s, s, 2 * s, row(r));

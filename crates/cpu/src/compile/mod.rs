@@ -109,12 +109,14 @@ impl Ends {
     }
 }
 
-/// A reduction along the rows of a map: `dst = start ⊕ ⊕ row`.
+/// A reduction along the rows of a map, `dst = start ⊕ ⊕ row`, or across them, into one result per column.
 #[derive(Clone, Debug)]
 pub(crate) struct Fold {
     pub dst: ValueId,
     pub monoid: Monoid,
     pub start: Option<ValueId>,
+    /// Across the rows.
+    pub across: bool,
 }
 
 /// `dst = (start · scale + Σ left · right) · times`; all of one carrier. `right` carries `dst`'s inner axis, `left` its

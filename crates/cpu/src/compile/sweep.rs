@@ -50,8 +50,17 @@ fn fold(tiles: &[Tile], step: &Step) -> Option<(ValueId, Fold)> {
     let Step::Reduce { dst, src, axis, monoid, start } = step else { return None };
     let floats = |v: ValueId| tiles[v.at()].carrier == Carrier::F32;
     let along = tiles[src.at()].inner == Some(*axis);
-    let fold = Fold { dst: *dst, monoid: built_in(monoid)?, start: *start };
+    let fold = Fold { dst: *dst, monoid: built_in(monoid)?, start: *start, across: false };
     (along && floats(*src) && floats(*dst) && start.is_none_or(floats)).then_some((*src, fold))
+}
+
+/// The same for one across rows, whose results are a row.
+fn fold_across(tiles: &[Tile], step: &Step) -> Option<(ValueId, Fold)> {
+    let Step::Reduce { dst, src, axis, monoid, start } = step else { return None };
+    let floats = |v: ValueId| tiles[v.at()].carrier == Carrier::F32;
+    let across = tiles[src.at()].outer == Some(*axis);
+    let fold = Fold { dst: *dst, monoid: built_in(monoid)?, start: *start, across };
+    (across && floats(*src) && floats(*dst) && start.is_none_or(floats)).then_some((*src, fold))
 }
 
 /// The store, if its rows are adjacent in memory and need at most a rounding.
@@ -85,7 +94,8 @@ fn body(program: &Program, tiles: &[Tile], steps: &mut Vec<Step>, uses: &mut [us
             let mut ends = Ends::default();
             let mut end = first;
             while end < steps.len() && ends.store.is_none() {
-                match (fold(tiles, &steps[end]), stored(program, &steps[end])) {
+                let fold = fold(tiles, &steps[end]).or_else(|| fold_across(tiles, &steps[end]));
+                match (fold, stored(program, &steps[end])) {
                     (Some((src, fold)), _) if src == dst && fold.start != Some(dst) => ends.folds.push(fold),
                     (_, Some((src, tensor, access))) if src == dst => ends.store = Some((tensor, access.clone())),
                     _ => break,

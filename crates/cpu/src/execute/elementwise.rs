@@ -28,7 +28,7 @@ pub(super) struct Ends<'a> {
     pub store: Option<Outlet<'a>>,
 }
 
-/// A reduction of every row.
+/// A reduction of every row, or of every column.
 pub(super) struct Gather {
     monoid: Monoid,
     gathered: Gathered,
@@ -39,30 +39,33 @@ enum Gathered {
     Partial(Vec<Partial>),
     /// Of each short row, which is one piece, the result.
     Whole(Vec<f32>),
+    /// Of each column, what the rows so far amount to.
+    Columns(Vec<f32>),
 }
 
 impl Gather {
     /// Of `rows` rows of `columns` elements.
-    pub fn new(monoid: Monoid, rows: usize, columns: usize) -> Self {
+    pub fn new(monoid: Monoid, across: bool, rows: usize, columns: usize) -> Self {
         let identity = monoid.identity();
         let gathered = match columns {
+            _ if across => Gathered::Columns(vec![identity; columns]),
             0..=SHORT => Gathered::Whole(vec![identity; rows]),
             _ => Gathered::Partial(vec![[identity; 16]; rows]),
         };
         Self { monoid, gathered }
     }
 
-    /// The results of all rows.
+    /// The results of all rows or columns.
     pub fn totals(&self, mut f: impl FnMut(usize, f32)) {
         match &self.gathered {
             Gathered::Partial(rows) => rows.iter().enumerate().for_each(|(r, x)| f(r, self.monoid.total(*x))),
-            Gathered::Whole(rows) => rows.iter().enumerate().for_each(|(r, x)| f(r, *x)),
+            Gathered::Whole(all) | Gathered::Columns(all) => all.iter().enumerate().for_each(|(k, x)| f(k, *x)),
         }
     }
 
-    /// Takes in pieces of the rows from `first` on.
+    /// Takes in pieces of the rows from `first` on, each `width` elements from column `column` on.
     #[inline(always)]
-    fn add<I: Instructions>(&mut self, first: usize, width: usize, strip: &[f32]) {
+    fn add<I: Instructions>(&mut self, first: usize, column: usize, width: usize, strip: &[f32]) {
         let monoid = self.monoid;
         match &mut self.gathered {
             Gathered::Partial(rows) => {
@@ -75,6 +78,7 @@ impl Gather {
                     *result = monoid.of_short(row);
                 }
             }
+            Gathered::Columns(columns) => monoid.add_rows::<I>(&mut columns[column..][..width], strip),
         }
     }
 }
@@ -238,7 +242,7 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
                 };
                 strip::run::<T, I>(&strips.steps[skip..], result, registers, leaf);
                 if let Some(strip) = T::floats(result) {
-                    folds.iter_mut().for_each(|fold| fold.add::<I>(r0, width, strip));
+                    folds.iter_mut().for_each(|fold| fold.add::<I>(r0, c0, width, strip));
                     if let Some(outlet) = &store {
                         outlet.write::<I>(r0, c0, width, strip, &mut encoded);
                     }

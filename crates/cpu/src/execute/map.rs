@@ -34,7 +34,8 @@ impl Worker<'_> {
     ) {
         let tile = self.job.plan.tiles[dst.at()];
         let (rows, columns) = self.tiles().lengths(dst);
-        let mut folds: Vec<Gather> = ends.folds.iter().map(|f| Gather::new(f.monoid, rows, columns)).collect();
+        let mut folds: Vec<Gather> =
+            ends.folds.iter().map(|f| Gather::new(f.monoid, f.across, rows, columns)).collect();
         if rows > 0 && columns > 0 {
             let strips = plan.variant(|p| coverage(p, &self.windows));
             let mut target = if ends.dropped { None } else { Some(std::mem::take(&mut self.arena.slots[tile.slot])) };
@@ -69,20 +70,20 @@ impl Worker<'_> {
         }
         self.places[dst.at()] = Place::Slot;
         for (fold, gathered) in ends.folds.iter().zip(&folds) {
-            self.finish(fold, gathered, rows);
+            self.finish(fold, gathered, if fold.across { columns } else { rows });
         }
     }
 
     /// Gives a reduction its result.
-    fn finish(&mut self, fold: &Fold, gathered: &Gather, rows: usize) {
+    fn finish(&mut self, fold: &Fold, gathered: &Gather, count: usize) {
         let tile = self.job.plan.tiles[fold.dst.at()];
         let monoid = fold.monoid;
         // The start may be in the result's own place.
         let mut slot = std::mem::take(&mut self.arena.slots[tile.slot]);
-        let result = &mut slot.get_mut::<f32>(rows)[..rows];
+        let result = &mut slot.get_mut::<f32>(count)[..count];
         match fold.start {
             Some(start) if self.tiles().is_in(start, tile.slot) => {}
-            Some(start) => result.copy_from_slice(&self.tiles().rows::<f32>(start).data[..rows]),
+            Some(start) => result.copy_from_slice(&self.tiles().rows::<f32>(start).data[..count]),
             None => {}
         }
         gathered.totals(|r, total| {

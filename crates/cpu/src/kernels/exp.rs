@@ -3,7 +3,7 @@
 
 use super::isa::Instructions;
 #[cfg(target_arch = "x86_64")]
-use super::math::{EXP_LEAST, EXP_MOST, LN2_HIGH, LN2_LOW};
+use super::math::{EXP_MOST, LN2_HIGH, LN2_LOW};
 
 /// `2^(i/16)`.
 #[cfg(target_arch = "x86_64")]
@@ -28,16 +28,16 @@ static SIXTEENTHS: [f32; 16] = [
 
 /// `d[i] = exp(x[i] * by - less)`, the argument rounded once, where `x` is `from`, or `d` itself; `from` has as many
 /// elements as `d`, and `less` one or as many. Within 1.07 ulp where the result is normal, else within 1 ulp of the
-/// least subnormal. False if the instructions are not there: nothing is done then.
+/// least subnormal; 0 where the argument is less than `least`. False if the instructions are not there: nothing is done then.
 #[inline(always)]
-pub(super) fn run<I: Instructions>(d: &mut [f32], from: Option<&[f32]>, by: f32, less: &[f32]) -> bool {
+pub(super) fn run<I: Instructions>(d: &mut [f32], from: Option<&[f32]>, by: f32, less: &[f32], least: f32) -> bool {
     #[cfg(target_arch = "x86_64")]
     if I::AVX512 {
         // SAFETY: the type that says AVX512 is only named by code that runs where the instructions are.
-        unsafe { avx512(d, from, by, less) };
+        unsafe { avx512(d, from, by, less, least) };
         return true;
     }
-    let _ = (d, from, by, less);
+    let _ = (d, from, by, less, least);
     false
 }
 
@@ -45,7 +45,7 @@ pub(super) fn run<I: Instructions>(d: &mut [f32], from: Option<&[f32]>, by: f32,
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-fn avx512(d: &mut [f32], from: Option<&[f32]>, by: f32, less: &[f32]) {
+fn avx512(d: &mut [f32], from: Option<&[f32]>, by: f32, less: &[f32], least: f32) {
     use std::arch::x86_64::*;
 
     let n = d.len();
@@ -56,6 +56,7 @@ fn avx512(d: &mut [f32], from: Option<&[f32]>, by: f32, less: &[f32]) {
     // SAFETY: the table has 16 entries.
     let sixteenths = unsafe { _mm512_loadu_ps(SIXTEENTHS.as_ptr()) };
     let first = _mm512_set1_ps(less.first().copied().unwrap_or_default());
+    let least = _mm512_set1_ps(least);
     let mut at = 0;
     if same && by == 1.0 {
         // Two vectors at a time: each is a long chain of operations.
@@ -64,8 +65,8 @@ fn avx512(d: &mut [f32], from: Option<&[f32]>, by: f32, less: &[f32]) {
             unsafe {
                 let x = _mm512_sub_ps(_mm512_loadu_ps(from.add(at)), first);
                 let y = _mm512_sub_ps(_mm512_loadu_ps(from.add(at + 16)), first);
-                _mm512_storeu_ps(to.add(at), exp(x, sixteenths));
-                _mm512_storeu_ps(to.add(at + 16), exp(y, sixteenths));
+                _mm512_storeu_ps(to.add(at), exp(x, least, sixteenths));
+                _mm512_storeu_ps(to.add(at + 16), exp(y, least, sixteenths));
             }
             at += 32;
         }
@@ -76,7 +77,7 @@ fn avx512(d: &mut [f32], from: Option<&[f32]>, by: f32, less: &[f32]) {
         unsafe {
             let less = if same { first } else { _mm512_loadu_ps(less.as_ptr().add(at)) };
             let x = _mm512_fmsub_ps(_mm512_loadu_ps(from.add(at)), by, less);
-            _mm512_storeu_ps(to.add(at), exp(x, sixteenths));
+            _mm512_storeu_ps(to.add(at), exp(x, least, sixteenths));
         }
         at += 16;
     }
@@ -86,20 +87,24 @@ fn avx512(d: &mut [f32], from: Option<&[f32]>, by: f32, less: &[f32]) {
         unsafe {
             let less = if same { first } else { _mm512_maskz_loadu_ps(mask, less.as_ptr().add(at)) };
             let x = _mm512_fmsub_ps(_mm512_maskz_loadu_ps(mask, from.add(at)), by, less);
-            _mm512_mask_storeu_ps(to.add(at), mask, exp(x, sixteenths));
+            _mm512_mask_storeu_ps(to.add(at), mask, exp(x, least, sixteenths));
         }
     }
 }
 
-/// The exponentials of 16 numbers.
+#[cfg(target_arch = "x86_64")]
+type Vector = std::arch::x86_64::__m512;
+
+/// The exponentials of 16 numbers; 0 where they are less than `least`.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-fn exp(x: std::arch::x86_64::__m512, sixteenths: std::arch::x86_64::__m512) -> std::arch::x86_64::__m512 {
+fn exp(x: Vector, least: Vector, sixteenths: Vector) -> Vector {
     use std::arch::x86_64::*;
 
-    // The comparisons of these instructions keep a NaN that is their second operand.
-    let x = _mm512_min_ps(_mm512_set1_ps(EXP_MOST), _mm512_max_ps(_mm512_set1_ps(EXP_LEAST), x));
+    // A NaN is not less; and the minimum keeps one that is its second operand.
+    let there = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, least);
+    let x = _mm512_min_ps(_mm512_set1_ps(EXP_MOST), x);
     // To the nearest sixteenth of a power of two: adding a large number rounds, and leaves the number of the
     // sixteenth in the lowest bits.
     let magic = _mm512_set1_ps(786_432.0); // 1.5 * 2^(23 - 4)
@@ -112,5 +117,5 @@ fn exp(x: std::arch::x86_64::__m512, sixteenths: std::arch::x86_64::__m512) -> s
     let e = _mm512_fmadd_ps(_mm512_mul_ps(r, r), p, r);
     let power = _mm512_permutexvar_ps(_mm512_castps_si512(shifted), sixteenths);
     // It scales by the largest whole power that is no larger: the sixteenths are in the table's entry.
-    _mm512_scalef_ps(_mm512_fmadd_ps(power, e, power), n)
+    _mm512_maskz_scalef_ps(there, _mm512_fmadd_ps(power, e, power), n)
 }

@@ -75,6 +75,17 @@ impl Monoid {
         }
     }
 
+    /// Combines rows, each as long as `result`, into the results of their columns.
+    #[inline(always)]
+    pub(crate) fn add_rows<I: Instructions>(self, result: &mut [f32], rows: &[f32]) {
+        match self {
+            Self::Sum => add_rows_by::<I, Sum>(result, rows),
+            Self::Prod => add_rows_by::<I, Prod>(result, rows),
+            Self::Max => add_rows_by::<I, Max>(result, rows),
+            Self::Min => add_rows_by::<I, Min>(result, rows),
+        }
+    }
+
     /// What partial results amount to.
     pub(crate) fn total(self, partial: Partial) -> f32 {
         match self {
@@ -102,6 +113,46 @@ fn add_by<I: Instructions, R: Reduction>(partial: &mut Partial, piece: &[f32]) {
     }
     // SAFETY: arrays need no special instructions.
     unsafe { add_piece::<Portable<f32>, R>(partial, piece) }
+}
+
+#[inline(always)]
+fn add_rows_by<I: Instructions, R: Reduction>(result: &mut [f32], rows: &[f32]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use super::lanes::x86::{F32x8, F32x16};
+        if I::AVX512 {
+            // SAFETY: as in `add_by`.
+            return unsafe { add_rows::<F32x16, R>(result, rows) };
+        }
+        if I::FMA {
+            // SAFETY: as in `add_by`.
+            return unsafe { add_rows::<F32x8, R>(result, rows) };
+        }
+    }
+    // SAFETY: arrays need no special instructions.
+    unsafe { add_rows::<Portable<f32>, R>(result, rows) }
+}
+
+/// Some columns at a time, all rows of them.
+#[inline(always)]
+unsafe fn add_rows<V: Floats, R: Reduction>(result: &mut [f32], rows: &[f32]) {
+    let width = result.len();
+    if width == 0 {
+        return;
+    }
+    let height = rows.len() / width;
+    let mut c = 0;
+    while c < width {
+        let (from, target) = (&rows[c.min(rows.len())..], &mut result[c..]);
+        // SAFETY: the caller promises the instructions; `height` rows from `from` on hold as many columns as are left.
+        c += unsafe {
+            if target.len() >= 4 * V::LANES {
+                fold_columns::<V, R, 4>(from, width, height, target)
+            } else {
+                fold_columns::<V, R, 1>(from, width, height, target)
+            }
+        };
+    }
 }
 
 /// In four registers, as [`fold_row`]; pieces are short enough that their sums need no blocks.

@@ -42,9 +42,10 @@ pub(crate) trait Real:
     fn rounded(self, dtype: DType) -> Self;
     /// A function whose branch-free form is worth a loop of its own.
     fn function<I: Instructions>(self, op: UnaryOp) -> Self;
-    /// `d[i] = exp(x[i] * by - less)`, each operation rounded, if there is a kernel for it; false if there is none. `x`
-    /// is `from`, or `d` itself; `less` has one element, or as many as `d`.
-    fn exp_kernel<I: Instructions>(_d: &mut [Self], _from: Option<&[Self]>, _by: Self, _less: &[Self]) -> bool {
+    /// `d[i] = exp(x[i] * by - less)`, the argument rounded once, if there is a kernel for it; false if there is none. `x`
+    /// is `from`, or `d` itself; `less` has one element, or as many as `d`. 0 where the argument is less than `least`.
+    fn exp_kernel<I: Instructions>(d: &mut [Self], from: Option<&[Self]>, by: Self, less: &[Self], least: f32) -> bool {
+        let _ = (d, from, by, less, least);
         false
     }
     /// `d[i] = d[i] / by`, if there is something faster than dividing; false if there is not.
@@ -130,8 +131,8 @@ impl Real for f32 {
         }
     }
     #[inline(always)]
-    fn exp_kernel<I: Instructions>(d: &mut [Self], from: Option<&[Self]>, by: Self, less: &[Self]) -> bool {
-        super::exp::run::<I>(d, from, by, less)
+    fn exp_kernel<I: Instructions>(d: &mut [Self], from: Option<&[Self]>, by: Self, less: &[Self], least: f32) -> bool {
+        super::exp::run::<I>(d, from, by, less, least)
     }
     #[inline(always)]
     fn quotient_kernel<I: Instructions>(d: &mut [Self], from: Option<&[Self]>, by: Self) -> bool {

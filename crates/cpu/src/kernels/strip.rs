@@ -2,6 +2,7 @@
 //! over tiles needs no full-tile temporaries.
 
 use super::isa::Instructions;
+use super::math::EXP_LEAST;
 use super::real::Real;
 use einloom_cascade::{BinaryOp, DType, UnaryOp};
 
@@ -117,7 +118,7 @@ pub(crate) fn unary<T: Real, I: Instructions>(op: UnaryOp, d: &mut [T]) {
         }),
         UnaryOp::Relu => each(d, |x| if x < zero { zero } else { x }),
         UnaryOp::Exp => {
-            if !T::exp_kernel::<I>(d, None, T::ONE, &[zero]) {
+            if !T::exp_kernel::<I>(d, None, T::ONE, &[zero], EXP_LEAST) {
                 heavy(d, |x| x.function::<I>(UnaryOp::Exp));
             }
         }
@@ -206,12 +207,16 @@ fn select<T: Real>(d: &mut [T], mask: Data<'_, T>, other: Data<'_, T>, flipped: 
     }
 }
 
+/// Where exponentials of f32 become subnormal, which takes a processor hundreds of cycles, and again wherever they are
+/// multiplied. An exponential relative to another that is that small is 0.
+const LEAST_NORMAL: f32 = -87.336_54;
+
 /// `d = exp(x * by - less)` for `x` in `from` or in `d`, if there is a kernel for it; false, and nothing done, if not.
 #[inline(always)]
 fn exp_kernel<T: Real, I: Instructions>(d: &mut [T], from: Option<&[T]>, by: Data<'_, T>, less: Data<'_, T>) -> bool {
     match (by, less) {
-        (Data::Same(by), Data::Same(less)) => T::exp_kernel::<I>(d, from, by, &[less]),
-        (Data::Same(by), Data::Each(less)) => T::exp_kernel::<I>(d, from, by, less),
+        (Data::Same(by), Data::Same(less)) => T::exp_kernel::<I>(d, from, by, &[less], LEAST_NORMAL),
+        (Data::Same(by), Data::Each(less)) => T::exp_kernel::<I>(d, from, by, less, LEAST_NORMAL),
         (Data::Each(_), _) => false,
     }
 }
