@@ -18,7 +18,7 @@ pub(super) use insert::fresh_index;
 pub(super) use prefix::GATHERED;
 pub(super) use weights::{Base, Body};
 
-use crate::{Def, Graph, NodeId, Product, Refusal, Step, Term};
+use crate::{Def, Graph, Node, NodeId, Product, Refusal, Step, Term};
 use site::rewrite;
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -75,22 +75,51 @@ pub(super) fn alternatives(written: &Graph) -> (Vec<Rewriting>, Vec<Refusal>) {
     (found, refusals)
 }
 
-/// A number that graphs share if their outputs are computed alike, whatever their nodes are called.
+/// Whether the term reads nothing and stands nowhere.
+fn is_constant(term: &Term) -> bool {
+    match term {
+        Term::Number(_) | Term::Param(_) | Term::Size(_) => true,
+        Term::Unary(_, x) => is_constant(x),
+        Term::Binary(_, x, y) => is_constant(x) && is_constant(y),
+        Term::Select(c, x, y) => [c, x, y].into_iter().all(|t| is_constant(t)),
+        Term::Position(_) | Term::Read(..) | Term::Old(..) | Term::Argument(_) => false,
+    }
+}
+
+/// The node whose elements a node has unless a constant decides that all are 0: what stays of a sum that left another
+/// which may be over nothing.
+fn guarded(graph: &Graph, node: &Node) -> Option<NodeId> {
+    let Def::Map(Term::Select(c, x, zero)) = &node.def else { return None };
+    let (Term::Read(n, at), Term::Number(0.0)) = (&**x, &**zero) else { return None };
+    let same = graph[*n].axes == node.axes && at.iter().zip(&node.axes).all(|(e, i)| e.as_var() == Some(*i));
+    (is_constant(c) && same).then_some(*n)
+}
+
+/// A number that graphs share if their outputs are computed alike, whatever their nodes are called and wherever constant
+/// factors stand.
 fn shape(graph: &Graph) -> u64 {
     let mut shapes: Vec<u64> = vec![0; graph.nodes.len()];
     for id in graph.ids() {
         let node = &graph[id];
+        if let Some(n) = guarded(graph, node) {
+            shapes[id.0 as usize] = shapes[n.0 as usize];
+            continue;
+        }
         let known = |n: NodeId| NodeId(shapes[n.0 as usize] as u32);
         let mut parts = vec![format!("{:?}", node.axes)];
         // Factors have no order.
         let mut term = |t: &Term| {
             let p = Product::of(t, graph);
-            let mut factors: Vec<String> =
-                p.factors.iter().map(|(f, power)| format!("{:?} {power}", f.rename_nodes(&known))).collect();
+            let mut factors: Vec<String> = p
+                .factors
+                .iter()
+                .filter(|f| !is_constant(&f.0))
+                .map(|(f, power)| format!("{:?} {power}", f.rename_nodes(&known)))
+                .collect();
             let exponents = p.exponent.iter().chain(&p.exponent2);
             factors.extend(exponents.map(|(c, e)| format!("exp {c} {:?}", e.rename_nodes(&known))));
             factors.sort();
-            parts.push(format!("{} {factors:?}", p.coefficient));
+            parts.push(format!("{factors:?}"));
         };
         match &node.def {
             Def::Input => parts.push(node.name.clone()),
