@@ -49,7 +49,7 @@ impl Site {
         if divides || multiplies {
             let rank = |i: IndexId| self.graph.cascade[i].rank;
             // Where there is a position there is an element, if both are of one rank.
-            if !sides.prefix.is_some_and(|p| rank(p.up_to) == rank(p.of)) {
+            if sides.prefix.is_none_or(|p| rank(p.up_to) != rank(p.of)) {
                 guards.push(self.some());
             }
             if let Some(p) = sides.prefix.filter(|p| p.offset < 0) {

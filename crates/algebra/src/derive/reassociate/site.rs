@@ -15,8 +15,7 @@ use std::rc::Rc;
 /// # Errors
 /// The condition that failed, where a sum stands inside another and could otherwise change places with it, or where the
 /// sum is over a range that another index bounds.
-pub(in crate::derive) fn rewrite(graph: &Rc<Graph>, id: NodeId) -> Result<Option<Rewriting>, Refusal> {
-    let shared = graph;
+pub(in crate::derive) fn rewrite(shared: &Rc<Graph>, id: NodeId) -> Result<Option<Rewriting>, Refusal> {
     let graph: &Graph = shared;
     let node = &graph[id];
     let Def::Reduce(r) = &node.def else { return Ok(None) };
