@@ -282,3 +282,23 @@ fn statistics_far_from_zero() {
         }
     }
 }
+
+/// A NaN is as extreme as can be, and the first one stands, wherever the cuts are.
+#[test]
+fn positions_of_extrema_among_nans() {
+    let text = "input X[n]: f64\noutput A: i32, B: i32, C: i32\n\
+        A = argmax(n) X[n]\nB = argmin(n) X[n]\nC = argmax(n: n > 1) X[n]";
+    let cascade = einloom_cascade::parse(text).cascade;
+    let d = derive(&cascade);
+    let nan = f64::NAN;
+    for values in [vec![1.0, nan, 3.0, nan, 2.0], vec![nan; 5], vec![5.0, 1.0, nan, 0.0, 7.0], vec![f64::INFINITY, nan]]
+    {
+        let given = Given { sizes: [("N".to_string(), values.len())].into(), ..Given::default() };
+        let bound = bind(&cascade, &given).expect("sizes fit");
+        let inputs: Arrays = [("X".to_string(), Array { shape: vec![values.len()], values: values.clone() })].into();
+        let expected = meaning::evaluate(&cascade, &bound, &inputs).expect("a meaning");
+        for cut in CUTS {
+            agree(&d.derived, &bound, &inputs, cut, &expected, &format!("{values:?}, {cut:?}"));
+        }
+    }
+}

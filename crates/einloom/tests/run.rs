@@ -59,6 +59,19 @@ fn run_verifies_and_times() {
 }
 
 #[test]
+fn functions_of_integers_are_as_exact_as_the_program() {
+    let (_keep, folder) = folder();
+    let text =
+        "input X[a]: f64, U[a]: u4\noutput Y: f64, Z: f64\nY[a] = exp(U[a] / 3) * X[a]\nZ[a] = log1p(U[a] * 0.1)\n";
+    std::fs::write(folder.join("wide.ein"), text).expect("written");
+    let v = json(&folder, &["run", "wide.ein", "--size", "A=64", "--verify", "--json"]);
+    for output in ["Y", "Z"] {
+        let error = v["outputs"][output]["rel_l2_error"].as_f64().expect("verified");
+        assert!(error < 1e-14, "{output} is off by {error:e}");
+    }
+}
+
+#[test]
 fn outputs_are_inputs_again() {
     let (_keep, folder) = folder();
     let softmax = program("softmax.ein");

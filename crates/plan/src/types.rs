@@ -22,7 +22,7 @@ enum Type {
     Strong(DType),
     /// An integer that no tensor holds, of at most this magnitude.
     Integer(f64),
-    /// A constant that is no integer.
+    /// A constant that is no integer, or a function of integers that is none: as exact as the program's numbers are.
     Real,
 }
 
@@ -154,8 +154,7 @@ impl Type {
 
     fn real(self) -> Self {
         match self.computed() {
-            Self::Strong(DType::I32) => Self::Strong(DType::F32),
-            Self::Integer(_) => Self::Real,
+            Self::Strong(DType::I32) | Self::Integer(_) => Self::Real,
             other => other,
         }
     }
@@ -164,7 +163,7 @@ impl Type {
         match (self, other) {
             (Self::Strong(a), Self::Strong(b)) => Self::Strong(widest(a, b)),
             (Self::Integer(a), Self::Integer(b)) => Self::Integer(magnitude(a, b)),
-            (Self::Strong(DType::I32), Self::Real) | (Self::Real, Self::Strong(DType::I32)) => Self::Strong(DType::F32),
+            (Self::Strong(DType::I32), Self::Real) | (Self::Real, Self::Strong(DType::I32)) => Self::Real,
             (Self::Strong(d), _) | (_, Self::Strong(d)) => Self::Strong(d),
             _ => Self::Real,
         }

@@ -50,7 +50,8 @@ pub fn evaluate_in<D: Domain>(domain: &D, graph: &Graph, bound: &Bound, cut: Cut
         };
     }
     let mut done = vec![false; graph.recurrences.len()];
-    for id in graph.ids() {
+    let wanted = run.wanted();
+    for id in graph.ids().filter(|id| wanted.contains(id)) {
         match graph.recurrences.iter().position(|r| r.members.contains(&id)) {
             Some(r) if !std::mem::replace(&mut done[r], true) => run.recurrence(r)?,
             Some(_) => {}
@@ -86,6 +87,23 @@ impl<V> Point<V> {
 }
 
 impl<D: Domain> Run<'_, D> {
+    /// What some element of an output needs. Where a tensor is empty, nothing is read for it, not even what does not carry
+    /// the empty axis.
+    fn wanted(&self) -> BTreeSet<NodeId> {
+        let empty = |n: NodeId| self.shapes[n.0 as usize].contains(&0);
+        let mut wanted = BTreeSet::new();
+        let mut todo = self.graph.outputs.clone();
+        while let Some(n) = todo.pop() {
+            if empty(n) || !wanted.insert(n) {
+                continue;
+            }
+            todo.extend(self.graph.operands(n).iter().map(|o| o.node));
+            let own = self.graph.recurrences.iter().filter(|r| r.members.contains(&n));
+            todo.extend(own.flat_map(|r| r.members.iter().copied()));
+        }
+        wanted
+    }
+
     /// Computes a node, or the slice of it where one index stands still.
     fn node(&mut self, id: NodeId, fixed: Option<(IndexId, i64)>) -> Option<()> {
         let node = &self.graph[id];
