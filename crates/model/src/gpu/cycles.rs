@@ -145,8 +145,10 @@ impl Team {
         let others = products + scalar + busy.waits / self.blocks - most;
         let sets = (self.groups * self.share * self.blocks * self.covers).max(1.0);
         let idle = if self.together && self.blocks < 2.0 { busy.barriers } else { 0.0 };
-        // The busier the others are beside the longest, the harder it is for it to find its turn among them.
+        // The busier the others are beside the longest, the harder it is for it to find its turn among them. Products that
+        // threads issue one by one take turns with all they issue.
         let beside = (others / longest.0.max(1.0)).min(2.0);
+        let beside = if self.unit_asynchronous { beside } else { beside.max(1.0) };
         let shows = 3.0 * self.shows / (2.0 + sets);
         let mut best = (longest.0 + shows * beside * others + idle, longest.1);
         for waited in [chain, busy.ring / (self.stages.max(1.0) * self.blocks)] {
