@@ -121,3 +121,20 @@ fn other_arrays() {
     Sizes { n: 64.0, e: 64.0, f: 64.0, m: 4096.0, p: 8192.0, ..BASE }.check();
     Sizes { n: 512.0, m: 32768.0, p: 65536.0, ..BASE }.check();
 }
+
+/// Keys that do not fill whole tiles are filled up, and the reader is told; queries leave lanes idle.
+#[test]
+fn ragged_lengths() {
+    let study = fusemax();
+    let c = study.configuration("binding").unwrap();
+    let evaluated = |m: usize, p: usize| {
+        let sizes = [("B", 1), ("H", 1), ("M", m), ("P", p), ("E", 64), ("F", 64)];
+        let sizes: BTreeMap<String, usize> = sizes.map(|(n, s)| (n.to_string(), s)).into();
+        c.evaluate(&study, &sizes, &c.faults("artifact").unwrap()).unwrap()
+    };
+    let (ragged, whole) = (evaluated(1000, 1000), evaluated(1024, 1024));
+    assert_eq!(ragged.notes, ["M is filled up from 1000 to 1024, whole tiles of 256"]);
+    assert_eq!(whole.notes, [""; 0]);
+    assert_eq!(ragged.seconds, whole.seconds);
+    assert!(ragged.traffic_bytes < whole.traffic_bytes && ragged.energy.total() < whole.energy.total());
+}

@@ -121,8 +121,9 @@ impl<'a> One<'_, 'a> {
                 Some((pieces / n, n))
             }
             Block::Fixed { size, .. } => {
+                // A block is at least a tile.
                 let n = size.div_ceil(tile);
-                let blocks = own(rank).div_ceil(*size).max(1);
+                let blocks = own(rank).div_ceil(tile.max(*size)).max(1);
                 self.fits(n, &own).then_some((blocks, n))
             }
         }

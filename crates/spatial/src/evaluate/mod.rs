@@ -120,7 +120,7 @@ impl Energy {
 /// Every reason why the inputs do not fit together.
 pub fn evaluate(setting: &Setting<'_>) -> Result<Evaluation, Vec<Problem>> {
     let setup = setup::setup(setting)?;
-    let mut out = Evaluation::default();
+    let mut out = Evaluation { notes: setup.notes.clone(), ..Evaluation::default() };
     let mut problems = vec![];
     let mut busy: BTreeMap<&str, f64> = BTreeMap::new();
     for (k, kernel) in setting.binding.kernels.iter().enumerate() {

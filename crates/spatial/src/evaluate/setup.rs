@@ -19,6 +19,8 @@ pub(super) struct Setup<'a> {
     pub kernel_of: BTreeMap<NodeId, usize>,
     /// Faults of the binding that are kept.
     pub faults: Vec<&'a BindingFault>,
+    /// What the reader should know about the sizes.
+    pub notes: Vec<String>,
 }
 
 pub(super) fn setup<'a>(setting: &'a Setting<'a>) -> Result<Setup<'a>, Vec<Problem>> {
@@ -97,9 +99,29 @@ pub(super) fn setup<'a>(setting: &'a Setting<'a>) -> Result<Setup<'a>, Vec<Probl
         }
         return Err(once);
     }
+    let notes = pad(setting, &mut sizes);
     let bound = program.bind(&sizes)?;
     let faults = binding.faults.iter().filter(|(name, _)| setting.faults.contains(*name)).map(|f| f.1).collect();
-    Ok(Setup { setting, bound, tiles, space, kernel_of, faults })
+    Ok(Setup { setting, bound, tiles, space, kernel_of, faults, notes })
+}
+
+/// Fills up ranks that are products (`rank M = M1 * M0`) to whole multiples of the factors that the binding gives.
+fn pad(setting: &Setting<'_>, sizes: &mut BTreeMap<String, usize>) -> Vec<String> {
+    let cascade = &setting.program.graph.cascade;
+    let mut notes = vec![];
+    for rank in &cascade.ranks {
+        let Some(default) = rank.default.as_ref().filter(|d| d.denominator.as_constant() == Some(1)) else { continue };
+        let ([(factors, 1)], Some(&size)) = (default.numerator.terms(), sizes.get(&rank.name)) else { continue };
+        let given = factors.iter().filter(|&&f| setting.binding.sizes.contains_key(&cascade[f].name));
+        let part: usize = given.filter_map(|&f| sizes.get(&cascade[f].name)).product();
+        if let Some(padded) = size.checked_next_multiple_of(part)
+            && padded != size
+        {
+            notes.push(format!("{} is filled up from {size} to {padded}, whole tiles of {part}", rank.name));
+            sizes.insert(rank.name.clone(), padded);
+        }
+    }
+    notes
 }
 
 /// Whether every name of a binding stands for something in a cascade and on a chip; sizes are left open.
