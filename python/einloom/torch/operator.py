@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import keyword
 import threading
 from dataclasses import dataclass, field
 from typing import Any, Callable, Sequence, Union
@@ -180,8 +181,6 @@ def _register(o: Operator) -> None:
 
 
 def _argument(number: int, name: str) -> str:
-    import keyword
-
     taken = keyword.iskeyword(name) or name in ("self", "out", "from")
     return f"{name}_{number}" if taken or not name.isidentifier() else name
 
