@@ -113,6 +113,13 @@ def test_the_report_says_which_path_ran() -> None:
     assert "derived kernels ran once" in report and "reference path once" in report
 
 
+def test_second_derivatives_are_refused() -> None:
+    cube = einloom.compile("input X[m]: f32\noutput Y: f32\nY[m] = X[m]^3\n")
+    x = torch.ones(3, requires_grad=True)
+    with pytest.raises(einloom.GradientError, match="first derivatives"):
+        torch.autograd.grad(cube(x).sum(), x, create_graph=True)
+
+
 def test_out_takes_no_gradient() -> None:
     double = einloom.compile("input X[m]: f32\noutput Y: f32\nY[m] = 2 * X[m]\n")
     x = torch.ones(3, requires_grad=True)

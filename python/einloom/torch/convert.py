@@ -13,9 +13,9 @@ import torch
 
 from .errors import NotConvertible, place_of
 from .index import Axis, Index, Rank
-from .terms import Binary, Position, Read, Reduce, Statement, Tensor, Term, positions_only, reduces
+from .terms import Binary, Read, Reduce, Statement, Tensor, Term, positions_only, reads, reduces
 from .text import cascade_text, identifier
-from .values import Dim, Value, fuse, is_simple
+from .values import Value, fuse, is_simple
 
 NUMBER_TYPES: dict[torch.dtype, str] = {
     torch.float64: "f64",
@@ -297,8 +297,6 @@ def _product(term: Term) -> int:
 
 
 def _reads(term: Term) -> set[Tensor]:
-    from .terms import reads
-
     return set(reads(term))
 
 
@@ -311,6 +309,3 @@ def _needed(statements: list[Statement], outputs: list[Tensor]) -> list[Statemen
             kept.append(statement)
             needed |= _reads(statement.term)
     return kept[::-1]
-
-
-__all__ = ["Cascade", "Converter", "Dim", "Position", "Reduce", "Unsupported", "convert", "rule"]

@@ -141,6 +141,3 @@ def in_order(nodes: Iterable[Node], group: Mapping[Node, Any]) -> list[Any] | No
             if not needs[user]:
                 heapq.heappush(ready, (first[user], user))
     return out if len(out) == len(order) else None
-
-
-__all__ = ["Kind", "in_order", "kind_of", "moves_nothing", "operations", "tensor_bytes"]

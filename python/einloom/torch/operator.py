@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import keyword
 import threading
 from dataclasses import dataclass, field
 from typing import Any, Callable, Sequence, Union
 
 import torch
 
+from ..errors import GradientError
 from .log import log
 
 Reference = Callable[..., Any]
@@ -69,13 +71,19 @@ class Operator:
 
     def _forward(self, *tensors: torch.Tensor) -> Any:
         self.derived += 1
-        with torch.no_grad():
+        if torch.is_grad_enabled():
+            with torch.no_grad():
+                results = self.kernel(*tensors)
+        else:
             results = self.kernel(*tensors)
-        results = results if isinstance(results, (tuple, list)) else (results,)
-        # The language's widest integers have 32 bits.
-        kinds = [self._dtype(o, tensors) for o in self.outputs]
-        results = tuple(r if r.dtype == k else r.to(k) for r, k in zip(results, kinds))
-        return results[0] if len(results) == 1 else results
+        if isinstance(results, torch.Tensor):
+            return self._as_said(results, self.outputs[0], tensors)
+        return tuple(self._as_said(r, o, tensors) for r, o in zip(results, self.outputs))
+
+    def _as_said(self, result: torch.Tensor, output: Output, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+        """In PyTorch's number type: the language's widest integers have 32 bits."""
+        kind = self._dtype(output, tensors)
+        return result if result.dtype == kind else result.to(kind)
 
     def _dtype(self, output: Output, tensors: Sequence[torch.Tensor]) -> torch.dtype:
         return output.dtype if isinstance(output.dtype, torch.dtype) else tensors[output.dtype].dtype
@@ -100,6 +108,8 @@ class Operator:
             results = results if isinstance(results, (tuple, list)) else (results,)
             floating = [r for r in results if r.dtype.is_floating_point]
             wanted = [t for t in leaves if t.requires_grad]
+            if not all(t.view_as(t).requires_grad for t in wanted):
+                raise GradientError(f"{self.name}: nothing records gradients here, so that there would be none")
             connected = [(r, g) for r, g in zip(floating, gradients) if r.requires_grad]
             found = torch.autograd.grad([r for r, _ in connected], wanted, [g for _, g in connected], allow_unused=True)
         return [torch.zeros_like(t) if g is None else g.contiguous() for t, g in zip(wanted, found)]
@@ -159,6 +169,8 @@ def _register(o: Operator) -> None:
         ctx.mark_non_differentiable(*(t for t in made if not t.dtype.is_floating_point))
 
     def backward(ctx: Any, *gradients: Any) -> Any:
+        if torch.is_grad_enabled():  # create_graph=True
+            raise GradientError(f"{o.name}: the reference path gives first derivatives only")
         needed = [bool(n) for n in ctx.needs_input_grad[: len(o.inputs)]]
         given = [gradients[k] for k in ctx.einloom_results]
         found = iter(go_back(given, list(ctx.saved_tensors), needed))
@@ -169,8 +181,6 @@ def _register(o: Operator) -> None:
 
 
 def _argument(number: int, name: str) -> str:
-    import keyword
-
     taken = keyword.iskeyword(name) or name in ("self", "out", "from")
     return f"{name}_{number}" if taken or not name.isidentifier() else name
 

@@ -206,11 +206,12 @@ class Partitioner:
         return None
 
     def _name(self, region: Region) -> str:
-        """What the user calls the place of the first reduction: its function, its module's class, or the value."""
-        seeds = (n for n in sorted(region.nodes, key=self.place.__getitem__) if self.kinds[n].reduction)
-        first = next((n for n in seeds if not self.kinds[n].contraction), None)
-        meta = first.meta if first is not None else {}
-        return str(meta.get("einloom_within") or meta.get("einloom_name") or "region")
+        """What the user calls the place of the first reduction: its function, its module's class; or else the last value
+        in the region that has a name."""
+        nodes = sorted(region.nodes, key=self.place.__getitem__)
+        first = next(n for n in nodes if self.kinds[n].reduction and not self.kinds[n].contraction)
+        named = [n.meta["einloom_name"] for n in nodes if n.meta.get("einloom_named")]
+        return str(first.meta.get("einloom_within") or (named or [first.meta.get("einloom_name")])[-1] or "region")
 
     def _pays(self, region: Region) -> bool:
         """Whether memory is spared; otherwise the region is dissolved."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator as python_operator
-from typing import Any
 
 import torch
 from torch.fx import Node
@@ -93,6 +92,3 @@ def _name(cascade: Cascade) -> str:
         if line.startswith("cascade "):
             return line.split()[1]
     return "cascade"
-
-
-__all__: list[Any] = ["operator_of", "reference_of", "with_operators"]

@@ -6,7 +6,7 @@ import math
 import re
 from typing import Iterable
 
-from .index import Axis, Rank
+from .index import Axis, Floor, Index, Rank
 from .terms import Binary, Number, Position, Read, Select, Statement, Tensor, Term, Unary
 
 RESERVED = frozenset(
@@ -165,8 +165,6 @@ def spell(term: Term, scope: Scope) -> tuple[str, int]:
 
 def _rounded(position: Position, scope: Scope) -> str:
     out = ""
-    from .index import Floor, Index
-
     for atom, c in position.index.terms:
         if isinstance(atom, Floor):
             body = f"floor(({spell(Position(atom.numerator), scope)[0]}) / {atom.denominator})"
@@ -211,14 +209,9 @@ def cascade_text(
 def _header(name: str, inputs: list[Tensor], outputs: list[Tensor], names: Names, comment: str) -> list[str]:
     head = [f"# {line}".rstrip() for line in comment.splitlines()] + [f"cascade {identifier(name)}"]
     for tensor in inputs:
-        scope = Scope(names, {})
-        at: list[str] = []
-        for axis in tensor.axes:
-            # The same rank may stand twice in an input.
-            at.append(names.index(axis, set()))
+        at = [names.index(axis, set()) for axis in tensor.axes]  # the same rank may stand twice
         dims = f"[{','.join(at)}]" if at else ""
         head.append(f"input  {tensor.name}{dims}: {tensor.dtype or 'f32'}")
-        del scope
     for tensor in outputs:
         head.append(f"output {tensor.name}: {tensor.dtype or 'f32'}")
     known = {a.rank for t in inputs for a in t.axes}

@@ -9,7 +9,7 @@ from typing import Sequence
 import torch
 
 from .index import Axis, Index, Rank
-from .terms import Number, Position, Read, Select, Term, Unary, free_axes, substitute
+from .terms import FALSE, TRUE, Number, Position, Read, Select, Term, Unary, binary, free_axes, select, substitute
 
 Dim = tuple[Axis, ...]
 """A dimension as a product of axes, outermost first; a dimension of size 1 may be the empty product."""
@@ -62,23 +62,17 @@ def refresh(v: Value) -> Value:
 
 def constant(value: float | int | bool, dtype: torch.dtype) -> Value:
     """A scalar."""
-    from .terms import FALSE, TRUE
-
     term = (TRUE if value else FALSE) if dtype == torch.bool else Number(float(value))
     return Value((), term, dtype)
 
 
 def as_truth(v: Value) -> Term:
     """As a condition."""
-    from .terms import binary
-
     return v.term if v.dtype == torch.bool else binary("!=", v.term, Number(0))
 
 
 def as_number(v: Value) -> Term:
     """As a number, also where it is a condition."""
-    from .terms import select
-
     return select(v.term, Number(1), Number(0)) if v.dtype == torch.bool else v.term
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any, Sequence
 
+import torch
+
 from ..convert import Converter, rule
 from ..index import Axis, Index
-from ..terms import Number, Reduce, Term, binary, substitute
-from ..values import Dim, Value, as_number, axis, refresh, resolve, unify
-from .elementwise import add, arithmetic
+from ..terms import TRUE, Number, Reduce, Term, binary, substitute
+from ..values import Dim, Value, as_number, axis, refresh, resolve, split_at, unify
+from .elementwise import add, arithmetic, logical, where
 from .reductions import softmax
-from .views import repeat_interleave, transpose, tril, unsqueeze
+from .views import pad, repeat_interleave, transpose, tril, unflatten, unsqueeze
 
 
 def contract(c: Converter, operands: Sequence[Value], letters: Sequence[str], out: str) -> Value:
@@ -125,10 +127,6 @@ def attention(
     enable_gqa: bool = False,
 ) -> Value:
     """As its documentation defines it: `softmax(Q·Kᵀ·scale + mask)·V`."""
-    import torch
-
-    from .elementwise import logical, where
-
     if dropout_p > 0:
         c.refuse("it draws random numbers")
     if enable_gqa:
@@ -136,8 +134,6 @@ def attention(
     scores = product(c, query, transpose(c, key, -1, -2))
     scores = arithmetic(c, "*", scores, 1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if is_causal:
-        from ..terms import TRUE
-
         ones = Value(((axis(scores.shape[-2]),), (axis(scores.shape[-1]),)), TRUE, torch.bool)
         mask = tril(c, ones)
         attn_mask = mask if attn_mask is None else logical(c, "and", attn_mask, mask)
@@ -160,7 +156,6 @@ def conv1d(
     groups: int = 1,
 ) -> Value:
     """`Σ x[b, c, stride·i + dilation·r] · w[o, c, r]`, in groups of channels."""
-    from .views import pad, unflatten
 
     def one(x: Any) -> int:
         return int(x[0] if isinstance(x, (list, tuple)) else x)
@@ -172,8 +167,6 @@ def conv1d(
     x = unflatten(c, x, 1, [groups, x.shape[1] // groups])
     w = refresh(unflatten(c, weight, 0, [groups, weight.shape[0] // groups]))
     where_, tap = axis((x.shape[3] - hole * (w.shape[3] - 1) - 1) // step + 1), axis(w.shape[3])
-    from ..values import split_at
-
     x = x.substitute(
         split_at(Index.of(where_) * step + Index.of(tap) * hole, x.dims[3]), [*x.dims[:3], (where_,), (tap,)]
     )

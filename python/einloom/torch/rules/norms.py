@@ -13,7 +13,7 @@ from ..values import Value, again, broadcast
 from .elementwise import add, arithmetic, mul
 from .indexing import gather
 from .reductions import log_softmax, moments, over, reduce, without
-from .views import unsqueeze
+from .views import chunk, unsqueeze
 
 
 def _named(c: Converter, v: Value) -> Value:
@@ -143,7 +143,5 @@ def mse_loss(c: Converter, self: Value, target: Value, reduction: int = 1) -> Va
 @rule("glu")
 def glu(c: Converter, self: Value, dim: int = -1) -> Value:
     """`a · sigmoid(b)` of the two halves."""
-    from .views import chunk
-
     a, b = chunk(c, self, 2, dim)
     return mul(c, a, b.with_term(Unary("sigmoid", b.term)))

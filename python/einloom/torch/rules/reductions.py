@@ -11,6 +11,7 @@ from ..convert import Converter, rule
 from ..index import Axis, Index
 from ..terms import Binary, Number, Position, Reduce, Term, Unary, binary, select, substitute
 from ..values import Dim, Value, again, as_number, as_truth, fuse
+from .elementwise import arithmetic
 
 
 def chosen(v: Value, dim: Any) -> list[int]:
@@ -192,8 +193,6 @@ def _extremum(name: str) -> None:
     @rule(name)
     def extremum(c: Converter, self: Value, dim: Any = None, keepdim: bool = False) -> Any:
         """`max(x)`, `max(x, y)`, and `max(x, dim)`, which gives values and positions."""
-        from .elementwise import arithmetic
-
         if isinstance(dim, Value):
             return arithmetic(c, name, self, dim)
         values = reduce(c, name, self, dim, keepdim, self.dtype)

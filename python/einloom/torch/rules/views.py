@@ -8,7 +8,19 @@ from typing import Any, Sequence
 from ..convert import Converter, rule
 from ..index import Axis, Index
 from ..terms import Binary, Number, Position, binary, select, substitute
-from ..values import Value, at_position, axis, broadcast, fuse, permute, reshape, split_at, take, whole_where_repeated
+from ..values import (
+    Value,
+    as_number,
+    at_position,
+    axis,
+    broadcast,
+    fuse,
+    permute,
+    reshape,
+    split_at,
+    take,
+    whole_where_repeated,
+)
 
 
 def shape_of(v: Value, sizes: Sequence[int]) -> list[int]:
@@ -160,8 +172,6 @@ def unbind(c: Converter, self: Value, dim: int = 0) -> tuple[Value, ...]:
 @rule("cat", "concat", "concatenate")
 def cat(c: Converter, tensors: Sequence[Value], dim: int = 0) -> Value:
     """Position by position, from whichever tensor has it."""
-    from ..values import as_number
-
     tensors = [v for v in tensors if v.shape != (0,)]
     n = len(tensors[0].dims)
     dim %= n
