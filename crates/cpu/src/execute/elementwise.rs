@@ -242,7 +242,10 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
                 };
                 strip::run::<T, I>(&strips.steps[skip..], result, registers, leaf);
                 if let Some(strip) = T::floats(result) {
-                    folds.iter_mut().for_each(|fold| fold.add::<I>(r0, c0, width, strip));
+                    // Not in a closure, which would be a function without the instructions.
+                    for fold in folds.iter_mut() {
+                        fold.add::<I>(r0, c0, width, strip);
+                    }
                     if let Some(outlet) = &store {
                         outlet.write::<I>(r0, c0, width, strip, &mut encoded);
                     }
