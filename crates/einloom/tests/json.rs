@@ -77,6 +77,7 @@ fn json_is_as_documented() {
         ("study", vec!["fusemax", "--size", "B=1,H=2,M=4096,P=4096,E=64,F=64", "--linear", "D=128,S=512"]),
         ("study of all workloads", vec!["fusemax"]),
         ("doctor", vec![]),
+        ("formula", vec![&softmax, "--group", "m", "--stream", "n", "--capacity", "65536", "--size", sizes]),
     ]);
     let documented = documented();
     let names = |m: Vec<&str>| m.into_iter().map(str::to_owned).collect::<Vec<_>>();
