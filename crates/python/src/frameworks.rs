@@ -36,11 +36,13 @@ impl Framework {
     pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let class = object.get_type();
         let address = class.as_ptr() as usize;
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, framework)) = known.iter().find(|(a, _)| *a == address) {
+        let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, framework)) = known().iter().find(|(a, _)| *a == address) {
             return Ok(*framework);
         }
+        // Not under the lock: this calls Python, which may let another thread run that wants the lock.
         let framework = Self::of_class(&class)?;
+        let mut known = known();
         if known.len() < MOST_KNOWN {
             // Held for ever, so that no other type can take its address.
             std::mem::forget(class.clone().unbind());
