@@ -245,7 +245,7 @@ class Plan:
     compulsory_bytes: int
     """Every input once in, every output once out."""
     bandwidths: Mapping[str, float]
-    """Bytes per second of the machine's levels, outermost first."""
+    """Bytes per second of the machine's levels, outermost first; levels that never limit a transfer are left out."""
     rate: float
     """Operations per second of the machine on the fastest of the program's number types."""
     program: str
@@ -275,7 +275,7 @@ class Plan:
             dict(data["sizes"]),
             tuple(kernel(k) for k in data["kernels"]),
             data["compulsory_bytes"],
-            {v["level"]: v["bandwidth"] for v in data["levels"]},
+            {v["level"]: v["bandwidth"] for v in data["levels"] if v["bandwidth"] is not None},
             data["rate"],
             data["program"],
             data["code"],
