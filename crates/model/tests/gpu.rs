@@ -44,7 +44,7 @@ fn a_matmul_takes_what_its_accumulators_and_stages_take() {
 fn the_printed_form_tells_it_all() {
     let found = product([128, 256, 64]).expect("it fits");
     let text = "wgmma by 2 groups: 148 of 240 registers a thread, 193 of 227 KiB of shared memory in 4 stages; \
-                bound by wgmma";
+                bound by L2";
     assert_eq!(found.to_string(), text);
 }
 

@@ -23,10 +23,12 @@ pub fn doubled(
     machine: &Machine,
     options: &Options,
 ) -> Result<Vec<Doubled>, PlanError> {
+    let (_, own) = choose(forms, bound, machine, options)?;
     let mut out = vec![];
     for (resource, machine) in machines(machine) {
         let (_, plan) = choose(forms, bound, &machine, options)?;
-        out.push(Doubled { resource, seconds: plan.seconds });
+        // Whoever has more can do as before.
+        out.push(Doubled { resource, seconds: plan.seconds.min(own.seconds) });
     }
     out.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     Ok(out)

@@ -55,16 +55,13 @@ fn attention_at_two_levels_moves_what_is_possible_but_for_whole_groups() {
     // 2 qd + 4 x q d² / M, in "FlashAttention on a Napkin" for groups of queries that need not be whole in number, and
     // without room for scores: a group of g queries holds 2 g d sums and queries, two rows of keys and values, four numbers
     // of each query's own.
-    let (q, x, d) = (16384.0f64, 4096.0, 128.0);
-    {
-        let capacity = 32768u64;
-        let group = (capacity as f64 - 2.0 * d) / (2.0 * d + 5.0);
-        let possible = 2.0 * q * d + 2.0 * x * d * (q / group).ceil();
-        let bound = 2.0 * q * d + 4.0 * x * q * d * d / capacity as f64;
-        let found = moved("cascades/attention.ein", "B=1, H=1, M=16384, N=4096, D=128, E=128", capacity);
-        assert!(found <= possible, "capacity {capacity}: {found} elements, {possible} are possible");
-        assert!((1.0..1.05).contains(&(found / bound)), "capacity {capacity}: {} times the bound", found / bound);
-    }
+    let (q, x, d, capacity) = (16384.0f64, 4096.0, 128.0, 32768u64);
+    let group = (capacity as f64 - 2.0 * d) / (2.0 * d + 5.0);
+    let possible = 2.0 * q * d + 2.0 * x * d * (q / group).ceil();
+    let bound = 2.0 * q * d + 4.0 * x * q * d * d / capacity as f64;
+    let found = moved("cascades/attention.ein", "B=1, H=1, M=16384, N=4096, D=128, E=128", capacity);
+    assert!(found <= possible, "{found} elements, {possible} are possible");
+    assert!((1.0..1.05).contains(&(found / bound)), "{} times the bound", found / bound);
 }
 
 #[test]

@@ -77,12 +77,17 @@ pub(crate) fn work(planned: &Planned) -> WorkJson {
 pub(crate) fn work_text(planned: &Planned) -> String {
     let w = planned.work();
     let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    format!("{} of {}, {} excluded by a bound", count(w.tilings, "tiling"), count(w.kernels, "kernel"), w.pruned)
+    format!(
+        "{} of {}, {} of them excluded by a bound",
+        count(w.tilings, "tiling"),
+        count(w.kernels, "kernel"),
+        w.pruned
+    )
 }
 
 /// All of it for people.
 pub(crate) fn text(planned: &Planned, doubled: &[Doubled]) -> String {
-    let mut out = format!("\n{} looked at\n", work_text(planned));
+    let mut out = format!("\nlooked at {}\n", work_text(planned));
     if !planned.lost().is_empty() {
         out += "\nlost to this plan\n";
         let mut table = Table::new(&["plan", "time", "bound by", "why"]);
