@@ -74,6 +74,7 @@ fn json_is_as_documented() {
         ("bench", vec![&softmax, "--size", sizes]),
         ("emit", vec![&softmax, "--size", sizes, "--target", "pseudo"]),
         ("machines", vec![]),
+        ("formula", vec![&softmax, "--group", "m", "--stream", "n"]),
         ("study", vec!["fusemax", "--size", "B=1,H=2,M=4096,P=4096,E=64,F=64", "--linear", "D=128,S=512"]),
         ("study of all workloads", vec!["fusemax"]),
         ("doctor", vec![]),

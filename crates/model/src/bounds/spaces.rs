@@ -313,6 +313,12 @@ impl<'a> Finder<'a> {
             let bytes = self.machine.held_bytes(tensor.dtype) as f64 * leaf.others;
             arrays.push(NestArray { name: tensor.name.clone(), over, bytes, read_bytes: bytes, sum: false });
         }
+        // Places of one tensor may overlap: together they hold at least the mean of what they hold each.
+        for k in 0..arrays.len() {
+            let places = arrays.iter().filter(|a| a.name == arrays[k].name).count() as f64;
+            arrays[k].bytes /= places;
+            arrays[k].read_bytes /= places;
+        }
         let of_axes = |axes: &BTreeSet<AxisId>| -> BTreeSet<usize> {
             axes.iter().filter(|a| points.contains(a)).flat_map(|a| place(&Index::Whole(*a))).collect()
         };

@@ -103,6 +103,8 @@ struct Drawing<'a> {
     kernel: &'a Kernel,
     stages: Stages,
     arrays: Vec<Present>,
+    /// Reductions over axes that groups divide.
+    handed_on: BTreeSet<NodeId>,
 }
 
 impl<'a> Drawing<'a> {
@@ -145,7 +147,8 @@ impl<'a> Drawing<'a> {
             let to = if kernel.roots.contains(&n) { stages.last } else { last };
             arrays.push(Present { node: n, at: None, values, from, to, batch: false });
         }
-        Self { d, kernel, stages, arrays }
+        let handed_on = kernel.nodes.iter().copied().filter(|&n| d.is_handed_on(n, partition)).collect();
+        Self { d, kernel, stages, arrays, handed_on }
     }
 
     fn columns(&self) -> Vec<Column> {
@@ -162,7 +165,9 @@ impl<'a> Drawing<'a> {
         let mut out = vec![];
         // Loops hold what does not move with them from their first batch to their last.
         let looped = time % 2 == 1;
-        let enters = |p: &Present| p.at.is_some() || p.from < time || (looped && is_state(&self.stages, p.node));
+        // What groups hand on to each other enters as it is.
+        let carried = |n: NodeId| (looped && is_state(&self.stages, n)) || self.handed_on.contains(&n);
+        let enters = |p: &Present| p.at.is_some() || p.from < time || carried(p.node);
         let mut live: BTreeSet<usize> = BTreeSet::new();
         for (k, p) in self.arrays.iter().enumerate() {
             if p.from <= time && time <= p.to && enters(p) && (!p.batch || p.from == time) {
@@ -192,7 +197,8 @@ impl<'a> Drawing<'a> {
             self.d.graph.operands(*n).iter().any(|o| o.node == p.node && same(o.at))
         };
         let kept = !p.batch && (p.to > time || looped);
-        kept || later.iter().any(reads) || (p.at.is_none() && self.kernel.roots.contains(&p.node))
+        let handed_on = self.handed_on.contains(&p.node) && later.contains(&p.node);
+        kept || handed_on || later.iter().any(reads) || (p.at.is_none() && self.kernel.roots.contains(&p.node))
     }
 
     fn column(&self, moment: String, live: &BTreeSet<usize>) -> Column {

@@ -92,6 +92,17 @@ impl Diagram {
     }
 }
 
+impl Diagram {
+    /// Whether a box is a reduction over an axis that groups divide: each takes over what the one before left.
+    pub(super) fn is_handed_on(&self, n: NodeId, partition: &Partition) -> bool {
+        let divided = |i: &IndexId| matches!(partition.part(self.index_name(*i)), Part::Group | Part::Single);
+        match &self.graph[n].def {
+            Def::Reduce(r) => r.over.iter().any(divided),
+            _ => false,
+        }
+    }
+}
+
 struct Counting<'a> {
     d: &'a Diagram,
     kernel: &'a Kernel,
@@ -181,7 +192,7 @@ impl<'a> Counting<'a> {
         }
         // Sums over groups are taken over from the group before, and left to the next.
         for &n in &self.kernel.nodes {
-            if self.is_handed_on(n) {
+            if self.d.is_handed_on(n, self.partition) {
                 let at = self.own_axes(n);
                 self.add(n, &at, true);
                 self.add(n, &at, false);
@@ -192,7 +203,8 @@ impl<'a> Counting<'a> {
     /// Results: once each. One that is made of a handed-on sum element by element takes its place in the last group.
     fn stores(&mut self) {
         for &root in &self.kernel.roots {
-            let sums: Vec<NodeId> = self.kernel.nodes.iter().copied().filter(|&n| self.is_handed_on(n)).collect();
+            let sums: Vec<NodeId> =
+                self.kernel.nodes.iter().copied().filter(|&n| self.d.is_handed_on(n, self.partition)).collect();
             let takes_place = sums.iter().any(|&s| s == root || self.d.graph[s].axes == self.d.graph[root].axes);
             if !takes_place {
                 let at = self.own_axes(root);
@@ -212,14 +224,6 @@ impl<'a> Counting<'a> {
         let wire = self.d.graph[root].name.clone();
         let whole = Some(values.clone());
         self.arrays.push(Transfer { wire, load: false, per_group, values, whole, repeats: vec![] });
-    }
-
-    /// A reduction over an axis that groups divide.
-    fn is_handed_on(&self, n: NodeId) -> bool {
-        match &self.d.graph[n].def {
-            Def::Reduce(r) => r.over.iter().any(|&i| matches!(self.part(i), Part::Group | Part::Single)),
-            _ => false,
-        }
     }
 
     fn own_axes(&self, n: NodeId) -> Vec<IndexExpr> {

@@ -96,7 +96,9 @@ fn attention_in_the_other_order() {
     let p = Partition::whole().group(&["x"]).stream("q");
     let h = d.transfers(&p).expect("a formula").total().leading();
     assert_eq!(h.to_string(), "3·D·Q·X/g_x + 2·D·X");
-    assert_eq!(d.memory(&p).expect("a formula").leading().short_batches().to_string(), "M ≥ 2·D·g_x");
+    let m = d.memory(&p).expect("a formula").leading();
+    assert_eq!(m.to_string(), "M ≥ 2·D·g_x + 2·D·s_q", "queries, and results that come back");
+    assert_eq!(m.short_batches().to_string(), "M ≥ 2·D·g_x");
     let best = d.optimum(&p).expect("a formula");
     let n = [("Q", 4096.0), ("X", 4096.0), ("D", 128.0)];
     near(best.eval(65536.0, with(&n)), 26214400.0);
