@@ -67,6 +67,8 @@ pub struct Phase {
     pub runs: BTreeMap<String, Vec<String>>,
     /// The array whose filling and draining the phase waits for before it starts, as many cycles a tile as it has rows.
     pub drains: Option<String>,
+    /// Elements take a step of each Einsum in turn. Counts are the same; a simulation needs fewer registers.
+    pub in_turn: bool,
 }
 
 /// What the buffer holds, and so what DRAM must deliver how often.

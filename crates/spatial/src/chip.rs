@@ -29,6 +29,8 @@ pub struct Chip {
     pub accountings: BTreeMap<String, Accounting>,
     /// Known faults of published counts that concern the chip, by name.
     pub faults: BTreeMap<String, ChipFault>,
+    /// Latencies and depths, for simulations.
+    pub timing: crate::simulate::Timing,
 }
 
 /// Main memory.

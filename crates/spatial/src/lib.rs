@@ -14,6 +14,8 @@ mod operation;
 mod problem;
 mod program;
 mod read;
+mod search;
+mod simulate;
 mod study;
 
 pub use binding::{Binding, BindingFault, Block, Dataflow, Extent, Kernel, Measured, Phase, Space};
@@ -22,6 +24,8 @@ pub use evaluate::{EinsumCost, Energy, Evaluation, KernelCost, Setting, check, e
 pub use operation::Operation;
 pub use problem::Problem;
 pub use program::{Einsum, Program, Work};
+pub use search::{Found, Search, Split, Wanted, search, splits};
+pub use simulate::{ArrayRun, Cause, EinsumRun, KernelRun, Options, Profile, Simulated, Timing, Wave, simulate};
 pub use study::{
     Configuration, Effect, Faults, Files, Layer, Linear, Mean, Point, PublishedArea, Quantity, Ratio, Row, Study,
     Sweep, SweepPoint, Totals, Workload, area,

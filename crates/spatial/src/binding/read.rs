@@ -82,9 +82,9 @@ fn kernel(r: &mut Reader<'_>, at: &Section<'_, '_>) -> Kernel {
 }
 
 fn phase(r: &mut Reader<'_>, at: &Section<'_, '_>) -> Phase {
-    let arrays: Vec<String> = at.names().filter(|n| n != "drains").collect();
+    let arrays: Vec<String> = at.names().filter(|n| n != "drains" && n != "in_turn").collect();
     let runs = arrays.into_iter().map(|a| (a.clone(), r.strings(at, &a))).collect();
-    Phase { runs, drains: r.string(at, "drains") }
+    Phase { runs, drains: r.string(at, "drains"), in_turn: r.flag(at, "in_turn").unwrap_or(false) }
 }
 
 fn dataflow(r: &mut Reader<'_>, at: &Section<'_, '_>) -> Dataflow {

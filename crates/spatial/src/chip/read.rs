@@ -2,6 +2,7 @@
 
 use super::{Accounting, Array, Buffer, Chip, ChipFault, Cost, Dram, Element, Registers, Unit};
 use crate::read::{Reader, Section, document};
+use crate::simulate::Timing;
 use crate::{Operation, Problem};
 use einloom_machine::{Bytes, BytesPerSecond, Hertz, Joules, JoulesPerByte, SquareMetres};
 use std::collections::BTreeMap;
@@ -17,7 +18,8 @@ impl Chip {
 }
 
 fn chip(r: &mut Reader<'_>, top: &Section<'_, '_>) -> Option<Chip> {
-    let known = ["name", "description", "clock", "word", "dram", "buffer", "unit", "array", "accounting", "fault"];
+    let known =
+        ["name", "description", "clock", "word", "dram", "buffer", "unit", "array", "accounting", "fault", "timing"];
     r.keys(top, &known);
     let name = r.needed_string(top, "name");
     let description = r.string(top, "description").unwrap_or_default();
@@ -35,6 +37,7 @@ fn chip(r: &mut Reader<'_>, top: &Section<'_, '_>) -> Option<Chip> {
     let arrays = arrays(r, top, &units);
     let faults = faults(r, top);
     let accountings = accountings(r, top);
+    let timing = Timing::read(r, top);
     Some(Chip {
         name: name?,
         description,
@@ -46,6 +49,7 @@ fn chip(r: &mut Reader<'_>, top: &Section<'_, '_>) -> Option<Chip> {
         arrays,
         accountings,
         faults,
+        timing,
     })
 }
 

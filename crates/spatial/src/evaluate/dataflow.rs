@@ -2,7 +2,7 @@
 
 use super::cycles::KernelCycles;
 use super::setup::Setup;
-use crate::{Block, Dataflow, Problem};
+use crate::{Block, Dataflow, Kernel, Problem};
 use einloom_algebra::NodeId;
 use einloom_cascade::RankId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,10 +46,26 @@ pub(super) fn choose<'a>(setup: &Setup<'a>, k: usize, cost: &KernelCycles<'_>) -
             return Ok(flow);
         }
     }
+    Err(vec![nothing_fits(setup, kernel)])
+}
+
+/// The first of the binding's dataflows that fits, whatever was published.
+pub(super) fn fitting<'a>(setup: &Setup<'a>, k: usize, cost: &KernelCycles<'_>) -> Result<Flow<'a>, Problem> {
+    let kernel = &setup.setting.binding.kernels[k];
+    let compute_seconds = cost.cycles / setup.setting.chip.clock.0;
+    let mut all = kernel.dataflows.iter().map(|dataflow| One { setup, k, dataflow });
+    let flow = all.find_map(|one| {
+        let (blocks, tiles) = one.fit(compute_seconds).filter(|_| one.is_large_enough())?;
+        Some(one.flow(blocks, tiles, one.words(blocks)))
+    });
+    flow.ok_or_else(|| nothing_fits(setup, kernel))
+}
+
+fn nothing_fits(setup: &Setup<'_>, kernel: &Kernel) -> Problem {
     let capacity = setup.setting.chip.buffer.capacity;
     let message = format!("nothing that its dataflows hold fits the buffer of {capacity}");
     let hint = "add a dataflow that holds less, or smaller tiles";
-    Err(vec![Problem::new(format!("kernel {}", kernel.name), message).of(&setup.setting.binding.name).hint(hint)])
+    Problem::new(format!("kernel {}", kernel.name), message).of(&setup.setting.binding.name).hint(hint)
 }
 
 /// One dataflow of one kernel.

@@ -8,9 +8,11 @@ mod access;
 mod cycles;
 mod dataflow;
 mod energy;
+mod layout;
 mod setup;
 
 pub use setup::check;
+pub(crate) use layout::{KernelLayout, layout};
 
 use crate::{Binding, Chip, Problem, Program};
 use einloom_machine::Joules;

@@ -1,0 +1,118 @@
+//! Simulated runs: their numbers are the cascade's meaning, and their cycles are explained.
+
+#![allow(clippy::disallowed_methods)] // Studies are read from files.
+
+use einloom_cascade::meaning::{self, Array, Arrays};
+use einloom_cascade::{Given, bind};
+use einloom_spatial::{Configuration, Options, Problem, Setting, Simulated, Study, simulate};
+use std::collections::{BTreeMap, BTreeSet};
+
+fn study() -> Study {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies/");
+    let mut read = |name: &str| std::fs::read_to_string(format!("{root}{name}")).map_err(|e| e.to_string());
+    let text = read("fusemax.toml").unwrap();
+    Study::parse("fusemax.toml", &text, &mut read).unwrap()
+}
+
+/// A configuration with arrays of this size and room for everything.
+fn configuration(name: &str, array: usize) -> Configuration {
+    let mut c = study().configuration(name).unwrap().clone();
+    c.chip = c.chip.with_array(array);
+    c
+}
+
+fn sizes(list: &[(&str, usize)]) -> BTreeMap<String, usize> {
+    list.iter().map(|(n, s)| ((*n).to_owned(), *s)).collect()
+}
+
+/// Numbers between -4 and 4 that differ from place to place.
+fn inputs(c: &Configuration, sizes: &BTreeMap<String, usize>, seed: u64) -> Arrays {
+    let cascade = &c.program.graph.cascade;
+    let bound = c.program.bind(sizes).unwrap();
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f64 / f64::from(1 << 21) - 4.0
+    };
+    let one = |t: einloom_cascade::TensorId| {
+        let shape = bound.shape(cascade, t);
+        let values = (0..shape.iter().product()).map(|_| next()).collect();
+        (cascade[t].name.clone(), Array { shape, values })
+    };
+    cascade.inputs().map(one).collect()
+}
+
+fn run(
+    c: &Configuration,
+    sizes: &BTreeMap<String, usize>,
+    options: &Options,
+    inputs: Option<&[Arrays]>,
+) -> Result<Simulated, Vec<Problem>> {
+    let setting = Setting {
+        program: &c.program,
+        chip: &c.chip,
+        binding: &c.binding,
+        sizes,
+        instances: options.instances as f64,
+        faults: &BTreeSet::new(),
+    };
+    simulate(&setting, options, inputs, &mut |_| {})
+}
+
+/// The sizes of a run with those that the binding adds.
+fn bound_sizes(c: &Configuration, sizes: &BTreeMap<String, usize>) -> BTreeMap<String, usize> {
+    let mut sizes = sizes.clone();
+    sizes.extend(c.binding.sizes.iter().map(|(r, e)| (r.clone(), e.on(&c.chip).unwrap())));
+    sizes
+}
+
+fn assert_meaning(c: &Configuration, sizes: &BTreeMap<String, usize>, options: &Options) -> Simulated {
+    let sizes = bound_sizes(c, sizes);
+    let all: Vec<Arrays> = (0..options.instances).map(|i| inputs(c, &sizes, i as u64 + 1)).collect();
+    let found = match run(c, &sizes, options, Some(&all)) {
+        Ok(found) => found,
+        Err(problems) => panic!("{}: {}", c.name, problems.iter().map(|p| format!("{p}\n")).collect::<String>()),
+    };
+    let cascade = &c.program.graph.cascade;
+    let known = sizes.iter().filter(|(n, _)| cascade.rank(n).is_some()).map(|(n, s)| (n.clone(), *s)).collect();
+    let bound = bind(cascade, &Given { sizes: known, ..Given::default() }).unwrap();
+    for (inputs, outputs) in all.iter().zip(&found.outputs) {
+        let expected = meaning::evaluate(cascade, &bound, inputs).unwrap();
+        for (name, array) in &expected {
+            assert_eq!(outputs[name].shape, array.shape);
+            for (x, y) in outputs[name].values.iter().zip(&array.values) {
+                assert!((x - y).abs() <= 1e-6 * y.abs().max(1e-3), "{} {name}: {x} instead of {y}", c.name);
+            }
+        }
+    }
+    found
+}
+
+fn roomy(instances: usize) -> Options {
+    let registers = BTreeMap::from([("1d".to_owned(), 4096), ("2d".to_owned(), 4096)]);
+    Options { instances, registers, ..Options::default() }
+}
+
+#[test]
+fn every_configuration_computes_the_meaning() {
+    for name in ["unfused", "flat", "cascade", "architecture", "binding"] {
+        let c = configuration(name, 4);
+        for (m, p) in [(4, 4), (16, 8), (8, 24)] {
+            let sizes = sizes(&[("M", m), ("P", p), ("E", 3), ("F", 5)]);
+            assert_meaning(&c, &sizes, &roomy(1));
+            assert_meaning(&c, &sizes, &Options { free: true, ..roomy(2) });
+        }
+    }
+}
+
+#[test]
+fn tiles_that_are_not_full_compute_the_meaning() {
+    for name in ["unfused", "flat"] {
+        let c = configuration(name, 4);
+        assert_meaning(&c, &sizes(&[("M", 10), ("P", 7), ("E", 3), ("F", 5)]), &roomy(1));
+    }
+    let c = configuration("binding", 4);
+    assert_meaning(&c, &sizes(&[("M", 12), ("P", 7), ("E", 3), ("F", 5)]), &roomy(1));
+}
