@@ -39,13 +39,13 @@ fn chips() {
     chip(
         "name = 'a'\nclock = '1 GB'\nword = '0 B'\ncolour = 1",
         expect![[r#"
-        chip.toml:1:1: dram: is missing
-        chip.toml:1:1: buffer: is missing
-        chip.toml:1:1: array: is missing
-        chip.toml:2:9: clock: `GB` measures bytes, not a frequency (write a frequency as `1.98 GHz`)
-        chip.toml:3:8: word: is zero
-        chip.toml:4:1: colour: is not a known key (known here: name, description, clock, word, dram, buffer, unit, array, accounting, fault)
-    "#]],
+            chip.toml:1:1: dram: is missing
+            chip.toml:1:1: buffer: is missing
+            chip.toml:1:1: array: is missing
+            chip.toml:2:9: clock: `GB` measures bytes, not a frequency (write a frequency as `1.98 GHz`)
+            chip.toml:3:8: word: is zero
+            chip.toml:4:1: colour: is not a known key (known here: name, description, clock, word, dram, buffer, unit, array, accounting, fault, timing)
+        "#]],
     );
     chip(
         "name = 'a'\nclock = '1 GHz'\nword = '2 B'\n\

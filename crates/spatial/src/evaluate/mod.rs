@@ -11,8 +11,8 @@ mod energy;
 mod layout;
 mod setup;
 
-pub use setup::check;
 pub(crate) use layout::{KernelLayout, layout};
+pub use setup::check;
 
 use crate::{Binding, Chip, Problem, Program};
 use einloom_machine::Joules;
