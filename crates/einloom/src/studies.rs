@@ -49,6 +49,24 @@ pub fn find(name: &str) -> Result<Study, Error> {
     Study::parse(name, &text, &mut read).map_err(failure)
 }
 
+/// The chip with this name: one of a built-in study, or one in a file that ends in `.toml`.
+///
+/// # Errors
+/// A name that is not known, a file that cannot be read, or all its mistakes.
+pub fn chip(name: &str) -> Result<einloom_spatial::Chip, Error> {
+    if name.ends_with(".toml") {
+        let text = std::fs::read_to_string(name).map_err(|e| FileError::io(Path::new(name), "cannot read it", &e))?;
+        return einloom_spatial::Chip::parse(name, &text).map_err(failure);
+    }
+    let names: Vec<&str> = FILES.iter().filter_map(|f| f.0.strip_prefix("chips/")?.strip_suffix(".toml")).collect();
+    let Some(text) = built_in(&format!("chips/{name}.toml")) else {
+        let hint = format!("the built-in chips are {}; a file of yours ends in .toml", names.join(", "));
+        let finding = Finding::error("unknown-chip", format!("there is no chip `{name}`")).hint(Some(hint));
+        return Err(Error::Study(vec![finding]));
+    };
+    einloom_spatial::Chip::parse(name, text).map_err(failure)
+}
+
 /// The problems of a study as what to tell the user.
 pub fn failure(problems: Vec<Problem>) -> Error {
     let one = |p: Problem| {

@@ -51,6 +51,9 @@ fn differences(expected: &Value, found: &Value, at: &str, out: &mut Vec<String>)
     }
 }
 
+/// A specification without architecture.
+const TEAAL: &str = "einsum:\n  declaration:\n    A: [K, M]\n    Z: [M]\n  expressions:\n    - Z[m] = A[k, m]\n";
+
 #[test]
 fn json_is_as_documented() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -60,6 +63,8 @@ fn json_is_as_documented() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cascades").join(name);
         path.to_str().expect("UTF-8").to_owned()
     };
+    std::fs::write(folder.path().join("spec.yaml"), TEAAL).expect("write");
+    let one_pass = program("published/c5.ein");
     let (softmax, refusing) = (program("softmax.ein"), program("absmax_quantised_matmul.ein"));
     let sizes = "M=20,N=30";
     let commands: BTreeMap<&str, Vec<&str>> = BTreeMap::from([
@@ -77,6 +82,9 @@ fn json_is_as_documented() {
         ("formula", vec![&softmax, "--group", "m", "--stream", "n"]),
         ("study", vec!["fusemax", "--size", "B=1,H=2,M=4096,P=4096,E=64,F=64", "--linear", "D=128,S=512"]),
         ("study of all workloads", vec!["fusemax"]),
+        ("simulate", vec!["fusemax", "--size", "M=512,P=512,E=8,F=8", "--array", "64", "--verify", "--depths", "2"]),
+        ("bind", vec![&one_pass, "--chip", "fusemax", "--size", "M=1024,P=1024,E=64,F=64", "--split"]),
+        ("teaal", vec!["spec.yaml"]),
         ("doctor", vec![]),
         ("formula", vec![&softmax, "--group", "m", "--stream", "n", "--capacity", "65536", "--size", sizes]),
     ]);

@@ -17,6 +17,7 @@ mod read;
 mod search;
 mod simulate;
 mod study;
+mod teaal;
 
 pub use binding::{Binding, BindingFault, Block, Dataflow, Extent, Kernel, Measured, Phase, Space};
 pub use chip::{Accounting, Array, Buffer, Chip, ChipFault, Cost, Dram, Element, Registers, Unit};
@@ -25,8 +26,9 @@ pub use operation::Operation;
 pub use problem::Problem;
 pub use program::{Einsum, Program, Work};
 pub use search::{Found, Search, Split, Wanted, search, splits};
-pub use simulate::{ArrayRun, Cause, EinsumRun, KernelRun, Options, Profile, Simulated, Timing, Wave, simulate};
+pub use simulate::{ArrayRun, Cause, EinsumRun, KernelRun, Options, Profile, Simulated, Timing, Wave, lags, simulate};
 pub use study::{
     Configuration, Effect, Faults, Files, Layer, Linear, Mean, Point, PublishedArea, Quantity, Ratio, Row, Study,
     Sweep, SweepPoint, Totals, Workload, area,
 };
+pub use teaal::Teaal;

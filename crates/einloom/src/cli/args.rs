@@ -86,6 +86,12 @@ pub(crate) enum Command {
     Machines(MachinesArgs),
     /// Spatial chips: cascades, chips and bindings of a study, compared on its workloads or on sizes of yours
     Study(StudyArgs),
+    /// Spatial chips cycle by cycle: tiles go through the arrays of a study's configurations, with their numbers
+    Simulate(super::simulate::SimulateArgs),
+    /// Find how a cascade runs best on a spatial chip
+    Bind(super::bind::BindArgs),
+    /// Read a TeAAL specification (YAML) as a cascade, a chip and a binding
+    Teaal(super::teaal::TeaalArgs),
     /// What this machine offers and what is missing
     Doctor,
     /// Print a shell's completions

@@ -2,6 +2,7 @@
 
 mod args;
 mod bench;
+mod bind;
 mod check;
 mod compare;
 mod completions;
@@ -20,11 +21,13 @@ mod progress;
 mod proof;
 mod render;
 mod run;
+mod simulate;
 mod source;
 mod study;
 mod suite;
 mod sweep;
 mod table;
+mod teaal;
 mod ui;
 mod units;
 mod values;
@@ -64,6 +67,9 @@ pub(crate) fn main() -> ExitCode {
         Command::Emit(args) => emit::command(&mut ui, args),
         Command::Machines(args) => machines::command(&ui, args),
         Command::Study(args) => study::command(&ui, args),
+        Command::Simulate(args) => simulate::command(&ui, args),
+        Command::Bind(args) => bind::command(&ui, args),
+        Command::Teaal(args) => teaal::command(&ui, args),
         Command::Doctor => doctor::command(&ui),
         Command::Completions { shell } => completions::command(&ui, *shell),
     };

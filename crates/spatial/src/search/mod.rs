@@ -67,6 +67,26 @@ struct Frame {
 /// # Errors
 /// Every reason why there is none.
 pub fn search(wanted: &Wanted<'_>) -> Result<Search, Vec<Problem>> {
+    let mut out = seek(wanted)?;
+    out.found.iter_mut().take(LAGGED).for_each(|f| lag(wanted, f));
+    Ok(out)
+}
+
+/// For how many of the best bindings lags are found: they change no closed form.
+const LAGGED: usize = 4;
+
+/// Sets each Einsum as far behind as its operands need to get there.
+fn lag(wanted: &Wanted<'_>, found: &mut Found) {
+    let tiles = found.evaluation.kernels.first().map_or(1.0, |k| k.cycles / k.tiles.max(1.0));
+    if let Ok(lags) = lags(&setting(wanted, &found.binding), tiles)
+        && let Some(kernel) = found.binding.kernels.first_mut()
+    {
+        kernel.lags = lags;
+    }
+}
+
+/// All bindings, without lags.
+fn seek(wanted: &Wanted<'_>) -> Result<Search, Vec<Problem>> {
     let mut out = Search::default();
     for frame in frames(wanted, &mut out.refused) {
         for arrays in assignments(wanted, &frame) {
@@ -230,14 +250,7 @@ fn try_frame(wanted: &Wanted<'_>, frame: &Frame, arrays: &[usize], out: &mut Sea
         };
         binding.kernels = vec![kernel];
         out.tried += 1;
-        let found = score(wanted, &binding).and_then(|evaluation| {
-            let tiles = evaluation.kernels.first().map_or(1.0, |k| k.cycles / k.tiles.max(1.0));
-            let spills = binding.kernels[0].dataflows[0].spills.is_empty();
-            if spills && let Ok(lags) = lags(&setting(wanted, &binding), tiles) {
-                binding.kernels[0].lags = lags;
-            }
-            Ok(Found { binding: binding.clone(), evaluation })
-        });
+        let found = score(wanted, &binding).map(|evaluation| Found { binding: binding.clone(), evaluation });
         match found {
             Ok(found) => out.found.push(found),
             Err(problems) => out.refused.extend(problems.into_iter().map(|p| p.message)),

@@ -1,6 +1,6 @@
 //! Other sides of the arrays on the same area.
 
-use super::{Found, Search, Wanted, search};
+use super::{Found, LAGGED, Search, Wanted, lag, seek};
 use crate::{Chip, Problem};
 use einloom_machine::SquareMetres;
 
@@ -24,7 +24,7 @@ pub struct Split {
 pub fn splits(wanted: &Wanted<'_>) -> Result<Vec<Split>, Vec<Problem>> {
     let area = |chip: &Chip| chip.arrays.iter().map(|a| chip.array_area(a).0).sum::<f64>();
     let budget = area(wanted.chip);
-    let own = search(wanted)?;
+    let own = seek(wanted)?;
     let mut out: Vec<Split> =
         first(wanted.chip.clone(), own).map(|(chip, best)| split(chip, best)).into_iter().collect();
     let elements: usize = wanted.chip.arrays.iter().map(|a| a.elements()).sum();
@@ -32,13 +32,16 @@ pub fn splits(wanted: &Wanted<'_>) -> Result<Vec<Split>, Vec<Problem>> {
     while rows <= elements {
         for (times, over) in [(1, 1), (2, 1), (1, 2)] {
             let Some(chip) = widest(wanted.chip, rows, (times, over), budget, &area) else { continue };
-            if let Ok(found) = search(&Wanted { chip: &chip, ..*wanted }) {
+            if let Ok(found) = seek(&Wanted { chip: &chip, ..*wanted }) {
                 out.extend(first(chip, found).map(|(chip, best)| split(chip, best)));
             }
         }
         rows *= 2;
     }
     out.sort_by(|a, b| a.best.evaluation.seconds.total_cmp(&b.best.evaluation.seconds));
+    for split in out.iter_mut().take(LAGGED) {
+        lag(&Wanted { chip: &split.chip, ..*wanted }, &mut split.best);
+    }
     Ok(out)
 }
 

@@ -127,13 +127,13 @@ pub fn simulate(
     Ok(out)
 }
 
-/// By Einsum of a binding's first kernel: how many tiles it should be behind the newest one so that nothing waits for
+/// By Einsum of a binding: how many tiles it should be behind the newest one so that nothing waits for
 /// what is on its way, if a tile takes `cycles` on the busiest array. No Einsum waits for a value of another array that
 /// was made in its own step.
 ///
 /// # Errors
 /// As [`simulate`].
-pub(crate) fn lags(setting: &Setting<'_>, cycles: f64) -> Result<BTreeMap<String, usize>, Vec<Problem>> {
+pub fn lags(setting: &Setting<'_>, cycles: f64) -> Result<BTreeMap<String, usize>, Vec<Problem>> {
     let layout = layout(setting)?;
     let (program, chip) = (setting.program, setting.chip);
     let sides: Vec<Sides> =
