@@ -127,3 +127,16 @@ def test_out_takes_no_gradient() -> None:
         double(x, out=torch.empty(3))
     with torch.no_grad():
         assert double(x, out=torch.empty(3)).tolist() == [2, 2, 2]
+
+
+def test_gradients_follow_the_sizes() -> None:
+    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(q @ k.transpose(-1, -2) / 8, -1) @ v
+
+    for n in (12, 7):
+        q, k, v = (torch.randn(1, 2, n, 4).requires_grad_() for _ in range(3))
+        program = einloom.from_torch(attention, [q, k, v])
+        got = torch.autograd.grad(program(q, k, v).square().sum(), [q, k, v])
+        want = torch.autograd.grad(attention(q, k, v).square().sum(), [q, k, v])
+        for g, w in zip(got, want, strict=True):
+            torch.testing.assert_close(g, w)

@@ -132,10 +132,12 @@ def operator(
     outputs: Sequence[Output],
     kernel: Callable[[], Callable[..., Any]],
     reference: Reference,
+    sizes: object = None,
 ) -> Operator:
-    """The operator of a cascade; one text has one operator. `kernel()` gives what runs it."""
+    """The operator of a cascade. `kernel()` gives what runs it; `sizes` are those that the reference is for, if it is not
+    for all. One text has one operator for each."""
     with _LOCK:
-        identity = repr((text, tuple(inputs)))
+        identity = repr((text, tuple(inputs), sizes))
         if identity not in _KNOWN:
             digest = hashlib.sha256(identity.encode()).hexdigest()[:10]
             made = Operator(f"{name}_{digest}", text, tuple(inputs), tuple(outputs), kernel(), reference)

@@ -17,7 +17,11 @@ from .regions import Partition, Region
 def operator_of(cascade: Cascade, reference: torch.fx.GraphModule, name: str) -> Operator:
     """The operator that computes a cascade, with a graph in PyTorch's operations as its reference."""
     outputs = [Output(sizes, dtype) for sizes, dtype in zip(cascade.output_sizes, cascade.output_dtypes)]
-    return operator(name, cascade.text, cascade.inputs, outputs, lambda: compiled(cascade.text, f"<{name}>"), reference)
+    # One text has any sizes; a graph has those that it was captured at.
+    values = [node.meta.get("val") for node in reference.graph.nodes if node.op == "placeholder"]
+    sizes = tuple(tuple(map(str, v.shape)) if isinstance(v, torch.Tensor) else None for v in values)
+    kernel = lambda: compiled(cascade.text, f"<{name}>")  # noqa: E731
+    return operator(name, cascade.text, cascade.inputs, outputs, kernel, reference, sizes)
 
 
 def reference_of(
