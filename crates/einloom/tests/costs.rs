@@ -46,7 +46,9 @@ fn compare_answers_for_every_machine_and_type() {
             row["seconds"].as_f64().expect("a time") > 0.0 && row["ratio"].as_f64().expect("a ratio") >= 1.0,
             "{row}"
         );
-        assert!(row["energy_joules"].as_f64().expect("an energy") > 0.0, "{row}");
+        // No source tells what products of e4m3 take on a tensor core: unknown, not 0. The A100 computes them in f32.
+        let untold = row["machine"] == "h200" && row["dtype"] == "e4m3";
+        assert_eq!(row["energy_joules"].as_f64().is_some_and(|j| j > 0.0), !untold, "{row}");
     }
     // Nobody publishes what the caches of just any processor take: all of it is unknown, and the known part is not 0.
     let on_cpu = ["compare", "matmul.ein", "--machine", "cpu-generic", "--size", "M=512,N=512,K=512"];

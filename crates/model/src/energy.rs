@@ -2,6 +2,7 @@
 
 use crate::transfers::LevelTransfers;
 use crate::work::Work;
+use einloom_cascade::DType;
 use einloom_machine::{Bytes, Level, Machine};
 use std::collections::BTreeMap;
 
@@ -29,6 +30,8 @@ impl Energy {
                 out.unknown.push(format!("{} in {dtype}", kind.name()));
                 continue;
             };
+            // What no pipe computes as it is, is computed in f32.
+            let dtype = if pipe.rates.contains_key(&dtype) { dtype } else { DType::F32 };
             match pipe.energy.get(&dtype) {
                 Some(each) => *pipes.entry(pipe.name.clone()).or_default() += operations * each.0,
                 None => out.unknown.push(format!("{} in {dtype}", pipe.name)),
