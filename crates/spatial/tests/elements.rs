@@ -97,7 +97,7 @@ impl<'a> Grid<'a> {
         }
         let mut operands = vec![];
         let mut reduces_rows = vec![];
-        for (k, &steps_of_tile) in steps.iter().enumerate() {
+        for (k, &own_steps) in steps.iter().enumerate() {
             let space = &binding.space[&kernel.einsums[k].array];
             let (rows, columns) = (side(&space.rows), side(&space.columns));
             let dims = program.dims(node(k));
@@ -118,7 +118,7 @@ impl<'a> Grid<'a> {
                     from,
                     earlier: if before { tiles_of_p } else { 0 },
                     buffered: before || binding.kernels[0].through.contains(&program.graph[operand.node].name),
-                    by_step: dims.contains(&rank("F")) || (from.is_none() && steps_of_tile > 1),
+                    by_step: dims.contains(&rank("F")) || (from.is_none() && own_steps > 1),
                     has_rows: has(rows, &dims),
                     has_columns: has(columns, &dims),
                 });

@@ -50,7 +50,7 @@ pub(super) fn choose<'a>(setup: &Setup<'a>, k: usize, cost: &KernelCycles<'_>) -
 }
 
 /// The first of the binding's dataflows that fits, whatever was published.
-pub(super) fn fitting<'a>(setup: &Setup<'a>, k: usize, cost: &KernelCycles<'_>) -> Result<Flow<'a>, Problem> {
+pub(super) fn fitting<'a>(setup: &Setup<'a>, k: usize, cost: &KernelCycles<'_>) -> Result<Flow<'a>, Vec<Problem>> {
     let kernel = &setup.setting.binding.kernels[k];
     let compute_seconds = cost.cycles / setup.setting.chip.clock.0;
     let mut all = kernel.dataflows.iter().map(|dataflow| One { setup, k, dataflow });
@@ -58,7 +58,7 @@ pub(super) fn fitting<'a>(setup: &Setup<'a>, k: usize, cost: &KernelCycles<'_>) 
         let (blocks, tiles) = one.fit(compute_seconds).filter(|_| one.is_large_enough())?;
         Some(one.flow(blocks, tiles, one.words(blocks)))
     });
-    flow.ok_or_else(|| nothing_fits(setup, kernel))
+    flow.ok_or_else(|| vec![nothing_fits(setup, kernel)])
 }
 
 fn nothing_fits(setup: &Setup<'_>, kernel: &Kernel) -> Problem {

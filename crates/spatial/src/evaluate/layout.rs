@@ -35,7 +35,7 @@ pub(crate) fn layout<'a>(setting: &'a Setting<'a>) -> Result<Layout<'a>, Vec<Pro
             Ok(Flow { dataflow, block_tiles, .. }) => {
                 kernels.push(KernelLayout { tiles: setup.tiles[k].clone(), dataflow, block_tiles });
             }
-            Err(problem) => problems.push(problem),
+            Err(found) => problems.extend(found),
         }
     }
     if problems.is_empty() { Ok(Layout { bound: setup.bound, kernels }) } else { Err(problems) }

@@ -49,7 +49,7 @@ pub(super) fn raise(
     nest: &Nest,
     parts: &mut [Part<'_>],
     more: &dyn Fn(usize, usize) -> i64,
-) -> Result<Vec<String>, Problem> {
+) -> Result<Vec<String>, Vec<Problem>> {
     // How far apart making and reading are, in tiles.
     let mut needs: Vec<(usize, usize, i64, i64, bool)> = vec![];
     let mut scratch = vec![];
@@ -85,7 +85,7 @@ pub(super) fn raise(
             Some(p) if parts[p].lag as i64 > most => {
                 let message = "needs what comes after it in the order of the binding";
                 let hint = "put it into a later phase, or after what it needs";
-                return Err(Problem::new(format!("Einsum {}", parts[p].einsum.name), message).hint(hint));
+                return Err(vec![Problem::new(format!("Einsum {}", parts[p].einsum.name), message).hint(hint)]);
             }
             Some(_) => {}
         }

@@ -90,9 +90,12 @@ pub fn simulate(
             let problem = Problem::new(field, message).of(&setting.binding.name);
             return Err(vec![problem.hint("simulate sizes at which it fits the buffer")]);
         }
-        let nest = Nest::new(program, &layout.bound, kernel).map_err(|p| vec![p])?;
+        let nest = Nest::new(program, &layout.bound, kernel)?;
         let mut parts = part::parts(setting, k, &layout.bound, kernel, &nest)?;
-        out.notes.extend(lag::raise(&nest, &mut parts, &|_, _| 0).map_err(|p| vec![p.of(&setting.binding.name)])?);
+        out.notes.extend(
+            lag::raise(&nest, &mut parts, &|_, _| 0)
+                .map_err(|all| all.into_iter().map(|p| p.of(&setting.binding.name)).collect::<Vec<_>>())?,
+        );
         let setup = Setup {
             setting,
             kernel: k,
@@ -141,7 +144,7 @@ pub fn lags(setting: &Setting<'_>, cycles: f64) -> Result<BTreeMap<String, usize
     let options = Options::default();
     let mut out = BTreeMap::new();
     for (k, kernel) in layout.kernels.iter().enumerate() {
-        let nest = Nest::new(program, &layout.bound, kernel).map_err(|p| vec![p])?;
+        let nest = Nest::new(program, &layout.bound, kernel)?;
         let mut parts = part::parts(setting, k, &layout.bound, kernel, &nest)?;
         let latencies = {
             let (bound, parts) = (&layout.bound, parts.as_slice());
@@ -155,7 +158,7 @@ pub fn lags(setting: &Setting<'_>, cycles: f64) -> Result<BTreeMap<String, usize
         };
         // Where a recurrence is shorter than the way, waiting cannot be avoided.
         let raised = lag::raise(&nest, &mut parts, &more);
-        raised.or_else(|_| lag::raise(&nest, &mut parts, &|_, _| 0)).map_err(|p| vec![p])?;
+        raised.or_else(|_| lag::raise(&nest, &mut parts, &|_, _| 0))?;
         out.extend(parts.iter().filter(|p| p.lag > 0).map(|p| (p.einsum.name.clone(), p.lag)));
     }
     Ok(out)

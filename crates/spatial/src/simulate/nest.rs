@@ -34,7 +34,7 @@ impl Nest {
     /// Blocks are outermost; then the ranks that the outputs carry, in the order of the program, then all others, so that
     /// sums are completed early; the tiles of a block are innermost, as what a block does not carry is used for all of
     /// them.
-    pub fn new(program: &Program, bound: &Bound, layout: &KernelLayout<'_>) -> Result<Self, Problem> {
+    pub fn new(program: &Program, bound: &Bound, layout: &KernelLayout<'_>) -> Result<Self, Vec<Problem>> {
         let cuts: Vec<Cut> = layout
             .tiles
             .iter()
@@ -47,9 +47,9 @@ impl Nest {
         let total = cuts.iter().try_fold(1usize, |n, c| n.checked_mul(c.pieces)).filter(|&n| n <= MOST_TILES);
         let Some(total) = total else {
             let message = format!("more than {MOST_TILES} tiles are too many to simulate");
-            return Err(
-                Problem::new("size", message).hint("simulate smaller sizes: the arrays settle within few tiles")
-            );
+            let problem =
+                Problem::new("size", message).hint("simulate smaller sizes: the arrays settle within few tiles");
+            return Err(vec![problem]);
         };
         let blocked = layout.dataflow.block.as_ref().and_then(|b| program.graph.cascade.rank(b.rank()));
         let block = cuts.iter().position(|c| Some(c.rank) == blocked).map(|at| (at, layout.block_tiles.max(1)));

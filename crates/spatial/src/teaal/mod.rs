@@ -36,7 +36,7 @@ impl Teaal {
     /// # Errors
     /// Every mistake at once, and everything that is not supported, each with its place.
     pub fn parse(file: &str, text: &str) -> Result<Self, Vec<Problem>> {
-        let root = yaml::parse(file, text).map_err(|p| vec![p])?;
+        let root = yaml::parse(file, text)?;
         let mut r = Reader::new(file);
         let known = ["einsum", "mapping", "format", "architecture", "binding", "bindings"];
         r.keys(&root, "", &known);

@@ -25,13 +25,9 @@ pub(super) enum Value {
 const DEEPEST: usize = 64;
 
 /// The first document of a text; an empty map if there is none.
-pub(super) fn parse(file: &str, text: &str) -> Result<Node, Problem> {
-    let at = |line: usize, column: usize, message: String| Problem {
-        file: file.to_owned(),
-        line,
-        column: column + 1,
-        message,
-        ..Problem::default()
+pub(super) fn parse(file: &str, text: &str) -> Result<Node, Vec<Problem>> {
+    let at = |line: usize, column: usize, message: String| {
+        vec![Problem { file: file.to_owned(), line, column: column + 1, message, ..Problem::default() }]
     };
     let mut open: Vec<(Node, Option<Node>)> = vec![];
     let mut root: Option<Node> = None;
