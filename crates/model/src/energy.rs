@@ -3,7 +3,7 @@
 use crate::transfers::LevelTransfers;
 use crate::work::Work;
 use einloom_cascade::DType;
-use einloom_machine::{Bytes, Level, Machine};
+use einloom_machine::{Bytes, Level, Machine, Work as Kind};
 use std::collections::BTreeMap;
 
 /// Energy by level and pipe.
@@ -26,7 +26,9 @@ impl Energy {
         }
         let mut pipes: BTreeMap<String, f64> = BTreeMap::new();
         for (kind, dtype, operations) in work.by_pipe() {
-            let Some(pipe) = machine.pipe(kind, dtype) else {
+            // Products that no unit takes are multiplied and added one by one.
+            let lone = || machine.pipe(Kind::Arithmetic, dtype).filter(|_| kind == Kind::Products);
+            let Some(pipe) = machine.pipe(kind, dtype).or_else(lone) else {
                 out.unknown.push(format!("{} in {dtype}", kind.name()));
                 continue;
             };

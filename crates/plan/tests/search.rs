@@ -87,6 +87,15 @@ fn the_search_looks_at_few_plans_and_always_the_same() {
 }
 
 #[test]
+fn thirty_statements_are_no_more_work_than_a_second() {
+    // Cuts are tried until 3000 tilings have been looked at; what was begun then is finished.
+    let layer = program("cascades/transformer_layer.ein");
+    let bound = sized(&layer, "B=1, M=2048, C=4096, H=32, G=8, D=128, F=14336");
+    let plan = planned(&layer, &bound, &machine("h200"));
+    assert!(layer.statements.len() >= 30 && plan.work.tilings <= 4000, "{:?}", plan.work);
+}
+
+#[test]
 fn plans_that_lost_say_by_what() {
     let matmul = program("cascades/matmul.ein");
     let bound = sized(&matmul, "M=300, N=200, K=100");
