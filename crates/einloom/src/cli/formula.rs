@@ -113,7 +113,7 @@ fn text(data: &FormulaJson) -> String {
     }
     if let Some(at) = &data.at {
         let groups: String = at.groups.iter().map(|(g, n)| format!(", {g} = {n:.1}")).collect();
-        let _ = writeln!(out, "  for M = {}: H* = {:.0}{groups}", at.capacity, at.values);
+        let _ = writeln!(out, "  for a capacity of {}: H* = {:.0}{groups}", at.capacity, at.values);
     }
     out
 }

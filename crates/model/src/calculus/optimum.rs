@@ -46,28 +46,30 @@ pub(super) fn power(base: f64, exponent: Ratio<i64>) -> f64 {
     if exponent == Ratio::default() { 1.0 } else { base.powf(super::product::real(exponent)) }
 }
 
+/// The capacity prints as `M`, or as `C` or `capacity` where ranks have those names.
 impl fmt::Display for Optimum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let formulas = self.terms.iter().map(|t| &t.alpha).chain(self.groups.iter().map(|g| &g.1));
+        let names: BTreeSet<String> = formulas.flat_map(Product::symbols).map(ToString::to_string).collect();
+        let m = ["M", "C"].into_iter().find(|n| !names.contains(*n)).unwrap_or("capacity");
         let term = |t: &OptimumTerm| match t.beta {
             b if b == Ratio::default() => t.alpha.to_string(),
-            b if b == Ratio::from(1) => format!("{}/M", wrapped(&t.alpha)),
-            b if b.is_integer() => format!("{}/M^{b}", wrapped(&t.alpha)),
-            b => format!("{}·M^(-{b})", wrapped(&t.alpha)),
+            b if b == Ratio::from(1) => format!("{}/{m}", wrapped(&t.alpha)),
+            b if b.is_integer() => format!("{}/{m}^{b}", wrapped(&t.alpha)),
+            b => format!("{}·{m}^(-{b})", wrapped(&t.alpha)),
         };
         let texts: Vec<String> = self.terms.iter().map(term).collect();
         write!(f, "H* = {}", texts.join(" + "))?;
         for (k, (symbol, formula, e)) in self.groups.iter().enumerate() {
             let lead = if k == 0 { " at " } else { ", " };
-            let capacity = match *e {
-                e if e == Ratio::from(1) => "M".to_string(),
-                e => format!("M^({e})"),
-            };
+            let capacity = if *e == Ratio::from(1) { m.to_string() } else { format!("{m}^({e})") };
             match formula.to_string().as_str() {
                 "1" => write!(f, "{lead}{symbol} = {capacity}")?,
                 text => write!(f, "{lead}{symbol} = {text}·{capacity}")?,
             }
         }
-        Ok(())
+        let matters = self.terms.iter().any(|t| t.beta != Ratio::default());
+        if m == "M" || !matters { Ok(()) } else { write!(f, " for a capacity {m}") }
     }
 }
 

@@ -66,6 +66,11 @@ impl Product {
         self
     }
 
+    /// Every symbol it mentions.
+    pub fn symbols(&self) -> impl Iterator<Item = &Symbol> {
+        self.plain.symbols().chain(self.powers.iter().flat_map(|(p, _)| p.symbols()))
+    }
+
     /// The power.
     pub fn power(&self, exponent: Ratio<i64>) -> Self {
         let mut out = Self::number(self.coefficient.powf(real(exponent))).times(&self.plain, exponent);

@@ -176,6 +176,13 @@ fn heads_share_keys_in_groups() {
 }
 
 #[test]
+fn a_rank_called_m_is_not_the_capacity() {
+    let text = "input A[m,k]: f32, B[k,n]: f32\noutput C: f32\nC[m,n] = sum(k) A[m,k] * B[k,n]\n";
+    let best = derived(text).optimum(&Partition::whole().group(&["m", "n"]).stream("k")).expect("a formula");
+    assert_eq!(best.to_string(), "H* = 2·K·M·N·C^(-1/2) + M·N at g_m = C^(1/2), g_n = C^(1/2) for a capacity C");
+}
+
+#[test]
 fn what_has_no_closed_form_says_why() {
     let text = "rank Y = 32\ninput X[a,x]: f16, V[w]: f16\noutput Z: f16\nindex y in Y\n\
                 Z[a,y] = sum(x, w) X[a,x] * V[w] * (y + 1)\n";
