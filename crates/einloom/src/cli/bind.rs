@@ -64,6 +64,7 @@ struct ProgramJson {
     found: Vec<BindingJson>,
     against: Vec<BindingJson>,
     simulated: Option<SimulatedJson>,
+    not_simulated: Option<String>,
     refused: BTreeSet<String>,
 }
 
@@ -114,7 +115,13 @@ pub(crate) fn command(ui: &Ui, args: &BindArgs) -> Result<(), Failure> {
         let wanted = Wanted { program: &program, chip: &chip, sizes: &sizes, instances, faults: &faults };
         let against = if k == 0 { compared(args, &wanted)? } else { vec![] };
         let search = search(&wanted).map_err(failure)?;
-        let simulated = if args.no_simulation { None } else { simulated(&wanted, &search.found[0].binding) };
+        let (simulated, not_simulated) = match &search.found[..] {
+            [best, ..] if !args.no_simulation => match simulated(&wanted, &best.binding) {
+                Ok(run) => (Some(run), None),
+                Err(why) => (None, Some(why)),
+            },
+            _ => (None, None),
+        };
         let found = search.found.iter().take(args.best as usize);
         json.programs.push(ProgramJson {
             name: program.graph.cascade.name.clone(),
@@ -122,6 +129,7 @@ pub(crate) fn command(ui: &Ui, args: &BindArgs) -> Result<(), Failure> {
             found: found.map(|f| binding(&f.binding, &f.evaluation)).collect(),
             against,
             simulated,
+            not_simulated,
             refused: search.refused,
         });
         if k == 0 && args.split {
@@ -149,13 +157,17 @@ fn compared(args: &BindArgs, wanted: &Wanted<'_>) -> Result<Vec<BindingJson>, Fa
     Ok(out)
 }
 
-/// One instance, cycles only; `None` if it cannot be simulated.
-fn simulated(wanted: &Wanted<'_>, binding: &Binding) -> Option<SimulatedJson> {
+/// One instance, cycles only.
+///
+/// # Errors
+/// Why it cannot be simulated.
+fn simulated(wanted: &Wanted<'_>, binding: &Binding) -> Result<SimulatedJson, String> {
     let Wanted { program, chip, sizes, faults, .. } = *wanted;
     let setting = Setting { program, chip, binding, sizes, instances: 1.0, faults };
-    let run = simulate(&setting, &Options::default(), None, &mut |_| {}).ok()?;
+    let run = simulate(&setting, &Options::default(), None, &mut |_| {})
+        .map_err(|all| all.first().map_or(String::new(), ToString::to_string))?;
     let registers = run.kernels.iter().flat_map(|k| &k.arrays).map(|a| (a.name.clone(), a.registers)).collect();
-    Some(SimulatedJson { cycles: run.cycles, utilisation: run.utilisation, registers })
+    Ok(SimulatedJson { cycles: run.cycles, utilisation: run.utilisation, registers })
 }
 
 fn binding(b: &Binding, cost: &Evaluation) -> BindingJson {
@@ -210,7 +222,7 @@ fn text(chip: &Chip, json: &Json) -> String {
     out += &table.text();
     for p in &json.programs {
         let Some(b) = p.found.first() else { continue };
-        let _ = writeln!(out, "\n{}: {} of {} evaluated; {}", p.name, b.name, p.tried, b.description);
+        let _ = writeln!(out, "\n{}: {}, the best of {} evaluated; {}", p.name, b.name, p.tried, b.description);
         for (array, names) in &b.runs {
             let _ = writeln!(out, "  {array}: {}", names.join(", "));
         }
@@ -227,6 +239,9 @@ fn text(chip: &Chip, json: &Json) -> String {
                 "  one instance simulated: {} cycles, busy {busy}, words in an element's registers {registers}",
                 s.cycles
             );
+        }
+        if let Some(why) = &p.not_simulated {
+            let _ = writeln!(out, "  not simulated: {why}");
         }
     }
     if !json.splits.is_empty() {

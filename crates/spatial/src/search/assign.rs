@@ -1,7 +1,7 @@
 //! Who computes what: Einsums to arrays so that the busiest array has the least to do.
 
 /// More nodes than this are not looked at.
-const MOST_NODES: usize = 1 << 20;
+const MOST_NODES: usize = 1 << 17;
 
 /// The best assignment: by Einsum, its array. `cycles` gives by Einsum and array what it would take there, `None` if the
 /// array cannot do it. The busiest array counts first, then the sum. `None` if some Einsum can run nowhere.

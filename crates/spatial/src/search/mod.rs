@@ -73,7 +73,7 @@ pub fn search(wanted: &Wanted<'_>) -> Result<Search, Vec<Problem>> {
 }
 
 /// For how many of the best bindings lags are found: they change no closed form.
-const LAGGED: usize = 4;
+const LAGGED: usize = 3;
 
 /// Sets each Einsum as far behind as its operands need to get there.
 fn lag(wanted: &Wanted<'_>, found: &mut Found) {

@@ -1,6 +1,6 @@
 //! Other sides of the arrays on the same area.
 
-use super::{Found, LAGGED, Search, Wanted, lag, seek};
+use super::{Found, Search, Wanted, lag, seek};
 use crate::{Chip, Problem};
 use einloom_machine::SquareMetres;
 
@@ -39,7 +39,8 @@ pub fn splits(wanted: &Wanted<'_>) -> Result<Vec<Split>, Vec<Problem>> {
         rows *= 2;
     }
     out.sort_by(|a, b| a.best.evaluation.seconds.total_cmp(&b.best.evaluation.seconds));
-    for split in out.iter_mut().take(LAGGED) {
+    // Lags change no closed form: only the best one needs them.
+    if let Some(split) = out.first_mut() {
         lag(&Wanted { chip: &split.chip, ..*wanted }, &mut split.best);
     }
     Ok(out)

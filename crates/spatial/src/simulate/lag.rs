@@ -43,15 +43,33 @@ pub(super) fn same_tile(nest: &Nest, part: &Part<'_>, read: &Read, from: &Part<'
     (0..nest.cuts.len()).all(own)
 }
 
-/// Raises the lags until every part comes after what it needs, by as many tiles more as `more` says for a part and its
-/// read, and gives a note for every one that the binding has lower.
-pub(super) fn raise(
-    nest: &Nest,
-    parts: &mut [Part<'_>],
-    more: &dyn Fn(usize, usize) -> i64,
-) -> Result<Vec<String>, Vec<Problem>> {
-    // How far apart making and reading are, in tiles.
-    let mut needs: Vec<(usize, usize, i64, i64, bool)> = vec![];
+/// A part that reads what another makes.
+struct Need {
+    reader: usize,
+    maker: usize,
+    /// From the reader's tile to the one after which all is made.
+    far: i64,
+    /// Tiles more that it should be behind.
+    more: i64,
+    buffered: bool,
+}
+
+impl Need {
+    /// By how many tiles the reader must be further behind than the maker.
+    fn distance(&self, parts: &[Part<'_>]) -> i64 {
+        let (reader, maker) = (&parts[self.reader], &parts[self.maker]);
+        let other = reader.array != maker.array;
+        let together = reader.phase == maker.phase;
+        let behind = reader.phase < maker.phase || (together && !other && reader.order <= maker.order);
+        // What goes through the buffer from another array is given a step, so that both can work at once.
+        let given = reader.given_lag.is_some();
+        let step = behind || (together && other && self.buffered && !given && self.far == 0);
+        self.far + self.more.max(i64::from(step))
+    }
+}
+
+fn needs(nest: &Nest, parts: &[Part<'_>], more: &dyn Fn(usize, usize) -> i64) -> Vec<Need> {
+    let mut needs = vec![];
     let mut scratch = vec![];
     for (p, part) in parts.iter().enumerate() {
         for (r, read) in part.reads.iter().enumerate() {
@@ -60,22 +78,43 @@ pub(super) fn raise(
             let far = far
                 .filter_map(|t| made_at(nest, t, read, &parts[from], &mut scratch).map(|made| made as i64 - t as i64));
             if let Some(far) = far.max() {
-                needs.push((p, from, far, more(p, r), read.buffered));
+                needs.push(Need { reader: p, maker: from, far, more: more(p, r), buffered: read.buffered });
             }
         }
     }
+    needs
+}
+
+/// Moves every part as near to its readers as it may be: what it makes then waits for as short as can be. Parts without
+/// readers stay.
+pub(super) fn delay(nest: &Nest, parts: &mut [Part<'_>], more: &dyn Fn(usize, usize) -> i64) {
+    let needs = needs(nest, parts, more);
+    // Delaying one part lets those that it reads be delayed; each round reaches one further.
+    for _ in 0..parts.len() {
+        for p in 0..parts.len() {
+            let own = needs.iter().filter(|n| n.maker == p && n.reader != p);
+            let latest = own.map(|n| parts[n.reader].lag as i64 - n.distance(parts)).min();
+            if let Some(latest) = latest.filter(|&l| l > parts[p].lag as i64) {
+                parts[p].lag = latest as usize;
+            }
+        }
+    }
+}
+
+/// Raises the lags until every part comes after what it needs, by as many tiles more as `more` says for a part and its
+/// read, and gives a note for every one that the binding has lower.
+pub(super) fn raise(
+    nest: &Nest,
+    parts: &mut [Part<'_>],
+    more: &dyn Fn(usize, usize) -> i64,
+) -> Result<Vec<String>, Vec<Problem>> {
+    let needs = needs(nest, parts, more);
     let most = (nest.tiles() as i64 + 2) * (parts.len() as i64 + 1);
     loop {
         let mut changed = None;
-        for &(p, from, far, more, buffered) in &needs {
-            let (reader, maker) = (&parts[p], &parts[from]);
-            let other = reader.array != maker.array;
-            let together = reader.phase == maker.phase;
-            let behind = reader.phase < maker.phase || (together && !other && reader.order <= maker.order);
-            // What goes through the buffer from another array is given a step, so that both can work at once.
-            let step = behind || (together && other && buffered && reader.given_lag.is_none() && far == 0);
-            let lag = maker.lag as i64 + far + more.max(i64::from(step));
-            if lag > reader.lag as i64 {
+        for need in &needs {
+            let (p, lag) = (need.reader, parts[need.maker].lag as i64 + need.distance(parts));
+            if lag > parts[p].lag as i64 {
                 parts[p].lag = lag as usize;
                 changed = Some(p);
             }

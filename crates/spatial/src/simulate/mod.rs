@@ -157,8 +157,13 @@ pub fn lags(setting: &Setting<'_>, cycles: f64) -> Result<BTreeMap<String, usize
             Some(latency) => 1 + (latency.max(0) as f64 / cycles.max(1.0)).ceil() as i64,
         };
         // Where a recurrence is shorter than the way, waiting cannot be avoided.
-        let raised = lag::raise(&nest, &mut parts, &more);
-        raised.or_else(|_| lag::raise(&nest, &mut parts, &|_, _| 0))?;
+        parts.iter_mut().for_each(|p| p.lag = 0);
+        if lag::raise(&nest, &mut parts, &more).is_ok() {
+            lag::delay(&nest, &mut parts, &more);
+        } else {
+            parts.iter_mut().for_each(|p| p.lag = p.given_lag.unwrap_or(0));
+            lag::raise(&nest, &mut parts, &|_, _| 0)?;
+        }
         out.extend(parts.iter().filter(|p| p.lag > 0).map(|p| (p.einsum.name.clone(), p.lag)));
     }
     Ok(out)
