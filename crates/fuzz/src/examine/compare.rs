@@ -8,7 +8,7 @@ use einloom::prove;
 use einloom::random::Random;
 use einloom_algebra::exact::{Certificate, certify};
 use einloom_algebra::stream::{Cut, Reals, evaluate_in};
-use einloom_algebra::{Def, Derivation, Graph, Rule, Step, flatten};
+use einloom_algebra::{Def, Derivation, Graph, NodeId, Rule, Step, flatten};
 use einloom_cascade::meaning::{Array, Arrays};
 use einloom_cascade::{Cascade, DType, Expr, ExprKind, IndexExpr, Monoid, TensorId};
 
@@ -55,8 +55,8 @@ pub(super) enum Verdict {
 const OPINIONS: u64 = 4;
 /// Intermediate values beyond two to this power are near the end of f64's range: a derivation may square them.
 pub(super) const NEAR_OVERFLOW: i64 = 250;
-/// The same of f32.
-pub(super) const NEAR_OVERFLOW_NARROW: i64 = 60;
+/// The same of f32, where three factors may meet.
+pub(super) const NEAR_OVERFLOW_NARROW: i64 = 40;
 /// Intermediate values below two to this power vanish when they are squared.
 const NEAR_ZERO: i64 = -500;
 /// Results below this in magnitude have lost their precision, or may have in another order of operations.
@@ -188,6 +188,16 @@ impl Subject {
         };
         let any = |holds: &dyn Fn(&Expr) -> bool| self.wide.statements.iter().any(|s| some(&s.value, holds));
         any(&strays) && (any(&skips) || self.bound.sizes().contains(&0))
+    }
+
+    /// Whether a sum of integers inside the text leaves the integers: there it saturates, and the meaning goes on.
+    pub(super) fn saturates(&self, inputs: &Arrays) -> bool {
+        let mut graph = flatten(&self.wide);
+        let integers = |&n: &NodeId| graph[n].dtype == Some(DType::I32) && !matches!(graph[n].def, Def::Input);
+        graph.outputs = graph.ids().filter(integers).collect();
+        let reals = Reals { graph: &graph, bound: &self.bound, inputs };
+        let Some(all) = evaluate_in(&reals, &graph, &self.bound, Cut::Whole) else { return true };
+        all.iter().any(|(_, values)| values.iter().any(|v| v.abs() >= f64::from(i32::MAX)))
     }
 
     /// Whether some value of the text is infinite, however large its numbers may be.

@@ -150,6 +150,7 @@ impl Subject {
                     let compared = Compared { output, dtype, precision: &precision, unit, expected, found: &found };
                     let forms: Vec<&Derivation> = forms.iter().map(|f| &f.1).collect();
                     match self.within_bounds(&forms, inputs, &compared) {
+                        _ if self.saturates(inputs) => report.range += 1,
                         Some(Verdict::Unstable(difference)) => report.unstable.push(difference.error),
                         Some(_) => report.sensitive += 1,
                         None => return self.disagree(report, way, how, inputs, kind, d),

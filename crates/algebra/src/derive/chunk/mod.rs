@@ -155,7 +155,7 @@ impl<'a> Rewriter<'a> {
             return Err((reason, Some("a sum of products with one state each would do".to_string())));
         }
         let made = &mut self.graph.recurrences[self.beside.unwrap_or(self.r)];
-        made.members = self.members;
+        made.members = std::mem::take(&mut self.members);
         made.within = vec![self.n, self.s];
         if let Some(k) = self.beside {
             self.graph.recurrences[self.r].members.clear();
@@ -165,6 +165,7 @@ impl<'a> Rewriter<'a> {
                 }
             }
         }
+        self.check_windows()?;
         let sorted = sort::sorted(&self.graph).ok_or_else(|| {
             let name = &self.graph[states[0]].name;
             let reason = format!("one value that reads {name} is needed before another that reads it");
@@ -173,6 +174,34 @@ impl<'a> Rewriter<'a> {
         // Only now: what was refused leaves no index behind.
         self.within.insert(self.t, (self.n, self.s));
         Ok((sorted, self.steps))
+    }
+
+    /// What another recurrence has for the chunk at hand is there in its own loop only.
+    fn check_windows(&self) -> Result<(), Why> {
+        for (k, own) in self.graph.recurrences.iter().enumerate().filter(|(_, r)| !r.within.is_empty()) {
+            for (_, other) in self.graph.recurrences.iter().enumerate().filter(|(j, r)| *j != k && !r.within.is_empty())
+            {
+                let local = |t: &Term| match t {
+                    Term::Old(n, _) if other.members.contains(n) => Some(*n),
+                    Term::Read(n, _) if other.members.contains(n) && !self.graph[*n].axes.contains(&other.index) => {
+                        Some(*n)
+                    }
+                    _ => None,
+                };
+                let mut found = None;
+                for &m in &own.members {
+                    self.terms(m, &mut |t| t.visit(&mut |t| found = found.or_else(|| local(t))));
+                }
+                if let Some(n) = found {
+                    let name = &self.graph[n].name;
+                    return Err((
+                        format!("its steps need {name}, which another loop over chunks has for its own chunk only"),
+                        Some("what it reads as a tensor of its own, in another statement, would do".to_string()),
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Whether a node's definition needs one of `states`, through any others.
@@ -199,14 +228,18 @@ impl<'a> Rewriter<'a> {
             states.contains(o) && !at[*dim].terms.is_empty()
         };
         let mut found = false;
-        let mut look = |t: &Term| t.visit(&mut |t| found |= moving(t));
+        self.terms(n, &mut |t| t.visit(&mut |t| found |= moving(t)));
+        found
+    }
+
+    /// The terms of a node's definition.
+    fn terms(&self, n: NodeId, look: &mut dyn FnMut(&Term)) {
         match &self.graph[n].def {
             Def::Input => {}
             Def::Map(t) => look(t),
             Def::Reduce(r) => r.filter.iter().chain([&r.body]).for_each(look),
             Def::Iterative { initial, step, .. } => initial.iter().map(|i| &i.1).chain([step]).for_each(look),
         }
-        found
     }
 
     /// The conditions on a state that hold wherever it is read.

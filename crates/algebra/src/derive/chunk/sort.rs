@@ -1,7 +1,7 @@
 //! Nodes in an order in which each needs only earlier ones, with the members of a recurrence side by side.
 
 use crate::derive::rebuild::renumber;
-use crate::{Graph, NodeId};
+use crate::{Def, Graph, NodeId};
 use std::collections::BTreeSet;
 
 /// The graph in such an order, otherwise as it was; nothing if there is none.
@@ -18,7 +18,7 @@ pub(super) fn sorted(graph: &Graph) -> Option<Graph> {
     let mut left: Vec<NodeId> = graph.ids().collect();
     while !left.is_empty() {
         let next = *left.iter().find(|&&n| needs(n).iter().all(|m| placed.contains(m)))?;
-        let own = together(next);
+        let own = in_order(graph, &together(next))?;
         placed.extend(own.iter().copied());
         left.retain(|n| !own.contains(n));
         order.extend(own);
@@ -32,6 +32,30 @@ pub(super) fn sorted(graph: &Graph) -> Option<Graph> {
     out.nodes = order.iter().map(|&n| graph[n].clone()).collect();
     out.nodes.iter_mut().for_each(|n| renumber(&mut n.def, &to));
     out.outputs.iter_mut().for_each(|o| *o = to(*o));
-    out.recurrences.iter_mut().for_each(|r| r.members.iter_mut().for_each(|m| *m = to(*m)));
+    for r in &mut out.recurrences {
+        r.members.iter_mut().for_each(|m| *m = to(*m));
+        if !r.within.is_empty() {
+            r.members.sort();
+        }
+    }
     Some(out)
+}
+
+/// The members of a recurrence in the order of a chunk: two that were joined may need each other's parts. States are
+/// read as they were at its start, so they come when what they add is there.
+fn in_order(graph: &Graph, members: &[NodeId]) -> Option<Vec<NodeId>> {
+    let chunked = graph.recurrences.iter().any(|r| !r.within.is_empty() && r.members.contains(&members[0]));
+    if !chunked {
+        return Some(members.to_vec());
+    }
+    let state = |n: NodeId| matches!(graph[n].def, Def::Iterative { .. });
+    let mut left = members.to_vec();
+    let mut order = vec![];
+    while !left.is_empty() {
+        let waits =
+            |m: NodeId| graph.operands(m).iter().any(|o| o.node != m && !state(o.node) && left.contains(&o.node));
+        let k = left.iter().position(|&m| !waits(m))?;
+        order.push(left.remove(k));
+    }
+    Some(order)
 }
