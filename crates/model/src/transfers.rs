@@ -3,7 +3,7 @@
 use crate::bounds::{Spaces, compulsory};
 use crate::element::moved;
 use crate::energy::Energy;
-use crate::gpu::into_l2;
+use crate::gpu::l2_traffic;
 use crate::held::held_elements;
 use crate::levels::{Reuse, Traffic};
 use crate::nest::Nest;
@@ -150,7 +150,7 @@ fn kernel_transfers_of(program: &Program, kernel: &Kernel, machine: &Machine, bl
         if let Some(memory) = trunk.get(k + 1) {
             // A level never moves more than the one inside it asks for.
             let into = match machine.lanes.is_some() && k == 0 {
-                true => into_l2(program, kernel, machine, blocks),
+                true => l2_traffic(program, kernel, machine, blocks),
                 false => reuse.traffic_into(memory),
             };
             inner = smaller(into.traffic, &inner);

@@ -53,8 +53,8 @@ impl<'a> Device<'a> {
 }
 
 /// What passes into the L2 of a machine with lanes, `blocks` of the kernel being on a core at once.
-pub(crate) fn into_l2(program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> Into {
-    Counted::new(program, kernel).into_l2(program, kernel, machine, blocks)
+pub(crate) fn l2_traffic(program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> Into {
+    Counted::new(program, kernel).l2_traffic(program, kernel, machine, blocks)
 }
 
 impl<'a> Counted<'a> {
@@ -68,14 +68,14 @@ impl<'a> Counted<'a> {
 
     fn seconds(&self, program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> f64 {
         let Some(outer) = machine.trunk().next() else { return 0.0 };
-        let into = self.into_l2(program, kernel, machine, blocks);
+        let into = self.l2_traffic(program, kernel, machine, blocks);
         let size = |t: &TensorId| program.tensor(*t).dtype.bytes() as f64;
         let bytes: f64 =
             into.traffic.iter().map(|(t, (read, written))| (*read as f64 + *written as f64) * size(t)).sum();
         bytes / outer.bandwidth.0
     }
 
-    fn into_l2(&self, program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> Into {
+    fn l2_traffic(&self, program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> Into {
         let reuse = Reuse { program, kernel, nest: &self.nest, resident_bytes: 0 };
         // As many blocks as run on a core at once share what is a core's there.
         let blocks = blocks.max(1);
