@@ -72,7 +72,12 @@ fn sweep_writes_a_table_and_charts() {
     assert!(points.windows(2).all(|w| bytes(&w[0]) >= bytes(&w[1])), "{points:#?}");
     assert!(points.iter().all(|p| bytes(p) >= p["bound_bytes"].as_u64().expect("a bound")));
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect(name);
-    assert_eq!(read("matmul.csv").lines().count(), 6);
+    let csv = read("matmul.csv");
+    assert_eq!(csv.lines().count(), 6);
+    let mut columns: Vec<&str> = csv.lines().next().expect("a header").split(',').collect();
+    columns.sort_unstable();
+    let keys: Vec<&String> = points[0].as_object().expect("a point").keys().collect();
+    assert!(columns.iter().eq(keys), "{columns:?}");
     for name in ["matmul.svg", "matmul_roofline.svg"] {
         let chart = read(name);
         assert!(chart.starts_with("<svg") && chart.contains("prefers-color-scheme: dark"), "{name}");
