@@ -40,7 +40,7 @@ def predicted(options, case, folder):
         raise SystemExit(f"{case.name}: {plan['errors'][0]['message']}")
     longest = max(plan["kernels"], key=lambda k: k["seconds"])
     tiles = {**longest["group"], **longest["stream"]}
-    return sum(k["seconds"] for k in plan["kernels"]), longest["bound_by"], tiles
+    return sum(k["seconds"] - k["busy"].get("launch", 0) for k in plan["kernels"]), longest["bound_by"], tiles
 
 
 def order(rows):

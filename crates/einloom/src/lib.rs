@@ -41,6 +41,7 @@
 pub mod compare;
 mod error;
 pub mod formats;
+mod formulas;
 pub mod gpu;
 pub mod host;
 pub mod machines;
@@ -52,5 +53,6 @@ mod tensor;
 pub mod verify;
 
 pub use error::{Error, Finding};
+pub use formulas::KernelFormulas;
 pub use road::{Checked, Compiled, Derived, Outcome, PlanOptions, Planned, Program, RunOptions};
 pub use tensor::Tensor;

@@ -127,8 +127,8 @@ impl Derived {
             return Err(Error::Bind(undecided));
         }
         let forms = einloom_plan::Form::all(&self.derivation);
-        let (_, plan) = einloom_plan::choose(&forms, &bound, machine, options).map_err(Error::Plan)?;
-        Ok(Planned { cascade: self.cascade().clone(), bound, machine: machine.clone(), plan })
+        let (form, plan) = einloom_plan::choose(&forms, &bound, machine, options).map_err(Error::Plan)?;
+        Ok(Planned { cascade: self.cascade().clone(), bound, machine: machine.clone(), plan, form })
     }
 }
 
@@ -141,6 +141,7 @@ pub struct Planned {
     bound: Bound,
     machine: Machine,
     plan: Plan,
+    form: usize,
 }
 
 impl Planned {
@@ -186,7 +187,13 @@ impl Planned {
 
     /// Bytes per kernel, level and tensor, planned and bound, and the predicted time.
     pub fn transfers(&self) -> Vec<KernelTransfers> {
-        einloom_model::transfers(&self.plan.program, &self.machine)
+        let blocks = |k: usize| self.plan.kernels.get(k).and_then(|k| k.gpu.as_ref()).map_or(1, |g| g.blocks);
+        einloom_model::transfers_of_blocks(&self.plan.program, &self.machine, &blocks)
+    }
+
+    /// Which form of the derivation was planned: 0 the one in the order written, then its alternatives.
+    pub fn form(&self) -> usize {
+        self.form
     }
 
     /// Bytes that must move whatever the plan: every input once in, every output once out.

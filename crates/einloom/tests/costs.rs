@@ -72,7 +72,12 @@ fn sweep_writes_a_table_and_charts() {
     assert!(points.windows(2).all(|w| bytes(&w[0]) >= bytes(&w[1])), "{points:#?}");
     assert!(points.iter().all(|p| bytes(p) >= p["bound_bytes"].as_u64().expect("a bound")));
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect(name);
-    assert_eq!(read("matmul.csv").lines().count(), 6);
+    let csv = read("matmul.csv");
+    assert_eq!(csv.lines().count(), 6);
+    let mut columns: Vec<&str> = csv.lines().next().expect("a header").split(',').collect();
+    columns.sort_unstable();
+    let keys: Vec<&String> = points[0].as_object().expect("a point").keys().collect();
+    assert!(columns.iter().eq(keys), "{columns:?}");
     for name in ["matmul.svg", "matmul_roofline.svg"] {
         let chart = read(name);
         assert!(chart.starts_with("<svg") && chart.contains("prefers-color-scheme: dark"), "{name}");
@@ -97,6 +102,70 @@ fn plan_explains_itself() {
     assert!(level["resident_bytes"].as_u64().expect("bytes") >= 2 * 4096 * 1024 * 2);
     assert_eq!(data["lost"].as_array().expect("plans").len(), 5);
     assert!(data["doubled"].as_array().expect("resources").len() >= 8);
+}
+
+/// The kernel of a plan for a memory of so many elements.
+fn two_level(folder: &Path, file: &str, capacity: &str, sizes: &str) -> Value {
+    let args = ["plan", file, "--machine", "two-level", "--capacity", capacity, "--size", sizes, "--json"];
+    json(&einloom(folder, &args))["kernels"][0].clone()
+}
+
+#[test]
+fn closed_forms_can_be_checked_from_outside() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let number = |v: &Value| v.as_f64().expect("a number");
+    let compare = |kernel: &Value, element: f64, published: f64, most: f64| {
+        let level = &kernel["levels"][0];
+        let (bound, ratio) = (number(&level["bound_bytes"]), number(&level["ratio"]));
+        assert!((bound / element / published - 1.0).abs() < 5e-3, "{bound}, published {published}");
+        assert!((1.0..most).contains(&ratio), "{ratio} times the bound");
+        // What the symbols say at the plan's tiles is what the plan moves.
+        assert_eq!(number(&kernel["formula"]["values"]) * element, number(&level["bytes"]));
+    };
+    // 2abc M^(-1/2) + ac, in f32.
+    for (capacity, m) in [("4096", 4096f64), ("16384", 16384.0)] {
+        let kernel = two_level(folder.path(), "matmul.ein", capacity, "M=2048,N=1536,K=1024");
+        let (a, c, b) = (2048.0, 1536.0, 1024.0);
+        compare(&kernel, 4.0, 2.0 * a * b * c / m.sqrt() + a * c, 1.05);
+        let formula = kernel["formula"]["h_star"].as_str().expect("a closed form");
+        assert!(formula.starts_with("H* = 2·K·M·N·C^(-1/2) + M·N"), "{formula}");
+    }
+    // 2qd + 4xqd²/M, in bf16.
+    let (q, d) = (8192.0, 64.0);
+    let kernel = two_level(folder.path(), "attention.ein", "65536", "B=1,H=1,M=8192,N=8192,D=64,E=64");
+    compare(&kernel, 2.0, 2.0 * q * d + 4.0 * q * q * d * d / 65536.0, 1.07);
+}
+
+#[test]
+fn device_memory_is_told_apart_from_l2() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sizes = "B=2,H=16,M=4096,N=4096,D=128,E=128";
+    let args = ["plan", "attention.ein", "--machine", "h200", "--size", sizes, "--json"];
+    let kernel = json(&einloom(folder.path(), &args))["kernels"][0].clone();
+    let once = 2 * 16 * 4096 * 128 * 2;
+    let moved = |level: usize, tensor: &str| kernel["levels"][level]["tensors"][tensor]["loaded_bytes"].as_u64();
+    // Keys come from device memory once; every block of queries asks L2 for them.
+    assert_eq!(moved(0, "K"), Some(once));
+    let blocks = 4096 / kernel["group"]["m"].as_u64().expect("a tile");
+    assert_eq!(moved(1, "K"), Some(once * blocks));
+    assert_eq!(kernel["levels"][0]["ratio"].as_f64(), Some(1.0));
+    assert_eq!(kernel["levels"][0]["tensors"]["O"]["stored_bytes"].as_u64(), Some(once));
+}
+
+#[test]
+fn axes_of_charts_have_labels() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // A narrow range, and plans that all run at one rate.
+    let args = ["sweep", "softmax.ein", "--over", "M=16KiB..64KiB", "--points", "2", "--size", "M=1024,N=4096"];
+    text(&einloom(folder.path(), &args));
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect(name);
+    let (chart, roof) = (read("softmax.svg"), read("softmax_roofline.svg"));
+    for label in ["16 KiB", "32 KiB", "64 KiB", "32 MiB", "64 MiB"] {
+        assert!(chart.contains(&format!("\n{label}\n")), "{label} is missing from\n{chart}");
+    }
+    for label in ["0.1", "1 G", "10 G", "memory and f32"] {
+        assert!(roof.contains(&format!("\n{label}\n")), "{label} is missing from\n{roof}");
+    }
 }
 
 #[test]
@@ -144,6 +213,25 @@ fn what_cannot_be_is_told() {
         ),
         ([&["compare"], &sized(&["--machine", "h300"])[..]].concat(), 1, "there is no machine `h300`"),
         ([&["sweep"], &sized(&["--over", "L9=1KiB..2KiB"])[..]].concat(), 2, "two-level has no memory `L9`"),
+        (
+            vec!["plan", "matmul.ein", "--machine", "h200", "--size", "M=1Mi,N=1Mi,K=1Mi"],
+            1,
+            "holds 131 GiB: tensors 93.6 times smaller would fit",
+        ),
+        (vec!["plan", "matmul.ein", "--size", "M=18446744073709551615,N=4,K=4"], 1, "is too large"),
+        (
+            vec!["formula", "matmul.ein", "--group", "m", "--stream", "m"],
+            2,
+            "`m` is divided by --group and by --stream",
+        ),
+        (vec!["formula", "matmul.ein", "--group", "z"], 1, "the diagram has no axis `z`"),
+        (vec!["formula", "lstm.ein"], 1, "a recurrence over T"),
+        (vec!["machines", "--detect", "h200"], 2, "cannot be used with"),
+        (
+            [&["plan"], &sized(&["--machine", "two-level", "--capacity", "18446744073709551615"])[..]].concat(),
+            2,
+            "more than can be counted",
+        ),
         ([&["sweep"], &sized(&["--over", "M=2KiB..1KiB"])[..]].concat(), 2, "is no range"),
         ([&["sweep"], &sized(&["--over", "M=4..8 elephants"])[..]].concat(), 2, "--over"),
     ];

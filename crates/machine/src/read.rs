@@ -89,6 +89,9 @@ pub fn parse(text: &str) -> Result<Machine, Vec<MachineError>> {
     }
 }
 
+/// More cores than any machine has; what is counted per core stays within 64 bits.
+const MOST_CORES: usize = 1 << 20;
+
 struct Reader<'t> {
     text: &'t str,
     errors: Vec<MachineError>,
@@ -131,6 +134,15 @@ impl<'t> Reader<'t> {
         let element = self.quantity::<Bytes>(&top, "element");
         if element == Some(Bytes(0)) {
             self.at(&top, "element", "is zero".to_string());
+        }
+        if name.as_ref().is_some_and(String::is_empty) {
+            self.at(&top, "name", "is empty".to_string());
+        }
+        if clock.is_some_and(|c| c.0 <= 0.0) {
+            self.at(&top, "clock", "is zero".to_string());
+        }
+        if let Some(many) = cores.filter(|&c| c > MOST_CORES) {
+            self.at(&top, "cores", format!("{many} are more than the {MOST_CORES} that can be planned for"));
         }
         let levels = self.levels(&top, cores);
         let pipes = self.pipes(&top);

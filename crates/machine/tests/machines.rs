@@ -43,6 +43,8 @@ fn mistakes_point_at_their_place() {
     check("cores = 4\n", "", "1:1: cores: is missing");
     check("cores = 4", "cores = 0", "2:9: cores: is zero");
     check("cores = 4", "cores = \"4\"", "2:9: cores: is not a whole number");
+    check("\"2 GHz\"", "\"0 Hz\"", "3:9: clock: is zero");
+    check("name = \"toy\"", "name = \"\"", "1:8: name: is empty");
     check(
         "20 GB/s",
         "20 GB",

@@ -23,4 +23,5 @@ pub use gpu::{Below, ByLanes, Misfit, OnGpu, by_lanes, on_gpu, on_gpu_below};
 pub use held::held_elements;
 pub use transfers::{
     KernelTransfers, LevelTransfers, TensorTransfer, compute_seconds, kernel_transfers, moved_bytes, transfers,
+    transfers_of_blocks,
 };

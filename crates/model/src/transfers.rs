@@ -3,6 +3,7 @@
 use crate::bounds::{Spaces, compulsory};
 use crate::element::moved;
 use crate::energy::Energy;
+use crate::gpu::l2_traffic;
 use crate::held::held_elements;
 use crate::levels::{Reuse, Traffic};
 use crate::nest::Nest;
@@ -86,12 +87,24 @@ pub struct LevelTransfers {
 /// assert_eq!(loaded, [256 * 256 * 2, 256 * 256 * 4, 0]);
 /// ```
 pub fn transfers(program: &Program, machine: &Machine) -> Vec<KernelTransfers> {
-    let one = |kernel: &Kernel| {
-        let mut found = kernel_transfers(program, kernel, machine);
+    transfers_of_blocks(program, machine, &|_| 1)
+}
+
+/// As [`transfers`], for kernels of which a core of a machine with lanes holds so many blocks at once: [`OnGpu::blocks`]
+/// by the kernel's place in the program. They share the core's part of L2.
+///
+/// [`OnGpu::blocks`]: crate::OnGpu::blocks
+pub fn transfers_of_blocks(
+    program: &Program,
+    machine: &Machine,
+    blocks: &dyn Fn(usize) -> usize,
+) -> Vec<KernelTransfers> {
+    let one = |(k, kernel): (usize, &Kernel)| {
+        let mut found = kernel_transfers_of(program, kernel, machine, blocks(k));
         bound_by_capacity(program, kernel, machine, &mut found);
         found
     };
-    program.kernels.iter().map(one).collect()
+    program.kernels.iter().enumerate().map(one).collect()
 }
 
 /// Raises the bounds to what the capacities make necessary.
@@ -112,8 +125,12 @@ fn bound_by_capacity(program: &Program, kernel: &Kernel, machine: &Machine, foun
     }
 }
 
-/// The prediction for one kernel of a well-formed program.
+/// The prediction for one kernel of a well-formed program, a core holding one of its blocks at a time.
 pub fn kernel_transfers(program: &Program, kernel: &Kernel, machine: &Machine) -> KernelTransfers {
+    kernel_transfers_of(program, kernel, machine, 1)
+}
+
+fn kernel_transfers_of(program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> KernelTransfers {
     let nest = Nest::new(kernel);
     let innermost = innermost(program, kernel, &nest);
     // A machine that counts elements updates tiles in place; others are taken as executors are.
@@ -132,7 +149,10 @@ pub fn kernel_transfers(program: &Program, kernel: &Kernel, machine: &Machine) -
     for (k, level) in trunk.iter().enumerate().rev() {
         if let Some(memory) = trunk.get(k + 1) {
             // A level never moves more than the one inside it asks for.
-            let into = reuse.traffic_into(memory);
+            let into = match machine.lanes.is_some() && k == 0 {
+                true => l2_traffic(program, kernel, machine, blocks),
+                false => reuse.traffic_into(memory),
+            };
             inner = smaller(into.traffic, &inner);
             resident.push(into.resident_bytes);
         }

@@ -2,7 +2,7 @@
 
 use einloom_cascade::DType::{Bf16, F32};
 use einloom_machine::{Machine, built_in};
-use einloom_model::{OnGpu, on_gpu};
+use einloom_model::{OnGpu, on_gpu, transfers, transfers_of_blocks};
 use einloom_tile::by_hand::{AttentionSizes, attention, matmul};
 use einloom_tile::{Defect, Program};
 
@@ -111,4 +111,33 @@ fn a_machine_without_lanes_has_no_such_figures() {
     let program = matmul([64; 3], [64; 3], Bf16).expect("well-formed");
     let cpu = built_in("cpu-generic").expect("built in");
     assert_eq!(on_gpu(&program, &program.kernels[0], &cpu, None), Err(vec![]));
+}
+
+#[test]
+fn l2_serves_what_blocks_share() {
+    // Keys and values of the few heads that are under way fit L2: they come in once, and 32 blocks of queries read them.
+    let sizes = AttentionSizes { b: 1, h: 8, m: 4096, n: 4096, d: 128, e: 128 };
+    let program = attention(sizes, [128, 128], false, Bf16).expect("well-formed");
+    let found = &transfers(&program, &h200())[0];
+    let once = 8 * 4096 * 128 * 2;
+    assert_eq!((found.levels[0].bytes, found.levels[0].bound_bytes), (4 * once, 4 * once));
+    assert_eq!(found.levels[1].bytes, (2 + 2 * 32) * once);
+    let keys = found.levels[0].tensors[1];
+    assert_eq!((keys.loaded_bytes, keys.stored_bytes), (once, 0));
+}
+
+#[test]
+fn times_and_reports_count_the_same_bytes() {
+    let machine = h200();
+    let programs = [
+        matmul([8192; 3], [128, 256, 64], Bf16).expect("well-formed"),
+        attention(sizes(128), [128, 128], true, Bf16).expect("well-formed"),
+    ];
+    for program in programs {
+        let run = on_gpu(&program, &program.kernels[0], &machine, None).expect("it fits");
+        let told = &transfers_of_blocks(&program, &machine, &|_| run.blocks)[0].levels[0];
+        let timed = run.parts.iter().find(|p| p.0 == "device memory").expect("it is used").1;
+        assert!((told.seconds / timed - 1.0).abs() < 1e-9, "{} {timed}", told.seconds);
+        assert!(told.bytes >= told.bound_bytes, "{told:?}");
+    }
 }

@@ -486,6 +486,6 @@ pub(crate) struct MachinesArgs {
     #[arg(value_name = "NAME|FILE")]
     pub names: Vec<String>,
     /// Print the description of this machine, to start a file of yours from
-    #[arg(long)]
+    #[arg(long, conflicts_with = "names")]
     pub detect: bool,
 }

@@ -86,7 +86,7 @@ fn row(
         notes: dtype.filter(|d| !computes(machine, *d)).map(|d| no_rate(machine, d)).into_iter().collect(),
         error: None,
     };
-    match planned {
+    match planned.and_then(|p| prepare::fits(&p).map_err(einloom::Error::Plan).map(|()| p)) {
         Ok(planned) => Ok(filled(empty, &planned)),
         Err(einloom::Error::Plan(e)) => Ok(RowJson { error: Some(e.to_string()), ..empty }),
         // Sizes that do not fit are the same mistake on every machine.
@@ -112,8 +112,8 @@ fn filled(row: RowJson, planned: &Planned) -> RowJson {
         tiled.map(|(name, tile)| format!("{name}:{tile}")).collect::<Vec<_>>().join(" ")
     });
     RowJson {
-        seconds: Some(all.iter().map(|(k, t)| time(k, t).0).sum()),
-        bound_by: longest.map(|(k, t)| time(k, t).1.to_string()),
+        seconds: Some(all.iter().map(|(k, t)| time(planned, k, t).0).sum()),
+        bound_by: longest.map(|(k, t)| time(planned, k, t).1.to_string()),
         flops: Some(all.iter().map(|(_, t)| t.flops).sum()),
         bytes: Some(bytes),
         bound_bytes: Some(bound),

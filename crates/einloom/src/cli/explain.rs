@@ -102,6 +102,7 @@ pub(crate) fn text(planned: &Planned, doubled: &[Doubled]) -> String {
         table.row([d.resource.clone(), units::seconds(d.seconds), format!("{:.2}", planned.seconds() / d.seconds)]);
     }
     out += &table.text();
+    out += &moved(planned);
     out += "\nenergy\n";
     let mut table = Table::new(&["kernel", "joules", "known parts", "unknown"]);
     for (kernel, transfers) in kernels(planned) {
@@ -111,6 +112,23 @@ pub(crate) fn text(planned: &Planned, doubled: &[Doubled]) -> String {
         table.row([kernel.name.clone(), total(energy), parts.join(", "), unknown]);
     }
     out + &table.text()
+}
+
+/// Bytes of each tensor through each level, in both directions.
+fn moved(planned: &Planned) -> String {
+    let mut out = "\nbytes by level and tensor, in and out\n".to_string();
+    let mut table = Table::new(&["kernel", "level", "tensor", "loaded", "stored"]);
+    for (kernel, transfers) in kernels(planned) {
+        for level in &transfers.levels {
+            for t in &level.tensors {
+                let name = planned.program().tensor(t.tensor).name.clone();
+                let [loaded, stored] = [t.loaded_bytes, t.stored_bytes].map(|b| units::bytes(b as f64));
+                table.row([kernel.name.clone(), level.level.clone(), name, loaded, stored]);
+            }
+        }
+    }
+    out += &table.text();
+    out
 }
 
 /// All of it, or `unknown`: what is known of it alone would look like all.

@@ -53,6 +53,7 @@ pub(crate) fn command(ui: &mut Ui, args: &FormulaArgs) -> Result<(), Failure> {
     let cut: Vec<&str> = args.cut.iter().map(String::as_str).collect();
     let group: Vec<&str> = args.group.iter().map(String::as_str).collect();
     let single: Vec<&str> = args.single.iter().map(String::as_str).collect();
+    once(&[("--group", &args.group), ("--single", &args.single), ("--stream", &args.stream)])?;
     let mut partition = Partition::whole().group(&group).single(&single);
     for axis in &args.stream {
         partition = partition.stream(axis);
@@ -89,6 +90,20 @@ pub(crate) fn command(ui: &mut Ui, args: &FormulaArgs) -> Result<(), Failure> {
         at,
     };
     ui.result(|| text(&data), &data)
+}
+
+/// An axis is divided in one way.
+fn once(options: &[(&str, &[String])]) -> Result<(), Failure> {
+    let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
+    for (option, axes) in options {
+        for axis in *axes {
+            if let Some(before) = seen.insert(axis, option).filter(|before| before != option) {
+                let message = format!("`{axis}` is divided by {before} and by {option}");
+                return Err(Failure::usage(message, "an axis is in groups, in groups of one position, or streams"));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn text(data: &FormulaJson) -> String {

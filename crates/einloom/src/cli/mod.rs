@@ -13,6 +13,7 @@ mod emit;
 mod explain;
 mod failure;
 mod formula;
+mod kernel_formula;
 mod machines;
 mod passes;
 mod plan;

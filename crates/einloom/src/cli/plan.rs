@@ -4,8 +4,8 @@ use super::args::{Backend, PlanArgs};
 use super::failure::Failure;
 use super::table::Table;
 use super::ui::Ui;
-use super::{explain, prepare, source, units};
-use einloom::Planned;
+use super::{explain, kernel_formula, prepare, source, units};
+use einloom::{Derived, Planned};
 use einloom_model::{KernelTransfers, OnGpu};
 use einloom_plan::PlannedKernel;
 use serde::Serialize;
@@ -46,6 +46,7 @@ struct KernelJson {
     resident_bytes: u64,
     data_dependent: bool,
     writes: Vec<String>,
+    formula: kernel_formula::KernelFormulaJson,
     gpu: Option<GpuJson>,
     notes: Vec<String>,
 }
@@ -75,6 +76,15 @@ struct LevelJson {
     capacity_bytes: Option<u64>,
     /// What one instance holds of the kernel's data at once.
     resident_bytes: u64,
+    /// `bytes`, by tensor and direction.
+    tensors: BTreeMap<String, TensorJson>,
+}
+
+/// `loaded_bytes` pass inwards, `stored_bytes` outwards.
+#[derive(Debug, Serialize)]
+struct TensorJson {
+    loaded_bytes: u64,
+    stored_bytes: u64,
 }
 
 pub(crate) fn command(ui: &mut Ui, args: &PlanArgs) -> Result<(), Failure> {
@@ -86,6 +96,7 @@ pub(crate) fn command(ui: &mut Ui, args: &PlanArgs) -> Result<(), Failure> {
     let start = Instant::now();
     let planned = prepare::planned(&derived, &given, &args.sizing, &args.target, backend, None)?;
     let took = start.elapsed().as_secs_f64();
+    prepare::fits(&planned).map_err(einloom::Error::Plan)?;
     if prepare::dumped(ui, &derived, &planned)? {
         return Ok(());
     }
@@ -99,14 +110,14 @@ pub(crate) fn command(ui: &mut Ui, args: &PlanArgs) -> Result<(), Failure> {
         cascade: cascade.name.clone(),
         machine: planned.machine().name.clone(),
         sizes: cascade.ranks.iter().map(|r| r.name.clone()).zip(planned.bound().sizes().iter().copied()).collect(),
-        kernels: all.iter().map(|(k, t)| kernel(&planned, k, t)).collect(),
-        seconds: planned.seconds(),
+        kernels: all.iter().enumerate().map(|(n, (k, t))| kernel(&derived, &planned, n, k, t)).collect(),
+        seconds: all.iter().map(|(k, t)| time(&planned, k, t).0).sum(),
         energy_joules: all.iter().map(|(_, t)| t.energy.joules()).sum(),
         lost: explain::lost(&planned),
         doubled: doubled.as_ref().map(|d| explain::doubled(&planned, d)),
         work: explain::work(&planned),
     };
-    let shown = || text(&planned) + &doubled.as_ref().map_or(String::new(), |d| explain::text(&planned, d));
+    let shown = || text(&derived, &planned) + &doubled.as_ref().map_or(String::new(), |d| explain::text(&planned, d));
     ui.result(shown, &data)?;
     if ui.is_watched() {
         ui.note(&format!("planned in {}: {}", units::seconds(took), explain::work_text(&planned)));
@@ -118,7 +129,17 @@ pub(crate) fn kernels(planned: &Planned) -> impl Iterator<Item = (&PlannedKernel
     planned.kernels().iter().zip(planned.transfers())
 }
 
-fn kernel(planned: &Planned, kernel: &PlannedKernel, transfers: &KernelTransfers) -> KernelJson {
+fn kernel(
+    derived: &Derived,
+    planned: &Planned,
+    place: usize,
+    kernel: &PlannedKernel,
+    transfers: &KernelTransfers,
+) -> KernelJson {
+    let tensor = |t: &einloom_model::TensorTransfer| {
+        let name = planned.program().tensor(t.tensor).name.clone();
+        (name, TensorJson { loaded_bytes: t.loaded_bytes, stored_bytes: t.stored_bytes })
+    };
     let level = |l: &einloom_model::LevelTransfers| LevelJson {
         level: l.level.clone(),
         bytes: l.bytes,
@@ -126,15 +147,17 @@ fn kernel(planned: &Planned, kernel: &PlannedKernel, transfers: &KernelTransfers
         ratio: ratio(l),
         capacity_bytes: l.capacity,
         resident_bytes: resident(planned, kernel, l),
+        tensors: l.tensors.iter().map(tensor).collect(),
     };
+    let (seconds, bound_by) = time(planned, kernel, transfers);
     KernelJson {
         name: kernel.name.clone(),
         statements: statements(planned, kernel),
         group: kernel.group.iter().cloned().collect(),
         stream: kernel.stream.iter().cloned().collect(),
         levels: transfers.levels.iter().map(level).collect(),
-        seconds: time(kernel, transfers).0,
-        bound_by: time(kernel, transfers).1.to_string(),
+        seconds,
+        bound_by: bound_by.to_string(),
         flops: transfers.flops,
         energy_joules: transfers.energy.joules(),
         energy: explain::energy(&transfers.energy),
@@ -142,6 +165,7 @@ fn kernel(planned: &Planned, kernel: &PlannedKernel, transfers: &KernelTransfers
         resident_bytes: transfers.resident_bytes,
         data_dependent: transfers.data_dependent,
         writes: kernel.materialised.clone(),
+        formula: kernel_formula::json(derived, planned, place, transfers),
         gpu: kernel.gpu.as_ref().map(gpu),
         notes: kernel.notes.clone(),
     }
@@ -161,10 +185,15 @@ fn gpu(g: &OnGpu) -> GpuJson {
     }
 }
 
-/// The predicted time and what it goes to: a core's model knows more than bytes and operations.
-pub(crate) fn time<'a>(kernel: &'a PlannedKernel, transfers: &'a KernelTransfers) -> (f64, &'a str) {
-    let gpu = kernel.gpu.as_ref().map(|g| (g.seconds, g.bound_by.as_str()));
-    gpu.unwrap_or((transfers.seconds, &transfers.bound_by))
+/// The predicted time and what it goes to: what the planner went by, the launch included. An abstract machine's planner
+/// goes by bytes alone, and starts nothing.
+pub(crate) fn time<'a>(planned: &Planned, kernel: &'a PlannedKernel, transfers: &'a KernelTransfers) -> (f64, &'a str) {
+    if planned.machine().element.is_some() {
+        return (transfers.seconds, &transfers.bound_by);
+    }
+    // A core's model knows what waits for what; elsewhere the busiest resource is the one.
+    let busiest = kernel.parts.first().map(|p| p.0.as_str()).filter(|_| kernel.gpu.is_none());
+    (kernel.seconds, busiest.unwrap_or(&kernel.bound_by))
 }
 
 /// What a level holds: of the memory of a GPU's core what its blocks take, which the core's model knows.
@@ -188,29 +217,36 @@ fn statements(planned: &Planned, kernel: &PlannedKernel) -> Vec<String> {
 }
 
 /// The plan for people.
-pub(crate) fn text(planned: &Planned) -> String {
+pub(crate) fn text(derived: &Derived, planned: &Planned) -> String {
     let machine = planned.machine();
     let cascade = planned.cascade();
     let sizes = cascade.ranks.iter().zip(planned.bound().sizes());
     let sizes: Vec<String> = sizes.map(|(r, s)| format!("{}={s}", r.name)).collect();
-    let total: f64 = kernels(planned).map(|(k, t)| time(k, &t).0).sum();
+    let total: f64 = kernels(planned).map(|(k, t)| time(planned, k, &t).0).sum();
     let mut out = format!("{} on {}: {}\n", cascade.name, machine.name, sizes.join(", "));
     let count = planned.kernels().len();
     out += &format!("{count} kernel{}, {} predicted\n", if count == 1 { "" } else { "s" }, units::seconds(total));
-    for (kernel, transfers) in kernels(planned) {
-        out += &kernel_text(planned, kernel, &transfers);
+    for (place, (kernel, transfers)) in kernels(planned).enumerate() {
+        out += &kernel_text(derived, planned, place, kernel, &transfers);
     }
     out
 }
 
-fn kernel_text(planned: &Planned, kernel: &PlannedKernel, transfers: &KernelTransfers) -> String {
+fn kernel_text(
+    derived: &Derived,
+    planned: &Planned,
+    place: usize,
+    kernel: &PlannedKernel,
+    transfers: &KernelTransfers,
+) -> String {
     let axes = |axes: &[(String, usize)]| {
         let one = |(name, tile): &(String, usize)| if *tile > 1 { format!("{name}:{tile}") } else { name.clone() };
         if axes.is_empty() { "-".to_string() } else { axes.iter().map(one).collect::<Vec<_>>().join(" ") }
     };
     let mut out = format!("\n{} computes {}\n", kernel.name, statements(planned, kernel).join(", "));
     out += &format!("  group   {}\n  stream  {}\n", axes(&kernel.group), axes(&kernel.stream));
-    let (seconds, bound_by) = time(kernel, transfers);
+    out += &kernel_formula::text(derived, planned, place, transfers);
+    let (seconds, bound_by) = time(planned, kernel, transfers);
     out += &format!(
         "  time    {} predicted, by {bound_by}; {} operations, {} of tiles\n",
         units::seconds(seconds),

@@ -3,11 +3,13 @@
 use super::args::{Backend, Sizing, Stage, Target};
 use super::failure::Failure;
 use super::ui::Ui;
+use super::units;
 use super::values::Count;
 use einloom::{Derived, Error, Finding, PlanOptions, Planned};
 use einloom_cascade::Given;
 use einloom_cuda::Arch;
 use einloom_machine::Machine;
+use einloom_plan::PlanError;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -89,8 +91,35 @@ pub(crate) fn backend_of(machine: &Machine) -> Backend {
 /// An abstract machine with this many elements in its innermost memory.
 pub(crate) fn with_capacity(machine: Machine, capacity: Option<Count>) -> Result<Machine, Failure> {
     let Some(Count(elements)) = capacity else { return Ok(machine) };
-    let abstract_ones = "--capacity is for machines that count elements, such as two-level";
-    machine.with_capacity(elements).map_err(|why| Failure::usage(why, abstract_ones))
+    let hint = match machine.element {
+        Some(_) => "--capacity counts elements; 4096 and 4Ki are the same",
+        None => "--capacity is for machines that count elements, such as two-level",
+    };
+    machine.with_capacity(elements).map_err(|why| Failure::usage(why, hint))
+}
+
+/// Refuses tensors that the machine's outermost memory does not hold, in words for people.
+pub(crate) fn fits(planned: &Planned) -> Result<(), PlanError> {
+    let Some((root, capacity)) = planned.machine().trunk().next().and_then(|l| Some((&l.name, l.capacity?.0))) else {
+        return Ok(());
+    };
+    let bytes = tensor_bytes(planned);
+    if bytes <= u128::from(capacity) {
+        return Ok(());
+    }
+    let [need, have] = [bytes as f64, capacity as f64].map(units::bytes);
+    let (name, machine) = (&planned.cascade().name, &planned.machine().name);
+    let reason = format!(
+        "its tensors take {need}, and the {root} of {machine} holds {have}: tensors {:.1} times smaller would fit",
+        bytes as f64 / capacity as f64
+    );
+    Err(PlanError { subject: name.clone(), reason })
+}
+
+fn tensor_bytes(planned: &Planned) -> u128 {
+    let product = |dims: &[usize]| dims.iter().map(|&d| d as u128).fold(1, u128::saturating_mul);
+    let tensors = planned.program().tensors.iter();
+    tensors.map(|t| product(&t.dims).saturating_mul(t.dtype.bytes() as u128)).fold(0, u128::saturating_add)
 }
 
 /// The machine that the arguments name, or the backend's own, without the matrix units that `arch` has no instructions
@@ -116,7 +145,7 @@ pub(crate) fn dumped(ui: &Ui, derived: &Derived, planned: &Planned) -> Result<bo
     let text = match ui.global.dump {
         None => return Ok(false),
         Some(Stage::Cascade | Stage::Derivation) => return super::dumped(ui, derived),
-        Some(Stage::Plan) => super::plan::text(planned),
+        Some(Stage::Plan) => super::plan::text(derived, planned),
         // The processor runs the tile program itself: there is no other source.
         Some(Stage::Tile | Stage::Kernel) => einloom_tile::print(planned.program()),
     };
@@ -125,9 +154,7 @@ pub(crate) fn dumped(ui: &Ui, derived: &Derived, planned: &Planned) -> Result<bo
 
 /// Refuses what this computer has no memory for, before anything is read or computed.
 pub(crate) fn memory(planned: &Planned, for_meaning: bool) -> Result<(), Failure> {
-    let product = |dims: &[usize]| dims.iter().map(|&d| d as u128).product::<u128>();
-    let tensors = &planned.program().tensors;
-    let mut bytes: u128 = tensors.iter().map(|t| product(&t.dims) * t.dtype.bytes() as u128).sum();
+    let mut bytes = tensor_bytes(planned);
     if for_meaning {
         // Everything in f64, and outputs and inputs once more to compare.
         let cascade = planned.cascade();

@@ -94,7 +94,7 @@ pub(crate) fn command(ui: &mut Ui, args: &RunArgs) -> Result<(), Failure> {
 fn explanation(derived: &Derived, planned: &Planned) -> String {
     let boxes = [
         ("the derivation", einloom_algebra::explain(derived.derivation())),
-        ("the plan", super::plan::text(planned)),
+        ("the plan", super::plan::text(derived, planned)),
         ("the tile program", einloom_tile::print(planned.program())),
     ];
     let mut out: String = boxes.iter().map(|(name, text)| format!("== {name}\n{text}\n")).collect();

@@ -89,11 +89,14 @@ impl<'t> Reader<'t> {
         if let Some(count) = count {
             if !cores.is_multiple_of(count) {
                 self.at(at, "count", format!("{cores} cores cannot be divided among {count}"));
-            } else if let Some(shared_by) = shared_by.filter(|s| s * count != cores) {
+            } else if let Some(shared_by) = shared_by.filter(|s| s.checked_mul(count) != Some(cores)) {
                 self.at(
                     at,
                     "count",
-                    format!("{count} shared by {shared_by} each make {}, not the {cores} cores", count * shared_by),
+                    format!(
+                        "{count} shared by {shared_by} each make {}, not the {cores} cores",
+                        count.saturating_mul(shared_by)
+                    ),
                 );
             }
             return shared_by.unwrap_or((cores / count).max(1));

@@ -91,6 +91,23 @@ impl Diagram {
         Ok(Self { graph: graph.clone(), kernels })
     }
 
+    /// The diagram of one kernel of several: of the nodes called `roots` with all that they need. Nodes called `stored` are
+    /// at the upper level, whoever stores them.
+    ///
+    /// # Errors
+    /// As [`Diagram::new`].
+    pub fn of_kernel(graph: &Graph, roots: &[&str], stored: &[&str]) -> Result<Self, NoFormula> {
+        let whole = Self::new(graph, stored)?;
+        let place = |name: &&str| {
+            let found = graph.ids().find(|&n| graph[n].name == **name && graph[n].def != Def::Input);
+            found.ok_or_else(|| NoFormula { reason: format!("the graph has no node `{name}`") })
+        };
+        let roots = roots.iter().map(place).collect::<Result<Vec<NodeId>, _>>()?;
+        let cuts = stored.iter().map(place).collect::<Result<Vec<NodeId>, _>>()?;
+        let nodes = needed(graph, &roots, &cuts);
+        Ok(Self { kernels: vec![Kernel { roots, nodes }], ..whole })
+    }
+
     /// The axes, in the order in which the cascade names them.
     pub fn axes(&self) -> Vec<Axis> {
         let used: BTreeSet<IndexId> = self.kernels.iter().flat_map(|k| self.indices(k)).collect();

@@ -1,11 +1,14 @@
-//! Traffic of the device's memory.
+//! Traffic between the memory of a GPU and its L2.
 //!
 //! Two analyses, of which the smaller counts per tensor: the reuse analysis, which knows what stays in L2, and blocks
 //! in step: those that run at the same time and read the same elements read them at about the same time, so that they
-//! come in once. The second supposes that backends order tasks so that those of one wave share most.
+//! come in once. The second supposes that backends order tasks so that those of one wave share most. Tiles take no room
+//! in L2: they live in the cores.
+//!
+//! What plans are timed by and what reports show is this one count.
 
 use crate::bounds::compulsory;
-use crate::levels::{Reuse, Traffic};
+use crate::levels::{Into, Reuse, Traffic};
 use crate::nest::{Nest, coord_axes};
 use crate::transfers::innermost;
 use einloom_machine::{Bytes, Level, Machine};
@@ -49,6 +52,11 @@ impl<'a> Device<'a> {
     }
 }
 
+/// What passes into the L2 of a machine with lanes, `blocks` of the kernel being on a core at once.
+pub(crate) fn l2_traffic(program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> Into {
+    Counted::new(program, kernel).l2_traffic(program, kernel, machine, blocks)
+}
+
 impl<'a> Counted<'a> {
     fn new(program: &Program, kernel: &'a Kernel) -> Self {
         let nest = Nest::new(kernel);
@@ -60,24 +68,33 @@ impl<'a> Counted<'a> {
 
     fn seconds(&self, program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> f64 {
         let Some(outer) = machine.trunk().next() else { return 0.0 };
+        let into = self.l2_traffic(program, kernel, machine, blocks);
+        let size = |t: &TensorId| program.tensor(*t).dtype.bytes() as f64;
+        let bytes: f64 =
+            into.traffic.iter().map(|(t, (read, written))| (*read as f64 + *written as f64) * size(t)).sum();
+        bytes / outer.bandwidth.0
+    }
+
+    fn l2_traffic(&self, program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> Into {
         let reuse = Reuse { program, kernel, nest: &self.nest, resident_bytes: 0 };
         // As many blocks as run on a core at once share what is a core's there.
+        let blocks = blocks.max(1);
         let kept = machine.lanes.as_ref().map_or(1.0, |l| l.calibration.kept);
-        let part = |c: Bytes| Bytes((c.0 as f64 * kept / blocks.max(1) as f64) as u64);
+        let part = |c: Bytes| Bytes((c.0 as f64 * kept / blocks as f64) as u64);
         let share = |l: &Level| Level { capacity: l.capacity.map(part), ..l.clone() };
-        let stays = machine.trunk().nth(1).map(|l2| reuse.traffic_into(&share(l2)).traffic);
-        let together = grid_points(kernel).min(machine.cores.max(1) * blocks.max(1));
+        let stays = machine.trunk().nth(1).map(|l2| reuse.traffic_into(&share(l2)));
+        let together = grid_points(kernel).min(machine.cores.max(1) * blocks);
         let wave = wave(program, kernel, &self.inner, &self.axes, together);
-        let mut bytes = 0.0;
+        let mut traffic = Traffic::new();
         for (tensor, &(read, written)) in &self.inner {
-            let size = program.tensor(*tensor).dtype.bytes() as f64;
             let shared = in_step(&wave, self.axes.get(tensor));
-            let floor = self.least.get(tensor).copied().unwrap_or((0, 0));
-            let stays = stays.as_ref().and_then(|t| t.get(tensor)).map_or(read, |t| t.0);
-            let reads = (read as f64 / shared).min(stays as f64).max(floor.0.min(read) as f64);
-            bytes += (reads + written as f64) * size;
+            let floor = self.least.get(tensor).map_or(0, |t| t.0);
+            let stays = stays.as_ref().and_then(|s| s.traffic.get(tensor)).map_or(read, |t| t.0);
+            let together = (read as f64 / shared).ceil() as u64;
+            traffic.insert(*tensor, (together.min(stays).max(floor.min(read)), written));
         }
-        bytes / outer.bandwidth.0
+        let held = stays.map_or(0, |s| s.resident_bytes.saturating_mul(blocks as u64));
+        Into { traffic, resident_bytes: held }
     }
 }
 

@@ -22,6 +22,7 @@ pub use by_lanes::{ByLanes, by_lanes};
 use block::Block;
 use cycles::Clock;
 use device::Device;
+pub(crate) use device::l2_traffic;
 use einloom_cascade::DType;
 use einloom_machine::{Machine, MatrixUnit};
 use einloom_tile::{Kernel, Op, Program, ValueId};

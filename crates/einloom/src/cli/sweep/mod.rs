@@ -13,8 +13,9 @@ use einloom::formats::{Destination, FileError};
 use einloom::{Derived, Planned};
 use einloom_cascade::Given;
 use einloom_machine::{Bytes, LevelKind, Machine};
+use einloom_tile::TensorRole;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// One capacity with the best plan for it.
@@ -50,11 +51,12 @@ pub(crate) fn command(ui: &mut Ui, args: &SweepArgs) -> Result<(), Failure> {
     let level = level(&machine, &args.over.level)?;
     let given = prepare::given(&args.sizing, BTreeMap::new())?;
     prepare::not_empty(&args.sizing)?;
-    let (mut points, mut sizes) = (vec![], BTreeMap::new());
+    let (mut points, mut sizes, mut dtypes) = (vec![], BTreeMap::new(), BTreeSet::new());
     for capacity in capacities(args.over.from, args.over.to, args.points.map(|n| n as usize)) {
         let point = point(args, &derived, &given, &with(&machine, level, capacity), level, capacity)?;
         if let Some(planned) = &point.1 {
             let ranks = planned.cascade().ranks.iter().map(|r| r.name.clone());
+            dtypes.extend(planned.program().tensors.iter().filter(|t| t.role == TensorRole::Input).map(|t| t.dtype));
             sizes = ranks.zip(planned.bound().sizes().iter().copied()).collect();
         }
         points.push(point.0);
@@ -67,7 +69,7 @@ pub(crate) fn command(ui: &mut Ui, args: &SweepArgs) -> Result<(), Failure> {
     if points.iter().any(|p| p.bytes.is_some()) {
         let failed = |why: String| FileError::new(&stem, format!("cannot draw the chart: {why}"));
         files.push(write(&stem, ".svg", &chart::transfers(&title, level_name, &points).map_err(failed)?)?);
-        let roof = chart::roofline(&title, &machine, outside(&machine, level), &points).map_err(failed)?;
+        let roof = chart::roofline(&title, &machine, outside(&machine, level), &dtypes, &points).map_err(failed)?;
         files.push(write(&stem, "_roofline.svg", &roof)?);
     }
     let files: Vec<String> = files.iter().map(|f| f.display().to_string()).collect();
@@ -151,7 +153,8 @@ fn point(
         error: None,
     };
     let options = prepare::options(&args.sizing, prepare::backend_of(machine))?;
-    let planned = match derived.plan(given, machine, &options) {
+    let planned = derived.plan(given, machine, &options);
+    let planned = match planned.and_then(|p| prepare::fits(&p).map_err(einloom::Error::Plan).map(|()| p)) {
         Ok(planned) => planned,
         Err(einloom::Error::Plan(e)) => return Ok((Point { error: Some(e.to_string()), ..empty }, None)),
         Err(e) => return Err(e.into()),
@@ -170,8 +173,8 @@ fn point(
         bound_bytes: Some(bound),
         ratio: (bound > 0).then(|| bytes as f64 / bound as f64),
         flops: Some(all.iter().map(|(_, t)| t.flops).sum()),
-        seconds: Some(all.iter().map(|(k, t)| time(k, t).0).sum()),
-        bound_by: longest.map(|(k, t)| time(k, t).1.to_string()),
+        seconds: Some(all.iter().map(|(k, t)| time(&planned, k, t).0).sum()),
+        bound_by: longest.map(|(k, t)| time(&planned, k, t).1.to_string()),
         kernels: Some(all.len()),
         tiles,
         ..empty

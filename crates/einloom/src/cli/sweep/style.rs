@@ -12,10 +12,18 @@ pub(super) const PAPER: RGBColor = RGBColor(0xff, 0xff, 0xfe);
 pub(super) const PLANNED: RGBColor = RGBColor(0x09, 0x69, 0xda);
 /// What bounds it.
 pub(super) const BOUND: RGBColor = RGBColor(0xcf, 0x22, 0x2e);
+/// What bounds it otherwise.
+pub(super) const OTHER: RGBColor = RGBColor(0x82, 0x50, 0xdf);
 
 /// Each colour with the one in its place on a dark background.
-const DARK: [(RGBColor, &str); 5] =
-    [(INK, "#e6edf3"), (FAINT, "#30363d"), (PAPER, "#0d1117"), (PLANNED, "#58a6ff"), (BOUND, "#ff7b72")];
+const DARK: [(RGBColor, &str); 6] = [
+    (INK, "#e6edf3"),
+    (FAINT, "#30363d"),
+    (PAPER, "#0d1117"),
+    (PLANNED, "#58a6ff"),
+    (BOUND, "#ff7b72"),
+    (OTHER, "#d2a8ff"),
+];
 
 /// The chart with a style sheet that exchanges its colours where a dark page is preferred.
 pub(super) fn for_light_and_dark(svg: &str) -> String {

@@ -1,0 +1,84 @@
+//! The formulas of a plan: what each of its kernels moves and holds, with sizes and tile sizes as symbols.
+
+use crate::{Derived, Planned};
+use einloom_model::calculus::{Diagram, Memory, NoFormula, Optimum, Partition, Symbol, SymbolKind, Transfers};
+use einloom_plan::{Form, PlannedKernel};
+use einloom_tile::{Kernel, Op};
+use std::collections::BTreeMap;
+
+/// The formulas of one kernel. What is planned by 1 along an index counts as such, other tiles are symbols: `g_m` for the
+/// positions of `m` that a core works on, `s_n` for those of `n` that stream past at a time.
+#[derive(Clone, Debug)]
+pub struct KernelFormulas {
+    /// Values between the memory in which the arrays are and the tiles: `H`.
+    pub transfers: Transfers,
+    /// Values that the tiles hold at once: `M`.
+    pub memory: Memory,
+    /// The least transfers for a capacity, all groups being free: `H*`.
+    pub optimum: Result<Optimum, NoFormula>,
+    /// `H` for the plan's sizes and tiles, the last ones of which may be ragged. What a condition leaves out counts. `None`
+    /// beyond what can be counted.
+    pub values: Option<u128>,
+}
+
+impl Derived {
+    /// The formulas of a kernel of a plan that was made of this derivation.
+    ///
+    /// # Errors
+    /// What stands against a formula: a recurrence, or a node that only the planner knows.
+    pub fn formulas(&self, planned: &Planned, kernel: usize) -> Result<KernelFormulas, NoFormula> {
+        let forms = Form::all(self.derivation());
+        let missing = |what: &str| NoFormula { reason: format!("the plan has no such {what}") };
+        let form = forms.get(planned.form()).ok_or_else(|| missing("form"))?;
+        let plan = planned.kernels().get(kernel).ok_or_else(|| missing("kernel"))?;
+        let tiles = planned.program().kernels.get(kernel).ok_or_else(|| missing("kernel"))?;
+        let stored: Vec<&str> = planned.kernels().iter().flat_map(|k| &k.materialised).map(String::as_str).collect();
+        let roots: Vec<&str> = plan.materialised.iter().map(String::as_str).collect();
+        let diagram = Diagram::of_kernel(form.graph, &roots, &stored)?;
+        let partition = partition(plan, tiles);
+        let transfers = diagram.transfers(&partition)?;
+        let memory = diagram.memory(&partition)?;
+        let optimum = diagram.optimum(&partition);
+        let values = transfers.counted(numbers(planned, plan));
+        Ok(KernelFormulas { transfers, memory, optimum, values })
+    }
+}
+
+/// How a kernel divides its axes.
+fn partition(plan: &PlannedKernel, kernel: &Kernel) -> Partition {
+    let named = |one: bool| -> Vec<&str> {
+        plan.group.iter().filter(|(_, tile)| (*tile == 1) == one).map(|(name, _)| name.as_str()).collect()
+    };
+    let mut streams = vec![];
+    streamed(kernel, &kernel.body, &mut streams);
+    let groups = Partition::whole().group(&named(false)).single(&named(true));
+    streams.into_iter().fold(groups, Partition::stream)
+}
+
+/// The streams of a body, outer ones before those inside them, each once.
+fn streamed<'a>(kernel: &'a Kernel, ops: &[Op], out: &mut Vec<&'a str>) {
+    for op in ops {
+        if let Op::Stream { axis, body, .. } = op {
+            let name = kernel.axis(*axis).name.as_str();
+            if !out.contains(&name) {
+                out.push(name);
+            }
+            streamed(kernel, body, out);
+        }
+    }
+}
+
+/// What a symbol is in a plan.
+fn numbers<'a>(planned: &'a Planned, plan: &'a PlannedKernel) -> impl Fn(&Symbol) -> Option<u64> + 'a {
+    let ranks = planned.cascade().ranks.iter().map(|r| r.name.as_str()).zip(planned.bound().sizes().iter().copied());
+    let sizes: BTreeMap<&str, usize> = ranks.collect();
+    let tile = |tiles: &[(String, usize)], name: &str| tiles.iter().find(|t| t.0 == name).map(|t| t.1);
+    move |s| {
+        let found = match s.kind {
+            SymbolKind::Size => sizes.get(s.name.as_str()).copied(),
+            SymbolKind::Group => tile(&plan.group, &s.name),
+            SymbolKind::Stream => tile(&plan.stream, &s.name),
+        };
+        found.map(|n| n as u64)
+    }
+}
