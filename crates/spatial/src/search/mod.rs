@@ -8,6 +8,7 @@
 
 mod assign;
 mod hold;
+mod order;
 mod split;
 mod write;
 
@@ -223,8 +224,9 @@ fn try_frame(wanted: &Wanted<'_>, frame: &Frame, arrays: &[usize], out: &mut Sea
         tile.entry(name(rank)).or_insert(Extent::Size(1));
     }
     let mut phase = Phase { in_turn: true, ..Phase::default() };
-    for (einsum, &a) in program.einsums.iter().zip(arrays) {
-        phase.runs.entry(chip.arrays[a].name.clone()).or_default().push(einsum.name.clone());
+    for e in order::order(program) {
+        let (einsum, array) = (&program.einsums[e], &chip.arrays[arrays[e]]);
+        phase.runs.entry(array.name.clone()).or_default().push(einsum.name.clone());
     }
     let side = |rows: usize| (rows > 1).then(|| name(frame.rows));
     let space = chip.arrays.iter().map(|a| {
