@@ -152,11 +152,7 @@ pub fn lags(setting: &Setting<'_>, cycles: f64) -> Result<BTreeMap<String, usize
             let setup = Setup { setting, kernel: k, options: &options, bound, layout: kernel, nest, parts, sides };
             engine::latencies(&setup)
         };
-        // What goes straight to an edge that the same wave reaches next streams there word by word.
-        let near = chip.timing.link as i64;
-        let streams: Vec<Vec<bool>> = parts.iter().map(|p| p.reads.iter().map(|r| !r.buffered).collect()).collect();
         let more = |p: usize, r: usize| match latencies[p][r] {
-            Some(latency) if latency <= near && streams[p][r] => 0,
             None => 0,
             Some(latency) => 1 + (latency.max(0) as f64 / cycles.max(1.0)).ceil() as i64,
         };
