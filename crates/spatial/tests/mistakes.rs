@@ -130,14 +130,14 @@ fn studies() {
             study.toml:18:1: sweep length: is missing
             study.toml:20:10: sweep arrays: is not a list of whole numbers above 0
             fusemax.toml:1:1: kernel: is missing
-            fusemax.toml:4:1: outer: is not a known key (known here: name, description, sizes, space, kernel, fault)
-            fusemax.toml:5:1: accounting: is not a known key (known here: name, description, sizes, space, kernel, fault)
-            fusemax.toml:7:3: configuration: is not a known key (known here: name, description, sizes, space, kernel, fault)
-            fusemax.toml:41:3: workload: is not a known key (known here: name, description, sizes, space, kernel, fault)
-            fusemax.toml:57:2: lengths: is not a known key (known here: name, description, sizes, space, kernel, fault)
-            fusemax.toml:61:2: linear: is not a known key (known here: name, description, sizes, space, kernel, fault)
-            fusemax.toml:82:3: ratio: is not a known key (known here: name, description, sizes, space, kernel, fault)
-            fusemax.toml:166:2: sweep: is not a known key (known here: name, description, sizes, space, kernel, fault)
+            fusemax.toml:5:1: outer: is not a known key (known here: name, description, sizes, space, kernel, fault)
+            fusemax.toml:6:1: accounting: is not a known key (known here: name, description, sizes, space, kernel, fault)
+            fusemax.toml:8:3: configuration: is not a known key (known here: name, description, sizes, space, kernel, fault)
+            fusemax.toml:42:3: workload: is not a known key (known here: name, description, sizes, space, kernel, fault)
+            fusemax.toml:58:2: lengths: is not a known key (known here: name, description, sizes, space, kernel, fault)
+            fusemax.toml:62:2: linear: is not a known key (known here: name, description, sizes, space, kernel, fault)
+            fusemax.toml:83:3: ratio: is not a known key (known here: name, description, sizes, space, kernel, fault)
+            fusemax.toml:167:2: sweep: is not a known key (known here: name, description, sizes, space, kernel, fault)
         "#]],
     );
 }

@@ -18,8 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Einsums are given to arrays, ranks to their sides, tiles to steps and tensors to the buffer; every choice is scored by
-/// the closed form, the best is simulated.
+/// Einsums are given to arrays, ranks to their sides, tiles to steps and tensors to the buffer; every choice is scored
+/// by the closed form, the best is simulated.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct BindArgs {
     /// Programs (.ein) that compute the same; the first is what others are compared with

@@ -180,9 +180,9 @@ impl<'a> One<'_, 'a> {
         parts.chain(wholes).sum::<f64>() * self.setup.setting.chip.word.0 as f64
     }
 
-    /// Words between DRAM and the chip for all instances. What is read in this kernel and does not come from it is read
-    /// once, or once a block if it does not carry the rank that is cut; what others need is written once; what spills is
-    /// written and read.
+    /// Words between DRAM and the chip for all instances. What is read in this kernel and does not come from it is
+    /// read once, or once a block if it does not carry the rank that is cut; what others need is written once; what
+    /// spills is written and read.
     fn words(&self, blocks: usize) -> Words {
         let setup = self.setup;
         let program = setup.setting.program;

@@ -1,5 +1,5 @@
-//! What the buffer can hold: inputs and running values of a tile; and of what a later pass reads, either whole fibres, or
-//! nothing, so that it goes to DRAM and back.
+//! What the buffer can hold: inputs and running values of a tile; and of what a later pass reads, either whole fibres,
+//! or nothing, so that it goes to DRAM and back.
 
 use crate::{Block, Dataflow, Program};
 use einloom_algebra::{Def, NodeId};

@@ -1,10 +1,10 @@
 //! Bindings found: which ranks run along the sides of the arrays, which Einsum runs where, how far behind, and what the
 //! buffer holds.
 //!
-//! All Einsums of a tile form one phase in which they take turns, each as many tiles behind the newest one as its operands
-//! need to get there. So a tile takes what the busiest array takes, which no order of phases can beat; the assignment that
-//! makes this the least is found by branch and bound. Each choice of ranks, tile, assignment and of what the buffer holds
-//! is scored by [`evaluate`]: time first, then energy.
+//! All Einsums of a tile form one phase in which they take turns, each as many tiles behind the newest one as its
+//! operands need to get there. So a tile takes what the busiest array takes, which no order of phases can beat; the
+//! assignment that makes this the least is found by branch and bound. Each choice of ranks, tile, assignment and of
+//! what the buffer holds is scored by [`evaluate`]: time first, then energy.
 
 mod assign;
 mod hold;

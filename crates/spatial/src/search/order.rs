@@ -1,12 +1,12 @@
-//! In which order the Einsums of a tile run: each after those whose results of the same tile it needs, so that words wait
-//! as short as they can where elements take Einsums in turn.
+//! In which order the Einsums of a tile run: each after those whose results of the same tile it needs, so that words
+//! wait as short as they can where elements take Einsums in turn.
 
 use crate::Program;
 use einloom_algebra::{Def, NodeId, Term};
 use std::collections::BTreeSet;
 
-/// The program's Einsums, each after what it reads of its own step. What a recurrence left one step ago is there anyway; a
-/// cycle that is none in that sense stays in the program's order.
+/// The program's Einsums, each after what it reads of its own step. What a recurrence left one step ago is there
+/// anyway; a cycle that is none in that sense stays in the program's order.
 pub(super) fn order(program: &Program) -> Vec<usize> {
     let needs: Vec<BTreeSet<NodeId>> = program.einsums.iter().map(|e| needs(program, e.node)).collect();
     let mut left: Vec<usize> = (0..needs.len()).collect();

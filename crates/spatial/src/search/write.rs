@@ -4,8 +4,8 @@ use crate::{Binding, Block, Dataflow, Extent, Kernel};
 use std::fmt::Write;
 
 impl Binding {
-    /// The file that [`Binding::parse`] reads this binding from, but for what reproduces published counts, and faults, which bindings of
-    /// one's own do not have.
+    /// The file that [`Binding::parse`] reads this binding from, but for what reproduces published counts, and faults,
+    /// which bindings of one's own do not have.
     pub fn to_toml(&self) -> String {
         let mut out = format!("name = {:?}\ndescription = {:?}\n", self.name, self.description);
         extents(&mut out, "sizes", &self.sizes);

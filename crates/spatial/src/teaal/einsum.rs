@@ -100,10 +100,8 @@ fn expression(
             let hint = "+, -, *, / and reductions by sum are supported";
             return fail(r, format!("`{called}(…)` is not supported"), hint);
         }
-        if called.chars().next().is_some_and(char::is_uppercase) {
-            if !declared.contains_key(&called) {
-                return fail(r, format!("{called} is not declared"), "add it to declaration");
-            }
+        if called.chars().next().is_some_and(char::is_uppercase) && !declared.contains_key(&called) {
+            return fail(r, format!("{called} is not declared"), "add it to declaration");
         }
         reads.push(called);
     }

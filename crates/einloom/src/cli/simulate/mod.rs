@@ -18,8 +18,8 @@ use einloom_spatial::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// Without `--configuration` all configurations of the study. The closed form, the binding as it is, and the same binding
-/// with tiles so far apart that nothing waits for what is on its way stand side by side.
+/// Without `--configuration` all configurations of the study. The closed form, the binding as it is, and the same
+/// binding with tiles so far apart that nothing waits for what is on its way stand side by side.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SimulateArgs {
     /// A built-in study (fusemax), or a study of yours (.toml)
@@ -242,8 +242,8 @@ fn outcome(
     Ok(Outcome { configuration, sizes, closed, run, relaxed, error, depths, notes })
 }
 
-/// The binding with tiles so far apart that nothing would wait for what is on its way if a tile took `slower` times what it
-/// takes, if there is one.
+/// The binding with tiles so far apart that nothing would wait for what is on its way if a tile took `slower` times
+/// what it takes, if there is one.
 fn relax(setting: &Setting<'_>, closed: &Evaluation, slower: f64) -> Option<Binding> {
     let mut binding = setting.binding.clone();
     let tile = closed.kernels.iter().map(|k| k.cycles / k.tiles.max(1.0)).fold(f64::INFINITY, f64::min);

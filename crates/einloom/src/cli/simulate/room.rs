@@ -6,8 +6,8 @@ use einloom_spatial::{Options, Problem, Setting, Simulated};
 /// More registers than any binding needs.
 const PLENTY: usize = 1 << 24;
 
-/// Simulates; where a binding waits for itself for ever, with as many registers as it uses, which the notes say. `options`
-/// are those of the run that ended.
+/// Simulates; where a binding waits for itself for ever, with as many registers as it uses, which the notes say.
+/// `options` are those of the run that ended.
 ///
 /// # Errors
 /// As [`einloom_spatial::simulate`].
