@@ -88,6 +88,10 @@ fn lag(wanted: &Wanted<'_>, found: &mut Found) {
 
 /// All bindings, without lags.
 fn seek(wanted: &Wanted<'_>) -> Result<Search, Vec<Problem>> {
+    let missing = missing(wanted);
+    if !missing.is_empty() {
+        return Err(missing);
+    }
     let mut out = Search::default();
     for frame in frames(wanted, &mut out.refused) {
         for arrays in assignments(wanted, &frame) {
@@ -113,6 +117,23 @@ fn seek(wanted: &Wanted<'_>) -> Result<Search, Vec<Problem>> {
         found.binding.name = format!("found-{}", k + 1);
     }
     Ok(out)
+}
+
+/// Operations that no array of the chip can do: no binding helps there.
+fn missing(wanted: &Wanted<'_>) -> Vec<Problem> {
+    let chip = wanted.chip;
+    let mut out = vec![];
+    for einsum in &wanted.program.einsums {
+        for operation in einsum.work.iter().map(|w| &w.operation) {
+            if chip.arrays.iter().all(|a| a.cost(operation, false).is_none()) {
+                let message = format!("no array of the chip {} has `{operation}`", chip.name);
+                let hint =
+                    format!("add it to [array.operation] of one, with its cycles: {operation} = {{ cycles = 1 }}");
+                out.push(Problem::new(&einsum.name, message).hint(hint));
+            }
+        }
+    }
+    out
 }
 
 /// Pairs of ranks of results, with everything that has a size.
