@@ -47,7 +47,9 @@ pub(crate) struct Roles {
     pub state: BTreeSet<IndexId>,
     /// The recurrence's index.
     pub recurrence: Option<IndexId>,
-    /// Indices that run over the recurrence's chunk at hand, if it advances by chunks.
+    /// Whether it advances by chunks.
+    pub chunked: bool,
+    /// Indices that run over the recurrence's chunk at hand.
     pub within: BTreeSet<IndexId>,
     /// Grid indices that are some stored tensor's last.
     pub contiguous: BTreeSet<IndexId>,
@@ -87,11 +89,9 @@ impl Roles {
         let single = single(p, x, cone);
         // A recurrence that goes position by position holds all that share its loop to that.
         let chunked = |n: &NodeId| p[*n].recurrence.is_some_and(|r| !p.loops[r].within.is_empty());
-        let within = match cone.iterations.keys().all(chunked) {
-            true => reduced.iter().copied().filter(|&i| p.chunk_of(i).is_some()).collect(),
-            false => BTreeSet::new(),
-        };
-        Self { grid, inner, stored, state, recurrence, within, contiguous, single }
+        let within: BTreeSet<IndexId> = reduced.iter().copied().filter(|&i| p.chunk_of(i).is_some()).collect();
+        let chunked = !within.is_empty() && cone.iterations.keys().all(chunked);
+        Self { grid, inner, stored, state, recurrence, chunked, within, contiguous, single }
     }
 
     /// The tiling in this style, with the indices in `demoted` visited one by one.
@@ -134,8 +134,7 @@ impl Roles {
             out.cuts.insert(i, cut);
         }
         if let Some(t) = self.recurrence {
-            let tile =
-                if self.within.is_empty() { 1 } else { asked(t).unwrap_or(p.chunk).clamp(1, p[t].extent.max(1)) };
+            let tile = if self.chunked { asked(t).unwrap_or(p.chunk).clamp(1, p[t].extent.max(1)) } else { 1 };
             for &i in self.within.iter().chain([&t]) {
                 let tile = if demoted.contains(&i) { 1 } else { tile };
                 out.cuts.insert(i, Cut { kind: AxisKind::Stream, tile, extent: p[i].extent });

@@ -164,8 +164,12 @@ impl Lowering<'_> {
 
     fn fold(&mut self, n: NodeId) {
         let fold = &self.cone.folds[&n];
-        let filter: Vec<ExprId> = fold.filter.iter().map(|&f| self.rewrite(f)).collect();
+        let mut filter: Vec<ExprId> = fold.filter.iter().map(|&f| self.rewrite(f)).collect();
         let mut body = self.rewrite(fold.body);
+        // Over nothing no element is ever asked for, and a gather may have nowhere to go.
+        if fold.over.iter().any(|&i| self.p[i].extent == 0) {
+            (body, filter) = (self.x.constant(self.p.identity(fold.monoid)), vec![]);
+        }
         let repair = fold.repair.as_ref().map(|r| FoldRepair {
             combine: r.combine,
             factor: self.rewrite(r.factor),
@@ -173,7 +177,9 @@ impl Lowering<'_> {
             keep_if: r.keep_if.map(|k| self.rewrite(k)),
         });
         let mut moved = None;
-        if fold.monoid == FoldMonoid::Sum {
+        // What a repair adds is in the units of the whole sum: no factor may leave it then.
+        let adds = repair.as_ref().is_some_and(|r| r.plus.is_some() || r.combine != BinaryOp::Mul);
+        if fold.monoid == FoldMonoid::Sum && !adds {
             (body, moved) = self.move_out(fold, body);
         }
         let inner = Fold { body, filter: filter.clone(), repair: repair.clone(), ..fold.clone() };

@@ -94,7 +94,8 @@ impl Types {
         }
         let t = match x.get(e) {
             Expr::Const(_) => match x.as_const(e) {
-                Some(v) if v.fract() == 0.0 => Type::Integer(v.abs()),
+                // Beyond the integers, such as an identity of -1e30, it is no integer to compute with.
+                Some(v) if v.fract() == 0.0 && v.abs() <= f64::from(i32::MAX) => Type::Integer(v.abs()),
                 _ => Type::Real,
             },
             Expr::Position(i) => Type::Integer(p[*i].extent as f64),

@@ -11,7 +11,7 @@ use einloom_cascade::meaning::{Array, Arrays};
 use einloom_cascade::{BinaryOp, Bound, IndexAtom, IndexExpr, IndexId, Monoid};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use domain::{Domain, Reals};
+pub use domain::{Domain, Reals, apply};
 
 /// How every reduction's index space is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@
 //! matter of range or of precision alone.
 
 use super::twice::{LN_2, Twice};
-use einloom_algebra::stream::Domain;
-use einloom_algebra::{Graph, NodeId, Term, argument_term};
+use einloom_algebra::stream::{Domain, apply};
+use einloom_algebra::{Graph, NodeId, argument_term};
 use einloom_cascade::meaning::Arrays;
 use einloom_cascade::{BinaryOp, Bound, DType, Monoid, ParamId, UnaryOp, numeric};
 use std::cell::Cell;
@@ -194,6 +194,8 @@ pub(super) struct Range<'a> {
     pub(super) met_nan: Cell<bool>,
     /// Whether some input or operation gave an infinity.
     pub(super) met_infinity: Cell<bool>,
+    /// Whether an infinity was multiplied or divided.
+    pub(super) met_infinite_factor: Cell<bool>,
     /// The largest exponent of any value.
     pub(super) farthest: Cell<i64>,
     /// The smallest.
@@ -203,7 +205,17 @@ pub(super) struct Range<'a> {
 impl<'a> Range<'a> {
     pub(super) fn new(graph: &'a Graph, bound: &'a Bound, inputs: &'a Arrays) -> Self {
         let (met_nan, met_infinity) = (Cell::new(false), Cell::new(false));
-        Self { graph, bound, inputs, met_nan, met_infinity, farthest: Cell::new(0), nearest: Cell::new(0) }
+        let met_infinite_factor = Cell::new(false);
+        Self {
+            graph,
+            bound,
+            inputs,
+            met_nan,
+            met_infinity,
+            met_infinite_factor,
+            farthest: Cell::new(0),
+            nearest: Cell::new(0),
+        }
     }
 
     fn noted(&self, v: Wide) -> Wide {
@@ -274,6 +286,10 @@ impl Domain for Range<'_> {
     fn binary(&self, op: BinaryOp, a: &Wide, b: &Wide) -> Wide {
         let truth = |t: bool| Wide::of(f64::from(t));
         let nan = a.mantissa.high.is_nan() || b.mantissa.high.is_nan();
+        let infinite = a.mantissa.high.is_infinite() || b.mantissa.high.is_infinite();
+        if infinite && matches!(op, BinaryOp::Mul | BinaryOp::Div) {
+            self.met_infinite_factor.set(true);
+        }
         match op {
             BinaryOp::Add => self.noted(a.add(*b)),
             BinaryOp::Sub => self.noted(a.add(b.neg())),
@@ -356,20 +372,6 @@ impl Domain for Range<'_> {
     fn beats(&self, m: Monoid, a: &Wide, b: &Wide) -> bool {
         if m == Monoid::ArgMax { b.less(*a) } else { a.less(*b) }
     }
-}
-
-/// The value of a user's monoid at two arguments.
-fn apply(range: &Range, term: &Term, arguments: [&Wide; 2]) -> Option<Wide> {
-    let part = |t: &Term| apply(range, t, arguments);
-    Some(match term {
-        Term::Argument(k) => **arguments.get(*k as usize)?,
-        Term::Number(v) => Wide::of(*v),
-        Term::Param(p) => range.param(*p),
-        Term::Unary(op, x) => range.unary(*op, &part(x)?),
-        Term::Binary(op, a, b) => range.binary(*op, &part(a)?, &part(b)?),
-        Term::Select(c, a, b) => part(if range.holds(&part(c)?) { a } else { b })?,
-        Term::Size(_) | Term::Position(_) | Term::Read(..) | Term::Old(..) => return None,
-    })
 }
 
 #[cfg(test)]

@@ -77,6 +77,7 @@ pub(crate) fn emit(
         finals: BTreeMap::new(),
         updates: BTreeMap::new(),
         behind: BTreeMap::new(),
+        pending: vec![],
         lag,
     };
     e.open_kernel();
@@ -108,6 +109,8 @@ struct Emitter<'a> {
     updates: BTreeMap<NodeId, usize>,
     /// Old values of anchors where states are moved after their stream.
     behind: BTreeMap<NodeId, ValueId>,
+    /// Reductions whose loops are being made: what needs them complete joins no loop that they wait for.
+    pending: Vec<NodeId>,
     /// Whether anchors may lag behind.
     lag: bool,
 }

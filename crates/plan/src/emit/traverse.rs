@@ -69,15 +69,17 @@ impl Emitter<'_> {
         streamed.sort_by_key(|&i| self.tiling.tiled(i));
         let depth = self.scopes.len() - 1;
         let members = self.members(n, depth)?;
+        let waiting = self.pending.len();
+        self.pending.extend(&members);
         let common = self.common_filter(&members);
         let lags = self.lags(&members);
         let mut levels: Vec<Level> = vec![];
-        for &i in &streamed {
+        for (k, &i) in streamed.iter().enumerate() {
             let axis = self.stream_axis(i);
             let states = members.iter().map(|&m| self.new_state(m)).collect::<Result<Vec<_>, _>>()?;
             let lagging = self.lag_states(&lags)?;
             self.scopes.push(Scope { bindings: [(i, axis)].into(), ..Scope::default() });
-            let within = self.bounds(&common, i)?;
+            let within = self.bounds(&common, i, &streamed[k + 1..])?;
             levels.push(Level { axis, within, states, lagging });
         }
         if let (Some(scope), Some(level)) = (self.scopes.last_mut(), levels.last()) {
@@ -117,6 +119,7 @@ impl Emitter<'_> {
             next_lagging = levels[k].lagging.clone();
             self.push(Op::Stream { axis: levels[k].axis, within: levels[k].within.clone(), states, body });
         }
+        self.pending.truncate(waiting);
         let mut values: Vec<(NodeId, ValueId)> = members.iter().copied().zip(next).collect();
         for (l, &at) in lags.iter().zip(&next_lagging) {
             self.remember(l.anchor, values.iter().find(|v| v.0 == l.anchor).map_or(at, |v| v.1), depth);
@@ -161,6 +164,10 @@ impl Emitter<'_> {
                 continue;
             }
             let read = self.x.plain(m, &self.p[m].axes);
+            // Loops that wait for each other would have no order.
+            if self.pending.clone().into_iter().any(|p| self.needs_complete(m, p)) {
+                continue;
+            }
             let bound = self.l.facts.of(self.p, self.x, read).free.iter().all(|&i| self.binding(i).is_ok());
             if !bound || self.depth(read)? != depth || self.is_running(m) || self.is_complete(read, depth) {
                 continue;
@@ -234,12 +241,14 @@ impl Emitter<'_> {
         out
     }
 
-    /// The affine conjuncts that bound the stream over `i` where it opens.
-    fn bounds(&self, common: &[ExprId], i: IndexId) -> Result<Predicate, Fail> {
+    /// The affine conjuncts that bound the stream over `i` where it opens, those of `later` still closed: a window that
+    /// one of them has in an outer loop is another one's.
+    fn bounds(&self, common: &[ExprId], i: IndexId, later: &[IndexId]) -> Result<Predicate, Fail> {
         let mut all: Vec<Linear> = vec![];
         for &f in common {
             if let Expr::Within(forms) = self.x.get(f) {
-                let here = |l: &&Linear| l.terms.contains_key(&i) && l.terms.keys().all(|&j| self.binding(j).is_ok());
+                let open = |j: &IndexId| !later.contains(j) && self.binding(*j).is_ok();
+                let here = |l: &&Linear| l.terms.contains_key(&i) && l.terms.keys().all(open);
                 all.extend(forms.iter().filter(here).cloned());
             }
         }

@@ -30,7 +30,7 @@ impl Emitter<'_> {
             }
             How::Fold(src) if reduced.is_empty() => {
                 let chunk = self.scalar(src, &state)?;
-                let expr = match moved {
+                let expr = match moved.or_else(|| self.custom_start(f.monoid)) {
                     None => chunk,
                     Some(m) => self.combined(f.monoid, m, chunk),
                 };
@@ -51,6 +51,12 @@ impl Emitter<'_> {
                     let acc = if last { acc.take() } else { None };
                     self.push(Op::Reduce { dst, src: value, axis: self.axis_of(i)?, monoid, acc });
                     value = dst;
+                }
+                if let (None, Some(start)) = (&old, self.custom_start(f.monoid)) {
+                    let sides = self.sides_or(&state, || vec![axes.clone()])?;
+                    let expr = self.combined(f.monoid, start, Scalar::Tile(value));
+                    value = self.new_value(name, sides, f.dtype);
+                    self.push(Op::Map { dst: value, expr });
                 }
                 Ok(value)
             }
@@ -103,6 +109,11 @@ impl Emitter<'_> {
                 Some(dst)
             }
         }
+    }
+
+    /// What a reduction by a user's monoid starts from: its identity changes an element for which it is none.
+    fn custom_start(&self, monoid: FoldMonoid) -> Option<Scalar> {
+        matches!(monoid, FoldMonoid::Custom(_)).then(|| Scalar::Const(self.p.identity(monoid)))
     }
 
     fn combined(&mut self, monoid: FoldMonoid, a: Scalar, b: Scalar) -> Scalar {

@@ -70,6 +70,10 @@ impl Lowering<'_> {
             let value = self.product(None, &groups[side]);
             operands[side] = masks[side].iter().fold(value, |v, &mask| self.x.select(mask, v, zero));
         }
+        // A condition that never holds leaves constants, which have no axes.
+        if operands.iter().any(|&e| !self.tiled(e).contains(along)) {
+            return None;
+        }
         let [a, b] = self.operand_types(n, operands)?;
         Some(How::Contract(a, b))
     }
