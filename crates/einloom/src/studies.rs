@@ -54,17 +54,33 @@ pub fn find(name: &str) -> Result<Study, Error> {
 /// # Errors
 /// A name that is not known, a file that cannot be read, or all its mistakes.
 pub fn chip(name: &str) -> Result<einloom_spatial::Chip, Error> {
+    let text = named(name, "chip")?;
+    einloom_spatial::Chip::parse(name, &text).map_err(failure)
+}
+
+/// The binding with this name: one of a built-in study, or one in a file that ends in `.toml`.
+///
+/// # Errors
+/// A name that is not known, a file that cannot be read, or all its mistakes.
+pub fn binding(name: &str) -> Result<einloom_spatial::Binding, Error> {
+    let text = named(name, "binding")?;
+    einloom_spatial::Binding::parse(name, &text).map_err(failure)
+}
+
+/// The text of a chip or a binding.
+fn named(name: &str, kind: &str) -> Result<String, Error> {
     if name.ends_with(".toml") {
-        let text = std::fs::read_to_string(name).map_err(|e| FileError::io(Path::new(name), "cannot read it", &e))?;
-        return einloom_spatial::Chip::parse(name, &text).map_err(failure);
+        let read = std::fs::read_to_string(name);
+        return read.map_err(|e| FileError::io(Path::new(name), "cannot read it", &e).into());
     }
-    let names: Vec<&str> = FILES.iter().filter_map(|f| f.0.strip_prefix("chips/")?.strip_suffix(".toml")).collect();
-    let Some(text) = built_in(&format!("chips/{name}.toml")) else {
-        let hint = format!("the built-in chips are {}; a file of yours ends in .toml", names.join(", "));
-        let finding = Finding::error("unknown-chip", format!("there is no chip `{name}`")).hint(Some(hint));
-        return Err(Error::Study(vec![finding]));
-    };
-    einloom_spatial::Chip::parse(name, text).map_err(failure)
+    let folder = format!("{kind}s/");
+    if let Some(text) = built_in(&format!("{folder}{name}.toml")) {
+        return Ok(text.to_owned());
+    }
+    let names: Vec<&str> = FILES.iter().filter_map(|f| f.0.strip_prefix(&folder)?.strip_suffix(".toml")).collect();
+    let hint = format!("the built-in {kind}s are {}; a file of yours ends in .toml", names.join(", "));
+    let finding = Finding::error(&format!("unknown-{kind}"), format!("there is no {kind} `{name}`")).hint(Some(hint));
+    Err(Error::Study(vec![finding]))
 }
 
 /// The problems of a study as what to tell the user.

@@ -58,6 +58,21 @@ pub struct Kernel {
     pub dataflows: Vec<Dataflow>,
     /// Tensors that go through the buffer between Einsums of this kernel.
     pub through: Vec<String>,
+    /// What published energies tell was read more often than that. They change no time and no traffic.
+    pub rereads: Vec<Reread>,
+}
+
+/// Whole reads of tensors from the buffer beyond those that the Einsums need.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reread {
+    /// Each is read once more,
+    pub tensors: Vec<String>,
+    /// where each of these ranks is at least this large,
+    pub from: BTreeMap<String, usize>,
+    /// each of these is smaller,
+    pub below: BTreeMap<String, usize>,
+    /// and there are at least this many instances of the cascade.
+    pub from_instances: usize,
 }
 
 /// What the arrays do at the same time.
@@ -74,10 +89,6 @@ pub struct Phase {
 /// What the buffer holds, and so what DRAM must deliver how often.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Dataflow {
-    /// It is taken only where each of these ranks is at least this large.
-    pub from: BTreeMap<String, usize>,
-    /// It is taken only where there are at least this many instances of the cascade.
-    pub from_instances: usize,
     /// The rank that is cut outermost: what carries it stays, what does not is read again for every block.
     pub block: Option<Block>,
     /// Tensors of which the buffer holds what one block and one tile need.
@@ -86,18 +97,37 @@ pub struct Dataflow {
     pub uncut: Vec<String>,
     /// Tensors that it holds whole: read once, whatever is cut.
     pub whole: Vec<String>,
-    /// Tensors that are read from DRAM for every tile, also along ranks that they do not have.
-    pub reloads: Vec<String>,
+    /// Tensors of which two parts, one in use and one on its way, lie beside what it holds. What then exceeds the
+    /// capacity overflows: that part of every access to the buffer goes to DRAM.
+    pub beside: BTreeMap<String, Beside>,
+    /// It is taken only where DRAM is as fast as this.
+    pub within: Option<Within>,
     /// Tensors that are computed and used in this kernel and go to DRAM and back.
     pub spills: Vec<String>,
     /// Arrays that exchange what spills with DRAM past the buffer.
     pub past: Vec<String>,
-    /// Tensors in the buffer that are read from it once more than the Einsums need them.
-    pub rereads: Vec<String>,
     /// What the published model took for the buffer's capacity, where that is not the chip's.
     pub capacity: Option<Bytes>,
-    /// Published counts that follow no known rule.
-    pub measured: Vec<Measured>,
+}
+
+/// Which part of a tensor lies beside what a dataflow holds, and so how often DRAM delivers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// A tile's: it streams to the arrays past the buffer, for every tile, also along ranks that it does not have.
+    Tile,
+    /// A block's: it goes through the buffer, once a block if it does not carry the rank that is cut.
+    Block,
+    /// All of it, delivered once.
+    Whole,
+}
+
+/// A time that DRAM is not to exceed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Within {
+    /// That of this array's Einsums alone,
+    pub array: String,
+    /// with these ranks filled up to whole multiples.
+    pub multiples: BTreeMap<String, Extent>,
 }
 
 /// How large the blocks of a rank are.
@@ -109,6 +139,8 @@ pub enum Block {
         rank: String,
         /// The number of blocks is the one found at these sizes.
         as_at: BTreeMap<String, usize>,
+        /// At most this many positions.
+        most: Option<usize>,
     },
     /// The fewest tiles, at least these, with which DRAM is not slower than the arrays; the most that fit if none is.
     Balanced {
@@ -124,15 +156,6 @@ pub enum Block {
         /// Positions.
         size: usize,
     },
-}
-
-/// A published count.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Measured {
-    /// At these sizes of the cascade's ranks.
-    pub sizes: BTreeMap<String, usize>,
-    /// Words between DRAM and the buffer in one instance of the cascade.
-    pub words: f64,
 }
 
 /// A fault of published counts that concerns a binding.

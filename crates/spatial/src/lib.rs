@@ -19,7 +19,7 @@ mod simulate;
 mod study;
 mod teaal;
 
-pub use binding::{Binding, BindingFault, Block, Dataflow, Extent, Kernel, Measured, Phase, Space};
+pub use binding::{Beside, Binding, BindingFault, Block, Dataflow, Extent, Kernel, Phase, Reread, Space, Within};
 pub use chip::{Accounting, Array, Buffer, Chip, ChipFault, Cost, Dram, Element, Registers, Unit};
 pub use evaluate::{EinsumCost, Energy, Evaluation, KernelCost, Setting, check, evaluate};
 pub use operation::Operation;

@@ -18,6 +18,7 @@ struct Sizes {
 
 const HERTZ: f64 = 940e6;
 const BANDWIDTH: f64 = 400.0 * 1073741824.0;
+const FLAT_BUFFER: f64 = 32.0 * 1048576.0;
 const FUSEMAX_BUFFER: f64 = 16.0 * 1048576.0;
 
 impl Sizes {
@@ -52,6 +53,39 @@ impl Sizes {
         2.0 * self.b * self.h * (self.p * self.e + self.p * self.f + again * self.m * (self.e + self.f))
     }
 
+    /// Bytes of FLAT's plans: scores in the buffer, which tiles of all else pass by, or in DRAM where too few rows fit.
+    fn flat_traffic(&self) -> f64 {
+        let (n, m, p, e, f) = (self.n, self.m, self.p, self.e, self.f);
+        let (rows, columns) = ((m / n).ceil(), (p / n).ceil());
+        let fits = |positions: f64| 2.0 * m * positions <= FLAT_BUFFER;
+        let all = fits(p);
+        let (most, divides) = (1024f64.max(n), |d: &f64| columns % d == 0.0);
+        let block = (1..=columns as usize).rev().map(|d| d as f64).filter(divides);
+        let Some(block) = block.map(|d| d * n).find(|&b| if all { b >= p } else { b <= most && fits(b) }) else {
+            return 2.0 * self.b * self.h * (p * e + p * f + (p / 1024.0).ceil() * m * (e + f) + 4.0 * m * p);
+        };
+        // Q, K, V: how often DRAM delivers it, how often the arrays read it, and positions of a part.
+        let tiled = [(p * e, rows, n * e), (m * e, columns, n * e), (m * f, columns, n * f)];
+        let whole = |k: usize| [(p * e, 1.0, block * e), (m * e, 1.0, m * e), (m * f, 1.0, m * f)][k];
+        let plans: &[&[usize]] = if all { &[&[], &[2], &[1, 2]] } else { &[&[], &[0]] };
+        let mut bytes = 0.0;
+        for on_chip in plans {
+            let parts = [0, 1, 2].map(|k| if on_chip.contains(&k) { whole(k) } else { tiled[k] });
+            let needed = 2.0 * m * block.min(p) + 4.0 * (parts.iter().map(|x| x.2).sum::<f64>() + n * f);
+            let over = (1.0 - FLAT_BUFFER / needed).max(0.0);
+            let delivered = |over: f64| -> f64 {
+                let words = parts.iter().zip(&tiled).map(|(x, t)| x.0 * (x.1 * (1.0 - over) + t.1 * over));
+                2.0 * self.b * self.h * (words.sum::<f64>() + p * f)
+            };
+            bytes = delivered(over) + 14.0 * self.b * self.h * m * p * over;
+            let products = (e + (f / n).ceil() * n) * self.tiles() / HERTZ;
+            if delivered(0.0) / BANDWIDTH <= products {
+                break;
+            }
+        }
+        bytes
+    }
+
     fn check(&self) {
         let study = fusemax();
         let named = [("B", self.b), ("H", self.h), ("M", self.m), ("P", self.p), ("E", self.e), ("F", self.f)];
@@ -74,8 +108,7 @@ impl Sizes {
                     let seconds = kernels.iter().map(|(c, bytes)| (c * u / HERTZ).max(bytes / BANDWIDTH)).sum();
                     (seconds, kernels.iter().map(|k| k.1).sum())
                 }
-                // No rule is known for its traffic; its time does not depend on it at these sizes.
-                "flat" => (cycles * u / HERTZ, found.traffic_bytes),
+                "flat" => ((cycles * u / HERTZ).max(self.flat_traffic() / BANDWIDTH), self.flat_traffic()),
                 _ => {
                     let words = e + f + 2.0 + if name == "cascade" { 2.0 * self.n } else { 0.0 };
                     let traffic = self.traffic(words);

@@ -86,19 +86,22 @@ fn bindings() {
         "name = 'b'\nsizes = { M0 = '2d.depth', M1 = 0 }\n\
          [[kernel]]\nname = 'k'\ntile = 5\n[[kernel.phase]]\n2d = 'QK'\n\
          [[kernel.dataflow]]\nblock_size = 3\nleast_tiles = 2\nholds = ['Q']\nfit = true\n\
-         [[kernel.dataflow.measured]]\nwords = 'many'\n\
+         beside = { Q = 'half' }\n[kernel.dataflow.within]\nrows = 3\n[[kernel.reread]]\nfrom = { M = 'all' }\n\
          [fault.f]\nsplit = ['exponentiate']",
         expect![[r#"
             binding.toml:2:16: sizes M0: `2d.depth` is not a number of positions (write a whole number, or the side of an array such as "2d.rows")
             binding.toml:2:33: sizes M1: is zero
             binding.toml:5:8: kernel 1 tile: is not a table
             binding.toml:7:6: kernel 1 phase 1 2d: is not a list of texts in quotes
-            binding.toml:8:1: kernel 1 dataflow 1 block: has more than one of `block_size`, `blocks_as_at` and `least_tiles`
+            binding.toml:8:1: kernel 1 dataflow 1 block: has more than one of `block_size`, `block_most`, `blocks_as_at` and `least_tiles`
             binding.toml:8:1: kernel 1 dataflow 1 block: is missing
-            binding.toml:12:1: kernel 1 dataflow 1 fit: is not a known key (known here: block, block_size, blocks_as_at, least_tiles, holds, uncut, whole, spills, past, rereads, from, from_instances, reloads, capacity, measured)
-            binding.toml:13:1: kernel 1 dataflow 1 measured 1 sizes: is missing
-            binding.toml:14:9: kernel 1 dataflow 1 measured 1 words: is not a number
-            binding.toml:16:9: fault f split: `exponentiate` is not an operation (operations are multiply-add, multiply, add, subtract, maximum, exponential, subtract-exponential, divide, select, combine, abs, exp2, log, log2, log1p, sqrt, rsqrt, tanh, sigmoid, erf, sin, cos, floor, round, sign, relu, silu, gelu, ^)
+            binding.toml:12:1: kernel 1 dataflow 1 fit: is not a known key (known here: block, block_size, block_most, blocks_as_at, least_tiles, holds, uncut, whole, spills, past, beside, within, capacity)
+            binding.toml:13:16: kernel 1 dataflow 1 beside Q: `half` is not `tile`, `block` or `whole`
+            binding.toml:14:1: kernel 1 dataflow 1 within array: is missing
+            binding.toml:15:1: kernel 1 dataflow 1 within rows: is not a known key (known here: array, multiples)
+            binding.toml:16:1: kernel 1 reread 1 tensors: is missing
+            binding.toml:17:14: kernel 1 reread 1 from M: is not a whole number
+            binding.toml:19:9: fault f split: `exponentiate` is not an operation (operations are multiply-add, multiply, add, subtract, maximum, exponential, subtract-exponential, divide, select, combine, abs, exp2, log, log2, log1p, sqrt, rsqrt, tanh, sigmoid, erf, sin, cos, floor, round, sign, relu, silu, gelu, ^)
         "#]],
     );
 }
@@ -127,14 +130,14 @@ fn studies() {
             study.toml:18:1: sweep length: is missing
             study.toml:20:10: sweep arrays: is not a list of whole numbers above 0
             fusemax.toml:1:1: kernel: is missing
-            fusemax.toml:4:1: outer: is not a known key (known here: name, description, sizes, space, kernel, fault)
-            fusemax.toml:5:1: accounting: is not a known key (known here: name, description, sizes, space, kernel, fault)
-            fusemax.toml:7:3: configuration: is not a known key (known here: name, description, sizes, space, kernel, fault)
-            fusemax.toml:41:3: workload: is not a known key (known here: name, description, sizes, space, kernel, fault)
-            fusemax.toml:57:2: lengths: is not a known key (known here: name, description, sizes, space, kernel, fault)
-            fusemax.toml:61:2: linear: is not a known key (known here: name, description, sizes, space, kernel, fault)
-            fusemax.toml:82:3: ratio: is not a known key (known here: name, description, sizes, space, kernel, fault)
-            fusemax.toml:166:2: sweep: is not a known key (known here: name, description, sizes, space, kernel, fault)
+            fusemax.toml:5:1: outer: is not a known key (known here: name, description, sizes, space, kernel, fault)
+            fusemax.toml:6:1: accounting: is not a known key (known here: name, description, sizes, space, kernel, fault)
+            fusemax.toml:8:3: configuration: is not a known key (known here: name, description, sizes, space, kernel, fault)
+            fusemax.toml:42:3: workload: is not a known key (known here: name, description, sizes, space, kernel, fault)
+            fusemax.toml:58:2: lengths: is not a known key (known here: name, description, sizes, space, kernel, fault)
+            fusemax.toml:62:2: linear: is not a known key (known here: name, description, sizes, space, kernel, fault)
+            fusemax.toml:83:3: ratio: is not a known key (known here: name, description, sizes, space, kernel, fault)
+            fusemax.toml:167:2: sweep: is not a known key (known here: name, description, sizes, space, kernel, fault)
         "#]],
     );
 }
@@ -147,10 +150,10 @@ fn a_study_whose_files_do_not_fit() {
     study(
         text,
         expect![[r#"
-        bindings/interleaved.toml:13:13: kernel attention: LM needs `maximum`, which elements of the array 2d do not have (run it elsewhere, or add [array.operation.maximum] to the chip flat)
-        bindings/interleaved.toml:23:8: kernel attention: SLN needs `subtract-exponential`, which elements of the array 2d do not have (run it elsewhere, or add [array.operation.subtract-exponential] to the chip flat)
-        bindings/interleaved.toml:13:19: kernel attention: SLD needs `add`, which elements of the array 2d do not have (run it elsewhere, or add [array.operation.add] to the chip flat)
-    "#]],
+            bindings/interleaved.toml:13:13: kernel attention: LM needs `maximum`, which elements of the array 2d do not have (run it elsewhere, or add [array.operation.maximum] to the chip flat)
+            bindings/interleaved.toml:24:8: kernel attention: SLN needs `subtract-exponential`, which elements of the array 2d do not have (run it elsewhere, or add [array.operation.subtract-exponential] to the chip flat)
+            bindings/interleaved.toml:13:19: kernel attention: SLD needs `add`, which elements of the array 2d do not have (run it elsewhere, or add [array.operation.add] to the chip flat)
+        "#]],
     );
     study(
         &text.replace("bindings/interleaved.toml", "bindings/flat.toml"),
@@ -180,40 +183,40 @@ fn a_study_whose_files_do_not_fit() {
     study(
         &text.replace("published/c5.ein", "matmul.ein"),
         expect![[r#"
-        bindings/interleaved.toml:7:16: sizes: the cascade matmul has no rank `M0` (its ranks are M, K, N)
-        bindings/interleaved.toml:7:32: space: the cascade matmul has no rank `P` (its ranks are M, K, N)
-        bindings/interleaved.toml:7:16: space: the cascade matmul has no rank `M0` (its ranks are M, K, N)
-        bindings/interleaved.toml:7:16: kernel attention: the cascade matmul has no rank `M0` (its ranks are M, K, N)
-        bindings/interleaved.toml:12:10: kernel attention: the cascade matmul has no rank `M1` (its ranks are M, K, N)
-        bindings/interleaved.toml:7:32: kernel attention: the cascade matmul has no rank `P` (its ranks are M, K, N)
-        bindings/interleaved.toml:17:8: kernel attention: the cascade matmul has no Einsum `RD` (its Einsums are C)
-        bindings/interleaved.toml:17:14: kernel attention: the cascade matmul has no Einsum `SPNV` (its Einsums are C)
-        bindings/interleaved.toml:17:22: kernel attention: the cascade matmul has no Einsum `AV` (its Einsums are C)
-        bindings/interleaved.toml:16:8: kernel attention: the cascade matmul has no Einsum `BQK` (its Einsums are C)
-        bindings/interleaved.toml:13:13: kernel attention: the cascade matmul has no Einsum `LM` (its Einsums are C)
-        bindings/interleaved.toml:20:8: kernel attention: the cascade matmul has no Einsum `RM` (its Einsums are C)
-        bindings/interleaved.toml:24:8: kernel attention: the cascade matmul has no Einsum `PRM` (its Einsums are C)
-        bindings/interleaved.toml:24:15: kernel attention: the cascade matmul has no Einsum `SPD` (its Einsums are C)
-        bindings/interleaved.toml:23:8: kernel attention: the cascade matmul has no Einsum `SLN` (its Einsums are C)
-        bindings/interleaved.toml:13:19: kernel attention: the cascade matmul has no Einsum `SLD` (its Einsums are C)
-        bindings/interleaved.toml:28:8: kernel attention: the cascade matmul has no Einsum `RNV` (its Einsums are C)
-        bindings/interleaved.toml:27:8: kernel attention: the cascade matmul has no Einsum `SLNV` (its Einsums are C)
-        bindings/interleaved.toml:46:11: kernel attention: the cascade matmul has no tensor `Q`
-        bindings/interleaved.toml:46:16: kernel attention: the cascade matmul has no tensor `BK`
-        bindings/interleaved.toml:46:22: kernel attention: the cascade matmul has no tensor `BV`
-        bindings/interleaved.toml:20:8: kernel attention: the cascade matmul has no tensor `RM`
-        bindings/interleaved.toml:17:8: kernel attention: the cascade matmul has no tensor `RD`
-        bindings/interleaved.toml:28:8: kernel attention: the cascade matmul has no tensor `RNV`
-        bindings/interleaved.toml:13:13: kernel attention: the cascade matmul has no tensor `LM`
-        bindings/interleaved.toml:13:19: kernel attention: the cascade matmul has no tensor `SLD`
-        bindings/interleaved.toml:17:22: kernel attention: the cascade matmul has no tensor `AV`
-        bindings/interleaved.toml:24:8: kernel attention: the cascade matmul has no tensor `PRM`
-        bindings/interleaved.toml:23:8: kernel attention: the cascade matmul has no tensor `SLN`
-        bindings/interleaved.toml:27:8: kernel attention: the cascade matmul has no tensor `SLNV`
-        bindings/interleaved.toml:24:15: kernel attention: the cascade matmul has no tensor `SPD`
-        bindings/interleaved.toml:17:14: kernel attention: the cascade matmul has no tensor `SPNV`
-        bindings/interleaved.toml: kernel: C runs nowhere (name it in a phase of one kernel)
-    "#]],
+            bindings/interleaved.toml:7:16: sizes: the cascade matmul has no rank `M0` (its ranks are M, K, N)
+            bindings/interleaved.toml:7:32: space: the cascade matmul has no rank `P` (its ranks are M, K, N)
+            bindings/interleaved.toml:7:16: space: the cascade matmul has no rank `M0` (its ranks are M, K, N)
+            bindings/interleaved.toml:7:16: kernel attention: the cascade matmul has no rank `M0` (its ranks are M, K, N)
+            bindings/interleaved.toml:12:10: kernel attention: the cascade matmul has no rank `M1` (its ranks are M, K, N)
+            bindings/interleaved.toml:7:32: kernel attention: the cascade matmul has no rank `P` (its ranks are M, K, N)
+            bindings/interleaved.toml:18:8: kernel attention: the cascade matmul has no Einsum `SPNV` (its Einsums are C)
+            bindings/interleaved.toml:18:16: kernel attention: the cascade matmul has no Einsum `RNV` (its Einsums are C)
+            bindings/interleaved.toml:18:23: kernel attention: the cascade matmul has no Einsum `RD` (its Einsums are C)
+            bindings/interleaved.toml:18:29: kernel attention: the cascade matmul has no Einsum `AV` (its Einsums are C)
+            bindings/interleaved.toml:17:8: kernel attention: the cascade matmul has no Einsum `BQK` (its Einsums are C)
+            bindings/interleaved.toml:13:13: kernel attention: the cascade matmul has no Einsum `LM` (its Einsums are C)
+            bindings/interleaved.toml:17:21: kernel attention: the cascade matmul has no Einsum `SLNV` (its Einsums are C)
+            bindings/interleaved.toml:21:8: kernel attention: the cascade matmul has no Einsum `RM` (its Einsums are C)
+            bindings/interleaved.toml:25:8: kernel attention: the cascade matmul has no Einsum `PRM` (its Einsums are C)
+            bindings/interleaved.toml:25:15: kernel attention: the cascade matmul has no Einsum `SPD` (its Einsums are C)
+            bindings/interleaved.toml:24:8: kernel attention: the cascade matmul has no Einsum `SLN` (its Einsums are C)
+            bindings/interleaved.toml:13:19: kernel attention: the cascade matmul has no Einsum `SLD` (its Einsums are C)
+            bindings/interleaved.toml:47:11: kernel attention: the cascade matmul has no tensor `Q`
+            bindings/interleaved.toml:47:16: kernel attention: the cascade matmul has no tensor `BK`
+            bindings/interleaved.toml:47:22: kernel attention: the cascade matmul has no tensor `BV`
+            bindings/interleaved.toml:21:8: kernel attention: the cascade matmul has no tensor `RM`
+            bindings/interleaved.toml:18:23: kernel attention: the cascade matmul has no tensor `RD`
+            bindings/interleaved.toml:18:16: kernel attention: the cascade matmul has no tensor `RNV`
+            bindings/interleaved.toml:13:13: kernel attention: the cascade matmul has no tensor `LM`
+            bindings/interleaved.toml:13:19: kernel attention: the cascade matmul has no tensor `SLD`
+            bindings/interleaved.toml:18:29: kernel attention: the cascade matmul has no tensor `AV`
+            bindings/interleaved.toml:25:8: kernel attention: the cascade matmul has no tensor `PRM`
+            bindings/interleaved.toml:24:8: kernel attention: the cascade matmul has no tensor `SLN`
+            bindings/interleaved.toml:17:21: kernel attention: the cascade matmul has no tensor `SLNV`
+            bindings/interleaved.toml:25:15: kernel attention: the cascade matmul has no tensor `SPD`
+            bindings/interleaved.toml:18:8: kernel attention: the cascade matmul has no tensor `SPNV`
+            bindings/interleaved.toml: kernel: C runs nowhere (name it in a phase of one kernel)
+        "#]],
     );
 }
 

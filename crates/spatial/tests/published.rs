@@ -46,8 +46,8 @@ fn check(configuration: &str, text: &str, einsums: &[(&str, &str)]) {
             let einsum = e.einsums.iter().find(|x| x.name == *name).unwrap();
             check(column, einsum.utilisation, 1e-9);
         }
-        // Beyond 64K the published counts add reads for no known reason.
-        let tolerance = if length(row["seq_len"]) <= 65536 { 5e-4 } else { 2.5e-3 };
+        // At 256K one workload has a part of the reads that others have whole.
+        let tolerance = if length(row["seq_len"]) == 262_144 { 2e-3 } else { 5e-4 };
         check("energy", e.energy.total() * 1e12, tolerance);
     }
     assert!(wrong.is_empty(), "\n{wrong}");
@@ -143,11 +143,13 @@ fn sweep() {
             ("comp_2d_lat", busy("2d")),
             ("comp_1d_lat", busy("1d")),
             ("latency", point.cascade.seconds),
-            ("area", point.published_area.unwrap().0 * 1e12),
         ];
         for (column, found) in found {
             let what = format!("array of {array}: {column}");
             wrong.extend(close(found, row[column].parse().unwrap(), 1e-9, &what));
+        }
+        if let Some(area) = point.published_area {
+            wrong.extend(close(area.0 * 1e12, row["area"].parse().unwrap(), 1e-12, "the study's area"));
         }
         wrong.extend(close(point.area.0 * 1e12, row["area"].parse().unwrap(), 1e-2, "our area"));
     }
@@ -162,7 +164,7 @@ fn headlines() {
     let mut wrong = String::new();
     for mean in study.means(&rows) {
         let Some(published) = mean.ratio.published else { continue };
-        // Speeds are exact, energies up to what is unknown beyond 64K; both are published with three digits.
+        // Both are published with three digits.
         wrong.extend(close(mean.arithmetic, published, 2e-3, &mean.ratio.title));
     }
     assert!(wrong.is_empty(), "\n{wrong}");

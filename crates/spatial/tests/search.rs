@@ -126,3 +126,16 @@ fn other_sides_on_the_same_area_are_no_worse() {
     assert!(all[0].best.evaluation.seconds <= own);
     assert!(all.iter().all(|s| area(&s.chip) <= area(&chip) * (1.0 + 1e-12)));
 }
+
+#[test]
+fn what_no_array_can_do_is_said() {
+    let mut chip = chip();
+    for array in &mut chip.arrays {
+        array.operations.remove(&"maximum".parse().unwrap());
+    }
+    let (program, sizes, faults) = (program("c5"), sizes(4096, 64), BTreeSet::new());
+    let wanted = Wanted { program: &program, chip: &chip, sizes: &sizes, instances: 1.0, faults: &faults };
+    let problems: Vec<String> = search(&wanted).unwrap_err().iter().map(ToString::to_string).collect();
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(problems[0].contains("no array of the chip fusemax has `maximum`"), "{problems:?}");
+}

@@ -4,7 +4,7 @@
 
 use einloom_cascade::meaning::{self, Array, Arrays};
 use einloom_cascade::{Given, bind};
-use einloom_spatial::{Configuration, Options, Problem, Setting, Simulated, Study, simulate};
+use einloom_spatial::{Configuration, Options, Problem, Setting, Simulated, Study, evaluate, lags, simulate};
 use std::collections::{BTreeMap, BTreeSet};
 
 fn study() -> Study {
@@ -115,4 +115,36 @@ fn tiles_that_are_not_full_compute_the_meaning() {
     }
     let c = configuration("binding", 4);
     assert_meaning(&c, &sizes(&[("M", 12), ("P", 7), ("E", 3), ("F", 5)]), &roomy(1));
+}
+
+/// With the lags that the paper's text gives, tiles wait for each other; further apart they do not, and what is under way
+/// then still fits the registers of the chip's elements.
+#[test]
+fn tiles_further_apart_keep_the_published_chip_busy() {
+    let mut c = study().configuration("binding").unwrap().clone();
+    let sizes = sizes(&[("M", 4096), ("P", 4096), ("E", 64), ("F", 64)]);
+    let faults = BTreeSet::new();
+    let setting = |c: &Configuration| {
+        let setting = Setting {
+            program: &c.program,
+            chip: &c.chip,
+            binding: &c.binding,
+            sizes: &sizes,
+            instances: 1.0,
+            faults: &faults,
+        };
+        (evaluate(&setting).unwrap(), simulate(&setting, &Options::default(), None, &mut |_| {}).unwrap())
+    };
+    let (closed, published) = setting(&c);
+    let kernel = &closed.kernels[0];
+    assert!(published.cycles as f64 > 1.3 * kernel.cycles);
+    let apart = {
+        let (program, chip, binding) = (&c.program, &c.chip, &c.binding);
+        let setting = Setting { program, chip, binding, sizes: &sizes, instances: 1.0, faults: &faults };
+        lags(&setting, kernel.cycles / kernel.tiles).unwrap()
+    };
+    c.binding.kernels[0].lags = apart;
+    let (_, apart) = setting(&c);
+    // What remains is filling the arrays once and emptying them once.
+    assert!((apart.cycles as f64) < kernel.cycles + 4.0 * 512.0, "{}", apart.cycles);
 }

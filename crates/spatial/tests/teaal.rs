@@ -169,3 +169,13 @@ fn bad_texts_are_errors() {
     let deep = "[".repeat(100_000);
     assert!(Teaal::parse("bad.yaml", &deep).is_err());
 }
+
+#[test]
+fn names_in_small_letters_are_scalars_of_the_caller() {
+    let text = "einsum:\n  declaration:\n    A: [M]\n    Z: [M]\n  expressions:\n    - Z[m] = a * A[m] + b * A[m]\n";
+    let found = Teaal::parse("axpby.yaml", text).unwrap();
+    for name in ["a", "b"] {
+        assert!(found.cascade.contains(&format!("param  {name} = 1")), "{}", found.cascade);
+    }
+    assert!(einloom_spatial::Program::parse("cascade.ein", &found.cascade).is_ok(), "{}", found.cascade);
+}

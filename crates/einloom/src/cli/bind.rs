@@ -2,6 +2,7 @@
 
 use super::failure::Failure;
 use super::progress::Progress;
+use super::simulate::room;
 use super::table::Table;
 use super::ui::Ui;
 use super::units;
@@ -10,15 +11,15 @@ use clap::Args;
 use einloom::formats::FileError;
 use einloom::studies::{chip, failure};
 use einloom_spatial::{
-    Binding, Chip, Evaluation, Options, Problem, Program, Setting, Split, Wanted, evaluate, search, simulate, splits,
+    Binding, Chip, Evaluation, Options, Problem, Program, Setting, Split, Wanted, evaluate, search, splits,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Einsums are given to arrays, ranks to their sides, tiles to steps and tensors to the buffer; every choice is scored by
-/// the closed form, the best is simulated.
+/// Einsums are given to arrays, ranks to their sides, tiles to steps and tensors to the buffer; every choice is scored
+/// by the closed form, the best is simulated.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct BindArgs {
     /// Programs (.ein) that compute the same; the first is what others are compared with
@@ -36,9 +37,9 @@ pub(crate) struct BindArgs {
     /// Also with arrays of other sides on the same area
     #[arg(long)]
     pub split: bool,
-    /// Compare with these bindings of the first program (.toml)
-    #[arg(long, value_name = "FILE", value_delimiter = ',')]
-    pub against: Vec<PathBuf>,
+    /// Compare with these bindings of the first program: built-in (interleaved, cascade, …), or yours (.toml)
+    #[arg(long, value_name = "NAME|FILE", value_delimiter = ',')]
+    pub against: Vec<String>,
     /// How many bindings to show for each program
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub best: u32,
@@ -88,6 +89,7 @@ struct SimulatedJson {
     cycles: u64,
     utilisation: BTreeMap<String, f64>,
     registers: BTreeMap<String, u64>,
+    notes: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -147,9 +149,8 @@ pub(crate) fn command(ui: &Ui, args: &BindArgs) -> Result<(), Failure> {
 
 fn compared(args: &BindArgs, wanted: &Wanted<'_>) -> Result<Vec<BindingJson>, Failure> {
     let mut out = vec![];
-    for path in &args.against {
-        let source = super::source::text(path)?;
-        let other = Binding::parse(&source.name, &source.text).map_err(failure)?;
+    for name in &args.against {
+        let other = einloom::studies::binding(name)?;
         let Wanted { program, chip, sizes, instances, faults } = *wanted;
         let cost = evaluate(&Setting { program, chip, binding: &other, sizes, instances, faults }).map_err(failure)?;
         out.push(binding(&other, &cost));
@@ -164,10 +165,10 @@ fn compared(args: &BindArgs, wanted: &Wanted<'_>) -> Result<Vec<BindingJson>, Fa
 fn simulated(wanted: &Wanted<'_>, binding: &Binding) -> Result<SimulatedJson, String> {
     let Wanted { program, chip, sizes, faults, .. } = *wanted;
     let setting = Setting { program, chip, binding, sizes, instances: 1.0, faults };
-    let run = simulate(&setting, &Options::default(), None, &mut |_| {})
+    let (run, notes) = room::simulate(&setting, &mut Options::default(), None, &mut |_| {})
         .map_err(|all| all.first().map_or(String::new(), ToString::to_string))?;
     let registers = run.kernels.iter().flat_map(|k| &k.arrays).map(|a| (a.name.clone(), a.registers)).collect();
-    Ok(SimulatedJson { cycles: run.cycles, utilisation: run.utilisation, registers })
+    Ok(SimulatedJson { cycles: run.cycles, utilisation: run.utilisation, registers, notes })
 }
 
 fn binding(b: &Binding, cost: &Evaluation) -> BindingJson {
@@ -239,6 +240,9 @@ fn text(chip: &Chip, json: &Json) -> String {
                 "  one instance simulated: {} cycles, busy {busy}, words in an element's registers {registers}",
                 s.cycles
             );
+            for note in &s.notes {
+                let _ = writeln!(out, "  note: {note}");
+            }
         }
         if let Some(why) = &p.not_simulated {
             let _ = writeln!(out, "  not simulated: {why}");

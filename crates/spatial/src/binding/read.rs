@@ -1,6 +1,6 @@
 //! Reads a binding from its TOML description.
 
-use super::{Binding, BindingFault, Block, Dataflow, Extent, Kernel, Measured, Phase, Space};
+use super::{Beside, Binding, BindingFault, Block, Dataflow, Extent, Kernel, Phase, Reread, Space, Within};
 use crate::read::{Reader, Section, document};
 use crate::{Operation, Problem};
 use einloom_machine::Bytes;
@@ -65,7 +65,7 @@ fn extents(r: &mut Reader<'_>, at: &Section<'_, '_>, key: &str) -> BTreeMap<Stri
 }
 
 fn kernel(r: &mut Reader<'_>, at: &Section<'_, '_>) -> Kernel {
-    r.keys(at, &["name", "tile", "phase", "lag", "dataflow", "through"]);
+    r.keys(at, &["name", "tile", "phase", "lag", "dataflow", "through", "reread"]);
     let name = r.needed_string(at, "name").unwrap_or_default();
     let tile = extents(r, at, "tile");
     let sections = r.sections(at, "phase");
@@ -78,7 +78,18 @@ fn kernel(r: &mut Reader<'_>, at: &Section<'_, '_>) -> Kernel {
     if dataflows.is_empty() {
         r.missing::<()>(at, "dataflow");
     }
-    Kernel { name, tile, phases, lags, dataflows, through: r.strings(at, "through") }
+    let rereads = r.sections(at, "reread").iter().map(|s| reread(r, s)).collect();
+    Kernel { name, tile, phases, lags, dataflows, through: r.strings(at, "through"), rereads }
+}
+
+fn reread(r: &mut Reader<'_>, at: &Section<'_, '_>) -> Reread {
+    r.keys(at, &["tensors", "from", "below", "from_instances"]);
+    let tensors = r.strings(at, "tensors");
+    if tensors.is_empty() {
+        r.missing::<()>(at, "tensors");
+    }
+    let (from, below) = (r.sizes(at, "from"), r.sizes(at, "below"));
+    Reread { tensors, from, below, from_instances: r.count(at, "from_instances").unwrap_or(0) }
 }
 
 fn phase(r: &mut Reader<'_>, at: &Section<'_, '_>) -> Phase {
@@ -91,6 +102,7 @@ fn dataflow(r: &mut Reader<'_>, at: &Section<'_, '_>) -> Dataflow {
     let known = [
         "block",
         "block_size",
+        "block_most",
         "blocks_as_at",
         "least_tiles",
         "holds",
@@ -98,21 +110,19 @@ fn dataflow(r: &mut Reader<'_>, at: &Section<'_, '_>) -> Dataflow {
         "whole",
         "spills",
         "past",
-        "rereads",
-        "from",
-        "from_instances",
-        "reloads",
+        "beside",
+        "within",
         "capacity",
-        "measured",
     ];
     r.keys(at, &known);
     let rank = r.string(at, "block");
     let size = r.count(at, "block_size");
     let as_at = r.sizes(at, "blocks_as_at");
     let least = r.count(at, "least_tiles");
-    let given = [size.is_some(), !as_at.is_empty(), least.is_some()].into_iter().filter(|&g| g).count();
+    let most = r.count(at, "block_most");
+    let given = [size.is_some(), most.is_some(), !as_at.is_empty(), least.is_some()].into_iter().filter(|&g| g).count();
     if given > 1 {
-        let message = "has more than one of `block_size`, `blocks_as_at` and `least_tiles`".to_string();
+        let message = "has more than one of `block_size`, `block_most`, `blocks_as_at` and `least_tiles`".to_string();
         r.at(at, "block", message);
     }
     if given > 0 && rank.is_none() {
@@ -121,9 +131,8 @@ fn dataflow(r: &mut Reader<'_>, at: &Section<'_, '_>) -> Dataflow {
     let block = rank.map(|rank| match (size, least) {
         (Some(size), _) => Block::Fixed { rank, size },
         (None, Some(least)) => Block::Balanced { rank, least },
-        (None, None) => Block::Largest { rank, as_at },
+        (None, None) => Block::Largest { rank, as_at, most },
     });
-    let measured = r.sections(at, "measured").iter().filter_map(|s| measured(r, s)).collect();
     Dataflow {
         block,
         holds: r.strings(at, "holds"),
@@ -131,23 +140,32 @@ fn dataflow(r: &mut Reader<'_>, at: &Section<'_, '_>) -> Dataflow {
         whole: r.strings(at, "whole"),
         spills: r.strings(at, "spills"),
         past: r.strings(at, "past"),
-        rereads: r.strings(at, "rereads"),
-        from: r.sizes(at, "from"),
-        from_instances: r.count(at, "from_instances").unwrap_or(0),
-        reloads: r.strings(at, "reloads"),
+        beside: beside(r, at),
+        within: r.section(at, "within").and_then(|at| within(r, &at)),
         capacity: r.quantity::<Bytes>(at, "capacity"),
-        measured,
     }
 }
 
-fn measured(r: &mut Reader<'_>, at: &Section<'_, '_>) -> Option<Measured> {
-    r.keys(at, &["sizes", "words"]);
-    let sizes = r.sizes(at, "sizes");
-    let words = r.number(at, "words").or_else(|| r.missing(at, "words"));
-    if sizes.is_empty() {
-        r.missing::<()>(at, "sizes");
+fn beside(r: &mut Reader<'_>, at: &Section<'_, '_>) -> BTreeMap<String, Beside> {
+    let Some(table) = r.section(at, "beside") else { return BTreeMap::new() };
+    let names: Vec<String> = table.names().collect();
+    let mut out = BTreeMap::new();
+    for name in names {
+        let Some(text) = r.string(&table, &name) else { continue };
+        match text.as_str() {
+            "tile" => drop(out.insert(name, Beside::Tile)),
+            "block" => drop(out.insert(name, Beside::Block)),
+            "whole" => drop(out.insert(name, Beside::Whole)),
+            _ => r.at(&table, &name, format!("`{text}` is not `tile`, `block` or `whole`")),
+        }
     }
-    Some(Measured { sizes, words: words? })
+    out
+}
+
+fn within(r: &mut Reader<'_>, at: &Section<'_, '_>) -> Option<Within> {
+    r.keys(at, &["array", "multiples"]);
+    let multiples = extents(r, at, "multiples");
+    Some(Within { array: r.needed_string(at, "array")?, multiples })
 }
 
 fn faults(r: &mut Reader<'_>, top: &Section<'_, '_>) -> BTreeMap<String, BindingFault> {

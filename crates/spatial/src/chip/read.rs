@@ -11,7 +11,8 @@ impl Chip {
     /// The chip that a TOML text describes; `file` is what problems call it.
     ///
     /// # Errors
-    /// Every mistake at once: wrong syntax, unknown or missing keys, wrong types and units, names that stand for nothing.
+    /// Every mistake at once: wrong syntax, unknown or missing keys, wrong types and units, names that stand for
+    /// nothing.
     pub fn parse(file: &str, text: &str) -> Result<Self, Vec<Problem>> {
         document(file, text, chip)
     }

@@ -7,6 +7,7 @@
 use super::cycles::{EinsumCycles, KernelCycles};
 use super::dataflow::Flow;
 use super::setup::Setup;
+use crate::{Beside, Reread};
 use einloom_algebra::{Def, NodeId};
 use einloom_cascade::RankId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Accesses {
     pub read: f64,
     pub written: f64,
+    /// Reads more than the Einsums need, by published energies; `read` does not have them.
+    pub again: f64,
 }
 
 /// Who shares a read: Einsums of the same phase, array and pass that take part in the same tiles.
@@ -31,8 +34,9 @@ struct Sharing {
 pub(super) fn accesses(setup: &Setup<'_>, k: usize, cost: &KernelCycles<'_>, flow: &Flow<'_>) -> Accesses {
     let program = setup.setting.program;
     let kernel = &setup.setting.binding.kernels[k];
-    let held = flow.dataflow.holds.iter().chain(&flow.dataflow.whole);
-    let named = held.chain(&kernel.through).chain(&flow.dataflow.rereads);
+    let beside = flow.dataflow.beside.iter().filter(|b| *b.1 != Beside::Tile).map(|b| b.0);
+    let held = flow.dataflow.holds.iter().chain(&flow.dataflow.whole).chain(beside);
+    let named = held.chain(&kernel.through);
     let buffered: BTreeSet<NodeId> = named.filter_map(|n| program.node(n)).collect();
     let spilled: BTreeSet<NodeId> = flow.dataflow.spills.iter().filter_map(|n| program.node(n)).collect();
     let in_buffer = |array: &str, node: NodeId| {
@@ -49,7 +53,7 @@ pub(super) fn accesses(setup: &Setup<'_>, k: usize, cost: &KernelCycles<'_>, flo
     };
     let mut made = BTreeSet::new();
     let mut reads = BTreeMap::new();
-    let mut out = Accesses { read: 0.0, written: flow.filled };
+    let mut out = Accesses { written: flow.filled, ..Accesses::default() };
     for e in &cost.einsums {
         let node = e.einsum.node;
         for &operand in &e.einsum.operands {
@@ -66,12 +70,20 @@ pub(super) fn accesses(setup: &Setup<'_>, k: usize, cost: &KernelCycles<'_>, flo
         }
         made.insert(sharing(e, node));
     }
-    for name in &flow.dataflow.rereads {
+    for name in kernel.rereads.iter().filter(|r| applies(setup, r)).flat_map(|r| &r.tensors) {
         let node = program.node(name);
-        out.read += node.map_or(0.0, |n| words(setup, &program.dims(n), &program.dims(n)));
+        out.again += node.map_or(0.0, |n| words(setup, &program.dims(n), &program.dims(n)));
     }
     out.read += reads.values().sum::<f64>();
     out
+}
+
+fn applies(setup: &Setup<'_>, reread: &Reread) -> bool {
+    let cascade = &setup.setting.program.graph.cascade;
+    let size = |rank: &String| cascade.rank(rank).map_or(0, |r| setup.bound.size(r));
+    setup.setting.instances >= reread.from_instances as f64
+        && reread.from.iter().all(|(rank, least)| size(rank) >= *least)
+        && reread.below.iter().all(|(rank, most)| size(rank) < *most)
 }
 
 /// Which traversal of the tiles an Einsum belongs to: one more than that of a complete reduction over tiles that it

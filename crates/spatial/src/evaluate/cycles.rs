@@ -2,6 +2,7 @@
 
 use super::setup::Setup;
 use crate::{Einsum, Kernel};
+use einloom_cascade::RankId;
 
 /// Cycles of one kernel.
 pub(super) struct KernelCycles<'a> {
@@ -57,6 +58,10 @@ fn tiles(setup: &Setup<'_>, kernel: &Kernel) -> f64 {
 }
 
 fn einsum_cycles(setup: &Setup<'_>, einsum: &Einsum, array: &str) -> f64 {
+    einsum_cycles_at(setup, einsum, array, &|r| setup.bound.size(r))
+}
+
+fn einsum_cycles_at(setup: &Setup<'_>, einsum: &Einsum, array: &str, size: &dyn Fn(RankId) -> usize) -> f64 {
     let Some(on) = setup.setting.chip.array(array) else { return 0.0 };
     let at_once = setup.space.get(array);
     let mut sum = 0.0;
@@ -64,9 +69,16 @@ fn einsum_cycles(setup: &Setup<'_>, einsum: &Einsum, array: &str) -> f64 {
         let Some(cost) = on.cost(&work.operation, setup.is_split(&work.operation)) else { continue };
         let steps = work.ranks.iter().map(|r| {
             let n = at_once.and_then(|s| s.get(r)).copied().unwrap_or(1);
-            setup.pieces(*r, n) as f64
+            size(*r).div_ceil(n.max(1)) as f64
         });
         sum += steps.product::<f64>() * cost.cycles;
     }
     sum * setup.setting.instances
+}
+
+/// Cycles of one array's Einsums in a kernel, one after the other, with ranks of these sizes.
+pub(super) fn array_cycles(setup: &Setup<'_>, kernel: &Kernel, array: &str, size: &dyn Fn(RankId) -> usize) -> f64 {
+    let names = kernel.phases.iter().filter_map(|p| p.runs.get(array)).flatten();
+    let einsums = names.filter_map(|n| setup.setting.program.einsum(n));
+    einsums.map(|e| einsum_cycles_at(setup, e, array, size)).sum()
 }

@@ -1,8 +1,9 @@
 //! What the buffer holds, and so how often DRAM delivers each tensor.
 
-use super::cycles::KernelCycles;
+use super::access::accesses;
+use super::cycles::{KernelCycles, array_cycles};
 use super::setup::Setup;
-use crate::{Block, Dataflow, Kernel, Problem};
+use crate::{Beside, Block, Dataflow, Kernel, Problem};
 use einloom_algebra::NodeId;
 use einloom_cascade::RankId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,46 +20,29 @@ pub(super) struct Flow<'a> {
     pub filled: f64,
     pub traffic_bytes: f64,
     pub seconds: f64,
-    pub note: Option<String>,
+    /// The part of what the buffer should hold that it has no room for.
+    pub overflow: f64,
 }
 
-/// The first of the binding's dataflows that fits.
+/// The first of the binding's dataflows that fits and is fast enough.
 pub(super) fn choose<'a>(setup: &Setup<'a>, k: usize, cost: &KernelCycles<'_>) -> Result<Flow<'a>, Vec<Problem>> {
-    let kernel = &setup.setting.binding.kernels[k];
-    let compute_seconds = cost.cycles / setup.setting.chip.clock.0;
-    for dataflow in &kernel.dataflows {
-        let one = One { setup, k, dataflow };
-        if !one.is_large_enough() {
-            continue;
-        }
-        if let Some(words) = one.measured() {
-            let scale = words * setup.setting.instances / one.words(1).all;
-            let mut flow = one.flow(1, 1, one.words(1).scaled(scale));
-            flow.note = Some(format!("{}: DRAM traffic is the published count; no rule for it is known", kernel.name));
-            return Ok(flow);
-        }
-        if let Some((blocks, tiles)) = one.fit(compute_seconds) {
-            let mut flow = one.flow(blocks, tiles, one.words(blocks));
-            if !dataflow.measured.is_empty() {
-                let text = "at these sizes no published count is known; DRAM traffic is that of the held tensors";
-                flow.note = Some(format!("{}: {text}", kernel.name));
-            }
-            return Ok(flow);
-        }
-    }
-    Err(vec![nothing_fits(setup, kernel)])
-}
-
-/// The first of the binding's dataflows that fits, whatever was published.
-pub(super) fn fitting<'a>(setup: &Setup<'a>, k: usize, cost: &KernelCycles<'_>) -> Result<Flow<'a>, Vec<Problem>> {
     let kernel = &setup.setting.binding.kernels[k];
     let compute_seconds = cost.cycles / setup.setting.chip.clock.0;
     let mut all = kernel.dataflows.iter().map(|dataflow| One { setup, k, dataflow });
     let flow = all.find_map(|one| {
-        let (blocks, tiles) = one.fit(compute_seconds).filter(|_| one.is_large_enough())?;
-        Some(one.flow(blocks, tiles, one.words(blocks)))
+        let (blocks, tiles) = one.fit(compute_seconds)?;
+        let flow = one.flow(blocks, tiles, one.words(blocks));
+        one.is_fast_enough(flow.seconds).then_some(flow)
     });
-    flow.ok_or_else(|| vec![nothing_fits(setup, kernel)])
+    let mut flow = flow.ok_or_else(|| vec![nothing_fits(setup, kernel)])?;
+    if flow.overflow > 0.0 {
+        // That part of what the buffer would be filled with, read for and written to goes to DRAM instead.
+        let words = accesses(setup, k, cost, &flow);
+        let more = flow.overflow * (words.read + words.written - 2.0 * flow.filled);
+        flow.traffic_bytes += more * setup.setting.chip.word.0 as f64;
+        flow.seconds = flow.traffic_bytes / setup.setting.chip.dram.bandwidth.0;
+    }
+    Ok(flow)
 }
 
 fn nothing_fits(setup: &Setup<'_>, kernel: &Kernel) -> Problem {
@@ -76,19 +60,15 @@ struct One<'s, 'a> {
 }
 
 impl<'a> One<'_, 'a> {
-    fn is_large_enough(&self) -> bool {
+    /// Whether DRAM keeps up with what it must keep up with.
+    fn is_fast_enough(&self, seconds: f64) -> bool {
+        let Some(within) = &self.dataflow.within else { return true };
+        let chip = self.setup.setting.chip;
         let cascade = &self.setup.setting.program.graph.cascade;
-        let large =
-            |(rank, least): (&String, &usize)| cascade.rank(rank).is_some_and(|r| self.setup.bound.size(r) >= *least);
-        let instances = self.setup.setting.instances >= self.dataflow.from_instances as f64;
-        instances && self.dataflow.from.iter().all(large)
-    }
-
-    fn measured(&self) -> Option<f64> {
-        let bound = &self.setup.bound;
-        let cascade = &self.setup.setting.program.graph.cascade;
-        let same = |(rank, size): (&String, &usize)| cascade.rank(rank).is_some_and(|r| bound.size(r) == *size);
-        self.dataflow.measured.iter().find(|m| m.sizes.iter().all(same)).map(|m| m.words)
+        let multiple = |r: RankId| within.multiples.get(&cascade[r].name).and_then(|e| e.on(chip)).unwrap_or(1);
+        let size = |r: RankId| self.setup.bound.size(r).next_multiple_of(multiple(r).max(1));
+        let cycles = array_cycles(self.setup, &self.setup.setting.binding.kernels[self.k], &within.array, &size);
+        seconds <= cycles / chip.clock.0
     }
 
     /// Blocks and tiles of a block, if it fits.
@@ -102,8 +82,9 @@ impl<'a> One<'_, 'a> {
         let pieces = self.setup.pieces(rank, tile).max(1);
         let own = |r: RankId| self.setup.bound.size(r);
         match block {
-            Block::Largest { as_at, .. } if as_at.is_empty() => {
-                let n = divisors(pieces).rev().find(|&n| self.fits(n, &own))?;
+            Block::Largest { as_at, most, .. } if as_at.is_empty() => {
+                let small = |n: &usize| *n == 1 || most.is_none_or(|most| n.saturating_mul(tile) <= most);
+                let n = divisors(pieces).rev().find(|n| small(n) && self.fits(*n, &own))?;
                 Some((pieces / n, n))
             }
             Block::Largest { as_at, .. } => {
@@ -130,15 +111,21 @@ impl<'a> One<'_, 'a> {
     }
 
     fn flow(&self, blocks: usize, block_tiles: usize, words: Words) -> Flow<'a> {
+        let size = |r: RankId| self.setup.bound.size(r);
+        let held_bytes = self.held(block_tiles, &size) + self.beside(block_tiles, &size);
+        let overflow = match self.dataflow.beside.is_empty() {
+            true => 0.0,
+            false => (1.0 - self.capacity() / held_bytes).max(0.0),
+        };
         Flow {
             dataflow: self.dataflow,
             blocks,
             block_tiles,
-            held_bytes: self.held(block_tiles, &|r| self.setup.bound.size(r)),
+            held_bytes,
+            overflow,
             filled: words.filled,
             traffic_bytes: words.all * self.setup.setting.chip.word.0 as f64,
             seconds: self.seconds(words),
-            note: None,
         }
     }
 
@@ -152,8 +139,27 @@ impl<'a> One<'_, 'a> {
     }
 
     fn fits(&self, block_tiles: usize, size: &dyn Fn(RankId) -> usize) -> bool {
-        let capacity = self.dataflow.capacity.unwrap_or(self.setup.setting.chip.buffer.capacity);
-        self.held(block_tiles, size) <= capacity.0 as f64
+        self.held(block_tiles, size) <= self.capacity()
+    }
+
+    fn capacity(&self) -> f64 {
+        self.dataflow.capacity.unwrap_or(self.setup.setting.chip.buffer.capacity).0 as f64
+    }
+
+    /// Bytes beside what is held: two parts of each tensor.
+    fn beside(&self, block_tiles: usize, size: &dyn Fn(RankId) -> usize) -> f64 {
+        let program = self.setup.setting.program;
+        let block = self.dataflow.block.as_ref().and_then(|b| program.graph.cascade.rank(b.rank()));
+        let part = |(name, beside): (&String, &Beside)| -> f64 {
+            let Some(node) = program.node(name) else { return 0.0 };
+            let extent = |r: RankId| match beside {
+                Beside::Whole => size(r),
+                Beside::Block if Some(r) == block => size(r).min(self.tile(r).saturating_mul(block_tiles)),
+                Beside::Block | Beside::Tile => size(r).min(self.tile(r)),
+            };
+            program.dims(node).into_iter().map(|r| extent(r) as f64).product()
+        };
+        2.0 * self.dataflow.beside.iter().map(part).sum::<f64>() * self.setup.setting.chip.word.0 as f64
     }
 
     /// Bytes that the buffer holds for blocks of so many tiles.
@@ -174,15 +180,19 @@ impl<'a> One<'_, 'a> {
         parts.chain(wholes).sum::<f64>() * self.setup.setting.chip.word.0 as f64
     }
 
-    /// Words between DRAM and the chip for all instances. What is read in this kernel and does not come from it is read
-    /// once, or once a block if it does not carry the rank that is cut; what others need is written once; what spills is
-    /// written and read.
+    /// Words between DRAM and the chip for all instances. What is read in this kernel and does not come from it is
+    /// read once, or once a block if it does not carry the rank that is cut; what others need is written once; what
+    /// spills is written and read.
     fn words(&self, blocks: usize) -> Words {
         let setup = self.setup;
         let program = setup.setting.program;
         let nodes = |names: &[String]| -> BTreeSet<NodeId> { names.iter().filter_map(|n| program.node(n)).collect() };
-        let (holds, whole) = (nodes(&self.dataflow.holds), nodes(&self.dataflow.whole));
-        let reloads = nodes(&self.dataflow.reloads);
+        let beside = |part: Beside| -> Vec<String> {
+            self.dataflow.beside.iter().filter(|b| *b.1 == part).map(|b| b.0.clone()).collect()
+        };
+        let holds = nodes(&[self.dataflow.holds.clone(), beside(Beside::Block)].concat());
+        let whole = nodes(&[self.dataflow.whole.clone(), beside(Beside::Whole)].concat());
+        let reloads = nodes(&beside(Beside::Tile));
         let block = self.dataflow.block.as_ref().and_then(|b| program.graph.cascade.rank(b.rank()));
         let here = |node: NodeId| setup.kernel_of.get(&node) == Some(&self.k);
         let mut reads: BTreeMap<NodeId, f64> = BTreeMap::new();

@@ -27,7 +27,7 @@ pub(super) fn kernel(setup: &Setup<'_>, k: usize, cost: &KernelCycles<'_>, flow:
     out.sum.dram = flow.traffic_bytes * chip.dram.energy.0;
     let words = accesses(setup, k, cost, flow);
     let rows = chip.word.0 as f64 / chip.buffer.row.0 as f64;
-    out.sum.buffer = (words.read * chip.buffer.read.0 + words.written * chip.buffer.write.0) * rows;
+    out.sum.buffer = ((words.read + words.again) * chip.buffer.read.0 + words.written * chip.buffer.write.0) * rows;
     out
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct KernelLayout<'a> {
     pub block_tiles: usize,
 }
 
-/// Names to numbers. Published counts of traffic play no part: the first dataflow that fits is taken.
+/// Names to numbers; the dataflow is the one that [`super::evaluate`] takes.
 ///
 /// # Errors
 /// As [`super::evaluate`].
@@ -31,7 +31,7 @@ pub(crate) fn layout<'a>(setting: &'a Setting<'a>) -> Result<Layout<'a>, Vec<Pro
     let mut kernels = vec![];
     for (k, kernel) in setting.binding.kernels.iter().enumerate() {
         let cost = cycles::kernel(&setup, kernel);
-        match dataflow::fitting(&setup, k, &cost) {
+        match dataflow::choose(&setup, k, &cost) {
             Ok(Flow { dataflow, block_tiles, .. }) => {
                 kernels.push(KernelLayout { tiles: setup.tiles[k].clone(), dataflow, block_tiles });
             }

@@ -132,7 +132,6 @@ pub fn evaluate(setting: &Setting<'_>) -> Result<Evaluation, Vec<Problem>> {
                 continue;
             }
         };
-        out.notes.extend(flow.note.clone());
         out.traffic_bytes += flow.traffic_bytes;
         let compute_seconds = cost.cycles / setting.chip.clock.0;
         let seconds = compute_seconds.max(flow.seconds);

@@ -61,8 +61,7 @@ pub(super) fn setup<'a>(setting: &'a Setting<'a>) -> Result<Setup<'a>, Vec<Probl
         }
         tiles.push(tile);
         for phase in &kernel.phases {
-            let past = kernel.dataflows.iter().flat_map(|d| &d.past);
-            for name in phase.runs.keys().chain(&phase.drains).chain(past) {
+            for name in phase.runs.keys().chain(&phase.drains) {
                 known_array(setting, name, &field, &mut problems);
             }
             for (array, names) in &phase.runs {
@@ -79,6 +78,10 @@ pub(super) fn setup<'a>(setting: &'a Setting<'a>) -> Result<Setup<'a>, Vec<Probl
                     }
                 }
             }
+        }
+        let flows = kernel.dataflows.iter();
+        for name in flows.flat_map(|d| d.past.iter().chain(d.within.iter().map(|w| &w.array))) {
+            known_array(setting, name, &field, &mut problems);
         }
         names_of_tensors(setting, k, &field, &mut problems);
     }
@@ -216,8 +219,9 @@ fn names_of_tensors(setting: &Setting<'_>, k: usize, field: &str, problems: &mut
     let flows = kernel.dataflows.iter();
     let tensors = flows
         .clone()
-        .flat_map(|d| d.holds.iter().chain(&d.whole).chain(&d.spills).chain(&d.rereads).chain(&d.reloads))
-        .chain(&kernel.through);
+        .flat_map(|d| d.holds.iter().chain(&d.whole).chain(&d.spills).chain(d.beside.keys()))
+        .chain(&kernel.through)
+        .chain(kernel.rereads.iter().flat_map(|r| &r.tensors));
     for name in tensors.chain(kernel.lags.keys()) {
         if setting.program.node(name).is_none() {
             let cascade = &setting.program.graph.cascade.name;
@@ -225,7 +229,12 @@ fn names_of_tensors(setting: &Setting<'_>, k: usize, field: &str, problems: &mut
             problems.push(Problem::new(field, message).of(&setting.binding.name).about(name));
         }
     }
-    for rank in flows.clone().flat_map(|d| d.uncut.iter().chain(d.from.keys())) {
+    let rereads = kernel.rereads.iter().flat_map(|r| r.from.keys().chain(r.below.keys()));
+    let multiples = flows.clone().filter_map(|d| d.within.as_ref()).flat_map(|w| &w.multiples);
+    for (_, extent) in multiples.clone() {
+        extent_on(setting, extent, field, problems);
+    }
+    for rank in flows.clone().flat_map(|d| &d.uncut).chain(multiples.map(|m| m.0)).chain(rereads) {
         known_rank(setting, rank, field, problems);
     }
     for block in flows.filter_map(|d| d.block.as_ref()) {

@@ -3,8 +3,8 @@
 /// More nodes than this are not looked at.
 const MOST_NODES: usize = 1 << 17;
 
-/// The best assignment: by Einsum, its array. `cycles` gives by Einsum and array what it would take there, `None` if the
-/// array cannot do it. The busiest array counts first, then the sum. `None` if some Einsum can run nowhere.
+/// The best assignment: by Einsum, its array. `cycles` gives by Einsum and array what it would take there, `None` if
+/// the array cannot do it. The busiest array counts first, then the sum. `None` if some Einsum can run nowhere.
 pub(super) fn balance(cycles: &[Vec<Option<f64>>]) -> Option<Vec<usize>> {
     let arrays = cycles.iter().map(Vec::len).max()?;
     let least = |c: &Vec<Option<f64>>| c.iter().flatten().copied().fold(f64::INFINITY, f64::min);

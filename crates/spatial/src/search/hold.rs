@@ -1,5 +1,5 @@
-//! What the buffer can hold: inputs and running values of a tile; and of what a later pass reads, either whole fibres, or
-//! nothing, so that it goes to DRAM and back.
+//! What the buffer can hold: inputs and running values of a tile; and of what a later pass reads, either whole fibres,
+//! or nothing, so that it goes to DRAM and back.
 
 use crate::{Block, Dataflow, Program};
 use einloom_algebra::{Def, NodeId};
@@ -77,7 +77,9 @@ pub(super) fn dataflows(program: &Program, cut: &[RankId], columns: RankId) -> V
             state.insert(einsum.node);
         }
         let dims = program.dims(einsum.node);
-        if einsum.ranks.iter().any(|r| cut.contains(r) && !dims.contains(r)) {
+        let over =
+            |r: &RankId| cut.contains(r) && !dims.contains(r) && !is_whole_in_tile(program, cut, einsum.node, *r);
+        if einsum.ranks.iter().any(over) {
             state.insert(einsum.node);
         }
         for &operand in &einsum.operands {
@@ -94,7 +96,11 @@ pub(super) fn dataflows(program: &Program, cut: &[RankId], columns: RankId) -> V
     let across: Vec<NodeId> = across.into_iter().take(MOST_CHOICES).collect();
     let uncut: BTreeSet<RankId> =
         across.iter().flat_map(|n| program.dims(*n)).filter(|r| *r != columns && cut.contains(r)).collect();
-    let block = cut.contains(&columns).then(|| Block::Largest { rank: rank_name(&columns), as_at: BTreeMap::new() });
+    let block = cut.contains(&columns).then(|| Block::Largest {
+        rank: rank_name(&columns),
+        as_at: BTreeMap::new(),
+        most: None,
+    });
     let mut out = vec![];
     for choice in 0..1usize << across.len() {
         let (spilled, held): (Vec<_>, Vec<_>) = across.iter().enumerate().partition(|(k, _)| choice >> k & 1 == 1);

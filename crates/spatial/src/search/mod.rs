@@ -1,13 +1,14 @@
 //! Bindings found: which ranks run along the sides of the arrays, which Einsum runs where, how far behind, and what the
 //! buffer holds.
 //!
-//! All Einsums of a tile form one phase in which they take turns, each as many tiles behind the newest one as its operands
-//! need to get there. So a tile takes what the busiest array takes, which no order of phases can beat; the assignment that
-//! makes this the least is found by branch and bound. Each choice of ranks, tile, assignment and of what the buffer holds
-//! is scored by [`evaluate`]: time first, then energy.
+//! All Einsums of a tile form one phase in which they take turns, each as many tiles behind the newest one as its
+//! operands need to get there. So a tile takes what the busiest array takes, which no order of phases can beat; the
+//! assignment that makes this the least is found by branch and bound. Each choice of ranks, tile, assignment and of
+//! what the buffer holds is scored by [`evaluate`]: time first, then energy.
 
 mod assign;
 mod hold;
+mod order;
 mod split;
 mod write;
 
@@ -87,6 +88,10 @@ fn lag(wanted: &Wanted<'_>, found: &mut Found) {
 
 /// All bindings, without lags.
 fn seek(wanted: &Wanted<'_>) -> Result<Search, Vec<Problem>> {
+    let missing = missing(wanted);
+    if !missing.is_empty() {
+        return Err(missing);
+    }
     let mut out = Search::default();
     for frame in frames(wanted, &mut out.refused) {
         for arrays in assignments(wanted, &frame) {
@@ -112,6 +117,23 @@ fn seek(wanted: &Wanted<'_>) -> Result<Search, Vec<Problem>> {
         found.binding.name = format!("found-{}", k + 1);
     }
     Ok(out)
+}
+
+/// Operations that no array of the chip can do: no binding helps there.
+fn missing(wanted: &Wanted<'_>) -> Vec<Problem> {
+    let chip = wanted.chip;
+    let mut out = vec![];
+    for einsum in &wanted.program.einsums {
+        for operation in einsum.work.iter().map(|w| &w.operation) {
+            if chip.arrays.iter().all(|a| a.cost(operation, false).is_none()) {
+                let message = format!("no array of the chip {} has `{operation}`", chip.name);
+                let hint =
+                    format!("add it to [array.operation] of one, with its cycles: {operation} = {{ cycles = 1 }}");
+                out.push(Problem::new(&einsum.name, message).hint(hint));
+            }
+        }
+    }
+    out
 }
 
 /// Pairs of ranks of results, with everything that has a size.
@@ -223,8 +245,9 @@ fn try_frame(wanted: &Wanted<'_>, frame: &Frame, arrays: &[usize], out: &mut Sea
         tile.entry(name(rank)).or_insert(Extent::Size(1));
     }
     let mut phase = Phase { in_turn: true, ..Phase::default() };
-    for (einsum, &a) in program.einsums.iter().zip(arrays) {
-        phase.runs.entry(chip.arrays[a].name.clone()).or_default().push(einsum.name.clone());
+    for e in order::order(program) {
+        let (einsum, array) = (&program.einsums[e], &chip.arrays[arrays[e]]);
+        phase.runs.entry(array.name.clone()).or_default().push(einsum.name.clone());
     }
     let side = |rows: usize| (rows > 1).then(|| name(frame.rows));
     let space = chip.arrays.iter().map(|a| {

@@ -15,9 +15,9 @@ pub struct Split {
     pub best: Found,
 }
 
-/// The chip with each number of rows that is a power of two, and as many columns as its arrays' area allows; the lanes of
-/// one-dimensional arrays are as many as the columns, twice as many, or half. The best first; sides that no binding fits
-/// are left out.
+/// The chip with each number of rows that is a power of two, and as many columns as its arrays' area allows; the lanes
+/// of one-dimensional arrays are as many as the columns, twice as many, or half. The best first; sides that no binding
+/// fits are left out.
 ///
 /// # Errors
 /// If there is no binding for the chip itself.

@@ -4,8 +4,8 @@ use crate::{Binding, Block, Dataflow, Extent, Kernel};
 use std::fmt::Write;
 
 impl Binding {
-    /// The file that [`Binding::parse`] reads this binding from, but for published counts and faults, which bindings of
-    /// one's own do not have.
+    /// The file that [`Binding::parse`] reads this binding from, but for what reproduces published counts, and faults,
+    /// which bindings of one's own do not have.
     pub fn to_toml(&self) -> String {
         let mut out = format!("name = {:?}\ndescription = {:?}\n", self.name, self.description);
         extents(&mut out, "sizes", &self.sizes);
@@ -74,6 +74,7 @@ fn dataflow(out: &mut String, flow: &Dataflow) {
         match block {
             Block::Fixed { size, .. } => drop(writeln!(out, "block_size = {size}")),
             Block::Balanced { least, .. } => drop(writeln!(out, "least_tiles = {least}")),
+            Block::Largest { most: Some(most), .. } => drop(writeln!(out, "block_most = {most}")),
             Block::Largest { .. } => {}
         }
     }

@@ -2,9 +2,10 @@
 //!
 //! Every array issues steps in order. A step is a *wave*: the element in row `i` and column `j` does it `i + j` hops
 //! after the first one, whatever came before, because operands and partial sums move one element a hop. So an array is
-//! told by the times of its first element alone, in the array's own *frame*: the array at the foot of another one starts
-//! its frame as much later as a wave takes to get there. A wave that is under way cannot be held up; it is issued when
-//! all that it will meet will be there. `tests/simulate` moves words between single elements and finds the same cycles.
+//! told by the times of its first element alone, in the array's own *frame*: the array at the foot of another one
+//! starts its frame as much later as a wave takes to get there. A wave that is under way cannot be held up; it is
+//! issued when all that it will meet will be there. `tests/simulate` moves words between single elements and finds the
+//! same cycles.
 
 mod dram;
 mod issue;
@@ -234,8 +235,8 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// By part and read: cycles from the maker's frame to the reader's; `None` if the value stays where it is, or comes from
-/// DRAM.
+/// By part and read: cycles from the maker's frame to the reader's; `None` if the value stays where it is, or comes
+/// from DRAM.
 pub(super) fn latencies(setup: &Setup<'_>) -> Vec<Vec<Option<i64>>> {
     let one = |r: &route::Route| match r.by {
         route::By::Local | route::By::Dram => None,

@@ -2,6 +2,7 @@
 
 use super::engine::{Op, Setup};
 use super::part::At;
+use crate::Beside;
 use einloom_algebra::NodeId;
 use std::collections::{BTreeSet, HashMap};
 
@@ -30,7 +31,14 @@ pub(super) fn fetches(setup: &Setup<'_>, ops: &mut [Vec<Op>]) -> Fetches {
     let program = setup.setting.program;
     let flow = setup.layout.dataflow;
     let nodes = |names: &[String]| -> BTreeSet<NodeId> { names.iter().filter_map(|n| program.node(n)).collect() };
-    let (holds, whole) = (nodes(&flow.holds), nodes(&flow.whole));
+    let (mut holds, mut whole) = (nodes(&flow.holds), nodes(&flow.whole));
+    for (name, part) in &flow.beside {
+        match part {
+            Beside::Tile => {}
+            Beside::Block => holds.extend(program.node(name)),
+            Beside::Whole => whole.extend(program.node(name)),
+        }
+    }
     let within = |set: &BTreeSet<NodeId>, n: NodeId| set.contains(&n) || set.contains(&program.root(n));
     let mut out = Fetches::default();
     let mut known: HashMap<(u32, u32, u64, usize), u32> = HashMap::new();

@@ -1,6 +1,7 @@
 //! A cycle-level simulation of a cascade on a chip under a binding, with the real numbers.
 //!
-//! Tiles go through the arrays one behind the other, as far behind as the binding says. What is counted and what is not:
+//! Tiles go through the arrays one behind the other, as far behind as the binding says. What is counted and what is
+//! not:
 //!
 //! - **Waves.** An array issues one step at a time, which reaches the element in row `i` and column `j` after `i + j`
 //!   hops. Sums over rows come out at the foot of their column, where the array below takes them up; what comes back
@@ -14,8 +15,8 @@
 //!   their own beside the computation.
 //! - Not counted: conflicts between the banks of the buffer.
 //!
-//! Numbers are computed a tile at a time, in the order of the simulated operations, from tiles that are in the simulated
-//! machine at that time; they are f64, rounded where the cascade says.
+//! Numbers are computed a tile at a time, in the order of the simulated operations, from tiles that are in the
+//! simulated machine at that time; they are f64, rounded where the cascade says.
 
 mod code;
 mod engine;

@@ -31,9 +31,9 @@ pub(super) struct Nest {
 }
 
 impl Nest {
-    /// Blocks are outermost; then the ranks that the outputs carry, in the order of the program, then all others, so that
-    /// sums are completed early; the tiles of a block are innermost, as what a block does not carry is used for all of
-    /// them.
+    /// Blocks are outermost; then the ranks that the outputs carry, in the order of the program, then all others, so
+    /// that sums are completed early; the tiles of a block are innermost, as what a block does not carry is used for
+    /// all of them.
     pub fn new(program: &Program, bound: &Bound, layout: &KernelLayout<'_>) -> Result<Self, Vec<Problem>> {
         let cuts: Vec<Cut> = layout
             .tiles

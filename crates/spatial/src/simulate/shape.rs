@@ -148,8 +148,8 @@ pub(super) fn shape(
     out
 }
 
-/// By loop: how far the word moves that is read; `None` if the elements that read it hold other words of the tensor than
-/// those that made it.
+/// By loop: how far the word moves that is read; `None` if the elements that read it hold other words of the tensor
+/// than those that made it.
 fn strides(
     program: &Program,
     sides: &[Sides],

@@ -33,12 +33,16 @@ pub(super) fn read(r: &mut Reader<'_>, root: &Node, name: &str) -> Einsums {
     }
     let mut statements = vec![];
     let mut read_by: BTreeSet<String> = BTreeSet::new();
+    let mut scalars: BTreeSet<String> = BTreeSet::new();
     match at.get("expressions") {
         None => r.problem(at, "einsum", "expressions is missing", ""),
         Some(all) => {
             for (node, text) in r.texts(all, "expressions") {
                 if let Some((target, statement, reads)) = expression(r, node, text, &out.declared) {
-                    read_by.extend(reads);
+                    let (tensors, others): (Vec<String>, Vec<String>) =
+                        reads.into_iter().partition(|name| out.declared.contains_key(name));
+                    read_by.extend(tensors);
+                    scalars.extend(others);
                     out.defined.push(target);
                     statements.push(statement);
                 }
@@ -59,6 +63,9 @@ pub(super) fn read(r: &mut Reader<'_>, root: &Node, name: &str) -> Einsums {
     if !inputs.is_empty() {
         let _ = writeln!(out.text, "input  {}", inputs.join(", "));
     }
+    for scalar in scalars {
+        let _ = writeln!(out.text, "param  {scalar} = 1 # the caller's: no cost depends on it");
+    }
     let _ = writeln!(out.text, "output {}\n\n{}", outputs.join(", "), statements.join("\n"));
     out
 }
@@ -67,7 +74,8 @@ fn indices(ranks: &[String]) -> String {
     if ranks.is_empty() { String::new() } else { format!("[{}]", ranks.join(",").to_lowercase()) }
 }
 
-/// Target, statement and tensors read. Every term is summed over the indices that the target does not have.
+/// Target, statement, and tensors and scalars read: a name in small letters is a scalar of the caller's. Every term is
+/// summed over the indices that the target does not have.
 fn expression(
     r: &mut Reader<'_>,
     node: &Node,
@@ -92,12 +100,10 @@ fn expression(
             let hint = "+, -, *, / and reductions by sum are supported";
             return fail(r, format!("`{called}(…)` is not supported"), hint);
         }
-        if called.chars().next().is_some_and(char::is_uppercase) {
-            if !declared.contains_key(&called) {
-                return fail(r, format!("{called} is not declared"), "add it to declaration");
-            }
-            reads.push(called);
+        if called.chars().next().is_some_and(char::is_uppercase) && !declared.contains_key(&called) {
+            return fail(r, format!("{called} is not declared"), "add it to declaration");
         }
+        reads.push(called);
     }
     let mut statement = format!("{} = ", left.trim());
     for (sign, term) in terms(right) {

@@ -1,9 +1,9 @@
 //! Reads specifications of TeAAL (Nayak et al., MICRO 2023; FPSG-UIUC/teaal-compiler): einsum, mapping, format,
 //! architecture and binding, as a cascade, a chip and a binding of ours.
 //!
-//! A documented subset (`docs/spatial.md`). Tensors here are dense, so whatever is about sparsity is refused by its name:
-//! compressed formats, `take`, partitioning by occupancy, `flatten`, intersection, mergers, sequencers. What would change
-//! nothing is noted: the order of loops inside a tile.
+//! A documented subset (`docs/spatial.md`). Tensors here are dense, so whatever is about sparsity is refused by its
+//! name: compressed formats, `take`, partitioning by occupancy, `flatten`, intersection, mergers, sequencers. What
+//! would change nothing is noted: the order of loops inside a tile.
 
 mod architecture;
 mod einsum;

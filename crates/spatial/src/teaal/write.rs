@@ -4,8 +4,8 @@ use crate::Chip;
 use std::fmt::Write;
 
 impl Chip {
-    /// The file that [`Chip::parse`] reads this chip from, but for registers, faults and timing, which chips of TeAAL do
-    /// not have.
+    /// The file that [`Chip::parse`] reads this chip from, but for registers, faults and timing, which chips of TeAAL
+    /// do not have.
     pub fn to_toml(&self) -> String {
         let mut out = format!("name = {:?}\ndescription = {:?}\n", self.name, self.description);
         let _ = writeln!(out, "clock = \"{} Hz\"\nword = \"{} B\"", self.clock.0, self.word.0);

@@ -1,6 +1,7 @@
 //! `einloom simulate`: spatial chips cycle by cycle, beside their closed forms.
 
 mod json;
+pub(super) mod room;
 mod tables;
 
 use super::failure::Failure;
@@ -17,8 +18,8 @@ use einloom_spatial::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// Without `--configuration` all configurations of the study. The closed form, the binding as it is, and the same binding
-/// with tiles so far apart that nothing waits for what is on its way stand side by side.
+/// Without `--configuration` all configurations of the study. The closed form, the binding as it is, and the same
+/// binding with tiles so far apart that nothing waits for what is on its way stand side by side.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SimulateArgs {
     /// A built-in study (fusemax), or a study of yours (.toml)
@@ -45,7 +46,8 @@ pub(crate) struct SimulateArgs {
     /// Words that wait at the edge of an array for one of its elements, for each tensor
     #[arg(long, value_name = "WORDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub queue: Option<u32>,
-    /// Also with each number of registers from 1 to this, for the array with the most elements
+    /// Also with each number of registers from 1 to this, for the array with the most elements, and tiles as far apart
+    /// as is best then
     #[arg(long, value_name = "WORDS", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub depths: Option<u32>,
     /// Arrays do not wait for each other at the end of a phase
@@ -78,7 +80,7 @@ pub(super) struct Outcome {
     pub relaxed: Option<(Simulated, BTreeMap<String, usize>)>,
     /// The largest difference from the meaning, relative to the largest value of an output.
     pub error: Option<f64>,
-    /// By number of registers: the run, if it ends.
+    /// By number of registers: the fastest run with tiles as near as the binding says or further apart, if one ends.
     pub depths: Vec<(usize, Option<Simulated>)>,
     pub notes: Vec<String>,
 }
@@ -182,9 +184,6 @@ fn setting<'a>(
     Setting { program: &c.program, chip: &c.chip, binding, sizes, instances, faults }
 }
 
-/// More registers than any binding needs.
-const PLENTY: usize = 1 << 24;
-
 fn outcome(
     ui: &Ui,
     args: &SimulateArgs,
@@ -194,6 +193,7 @@ fn outcome(
     with_depths: bool,
 ) -> Result<Outcome, Failure> {
     let mut options = options(args, c)?;
+    let on_chip = options.clone();
     let within = |problems: Vec<Problem>| -> Failure {
         failure(problems.into_iter().map(|p| p.within(&c.name)).collect()).into()
     };
@@ -203,39 +203,18 @@ fn outcome(
         let progress = Progress::start(ui, "simulating");
         simulate(&setting(c, binding, sizes, faults, args.instances), options, inputs, &mut |part| progress.at(part))
     };
-    let mut notes = vec![];
-    // With too few registers a binding may not run at all: then it runs with as many as it needs, and that is said.
-    let mut run = go(&c.binding, &options, inputs.as_deref());
-    let short = run.is_err();
-    if short {
-        let mut more = options.clone();
-        more.registers.extend(c.chip.arrays.iter().map(|a| (a.name.clone(), PLENTY)));
-        if let Ok(found) = go(&c.binding, &more, inputs.as_deref()) {
-            for kernel in &found.kernels {
-                for array in &kernel.arrays {
-                    let entries = c.chip.array(&array.name).and_then(|a| a.element.registers).map(|r| r.entries);
-                    let entries = options.registers.get(&array.name).copied().or(entries);
-                    if let Some(entries) = entries.filter(|&n| n < array.registers as usize) {
-                        notes.push(format!(
-                            "with {entries} registers in an element of {} the binding waits for itself for ever; here it has \
-                             the {} that it uses",
-                            array.name, array.registers
-                        ));
-                    }
-                }
-            }
-            run = Ok(found);
-            options = more;
-        }
-    }
-    let run = run.map_err(within)?;
+    let own = setting(c, &c.binding, sizes, faults, args.instances);
+    let progress = Progress::start(ui, "simulating");
+    let with_room = room::simulate(&own, &mut options, inputs.as_deref(), &mut |part| progress.at(part));
+    drop(progress);
+    let (run, mut notes) = with_room.map_err(within)?;
     notes.extend(run.notes.clone());
     notes.extend(closed.notes.clone());
     let error = match &inputs {
         Some(inputs) if args.verify => Some(error(c, sizes, inputs, &run.outputs)?),
         _ => None,
     };
-    let apart = relax(&setting(c, &c.binding, sizes, faults, args.instances), &closed);
+    let apart = relax(&setting(c, &c.binding, sizes, faults, args.instances), &closed, 1.0);
     let relaxed = apart.as_ref().and_then(|binding| {
         let run = go(binding, &options, None).ok()?;
         let lags = binding.kernels.iter().flat_map(|k| k.lags.clone()).collect();
@@ -246,22 +225,29 @@ fn outcome(
     if let Some(most) = args.depths.filter(|_| with_depths)
         && let Some(main) = c.chip.arrays.iter().max_by_key(|a| a.elements())
     {
-        let binding = apart.as_ref().unwrap_or(&c.binding);
+        // The nearer the tiles, the fewer words wait, and the more the arrays do.
+        let mut tried = vec![c.binding.clone()];
+        for slower in [1.0, 1.5, 2.0, 3.0, 6.0] {
+            let own = setting(c, &c.binding, sizes, faults, args.instances);
+            tried.extend(relax(&own, &closed, slower).filter(|b| !tried.contains(b)));
+        }
         for n in 1..=most as usize {
-            let mut options = options.clone();
+            let mut options = on_chip.clone();
             options.registers.insert(main.name.clone(), n);
-            depths.push((n, go(binding, &options, None).ok()));
+            let runs = tried.iter().filter_map(|binding| go(binding, &options, None).ok());
+            depths.push((n, runs.min_by_key(|run| run.cycles)));
         }
     }
     let (configuration, sizes) = (c.clone(), sizes.clone());
     Ok(Outcome { configuration, sizes, closed, run, relaxed, error, depths, notes })
 }
 
-/// The binding with tiles so far apart that nothing waits for what is on its way, if there is one.
-fn relax(setting: &Setting<'_>, closed: &Evaluation) -> Option<Binding> {
+/// The binding with tiles so far apart that nothing would wait for what is on its way if a tile took `slower` times
+/// what it takes, if there is one.
+fn relax(setting: &Setting<'_>, closed: &Evaluation, slower: f64) -> Option<Binding> {
     let mut binding = setting.binding.clone();
     let tile = closed.kernels.iter().map(|k| k.cycles / k.tiles.max(1.0)).fold(f64::INFINITY, f64::min);
-    let all = lags(setting, tile).ok()?;
+    let all = lags(setting, tile * slower).ok()?;
     for kernel in &mut binding.kernels {
         let own: Vec<String> = kernel.einsums().map(str::to_owned).collect();
         kernel.lags = all.iter().filter(|(n, _)| own.contains(n)).map(|(n, l)| (n.clone(), *l)).collect();

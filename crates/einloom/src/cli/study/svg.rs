@@ -1,4 +1,5 @@
-//! Line charts as SVG: axes, ticks, lines with marks, a legend. Plain text, no fonts.
+//! Line charts as SVG: axes, ticks, lines with marks, a legend. Plain text, no fonts. Where the reader prefers dark
+//! pages the colours follow; on paper they are those of light pages, and each line has a mark of its own.
 
 use std::fmt::Write;
 
@@ -37,6 +38,36 @@ const BOTTOM: f64 = 44.0;
 const GAP: f64 = 18.0;
 /// Okabe and Ito's colours, which people with colour-blindness can tell apart.
 const COLOURS: [&str; 7] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"];
+/// The same, lighter, for dark pages.
+const ON_DARK: [&str; 7] = ["#4DA3E0", "#FF8A3D", "#2FC79A", "#E39BC4", "#A5DBF7", "#F2C14E", "#FFFFFF"];
+/// Marks around a point, one for each colour.
+const MARKS: [&str; 7] = [
+    "m-3.5 0 a3.5 3.5 0 1 0 7 0 a3.5 3.5 0 1 0 -7 0z",
+    "m-3.2 -3.2 h6.4 v6.4 h-6.4z",
+    "m0 -4.4 l4.2 7.4 h-8.4z",
+    "m0 -4.6 l4.6 4.6 l-4.6 4.6 l-4.6 -4.6z",
+    "m0 4.4 l4.2 -7.4 h-8.4z",
+    "m-1.4 -4.2 h2.8 v2.8 h2.8 v2.8 h-2.8 v2.8 h-2.8 v-2.8 h-2.8 v-2.8 h2.8z",
+    "m-4.4 -1.4 h8.8 v2.8 h-8.8z",
+];
+
+/// The rules for dark pages; elsewhere the attributes of the elements hold.
+fn style() -> String {
+    let mut out = "<style>@media screen and (prefers-color-scheme: dark) {\
+                   .ground{fill:#15181c}.ink{fill:#e6e6e6}.grid{stroke:#3a3f45}.frame{stroke:#aaa}"
+        .to_owned();
+    for (k, colour) in ON_DARK.iter().enumerate() {
+        let _ = write!(out, ".l{k}{{stroke:{colour}}}.m{k}{{fill:{colour}}}");
+    }
+    out + "}</style>\n"
+}
+
+/// The mark of a series at a place.
+fn mark(out: &mut String, k: usize, (x, y): (f64, f64)) {
+    let k = k % COLOURS.len();
+    let (mark, colour) = (MARKS[k], COLOURS[k]);
+    let _ = writeln!(out, "<path class=\"m{k}\" d=\"M{x:.1} {y:.1} {mark}\" fill=\"{colour}\"/>");
+}
 
 impl Figure {
     /// The figure as an SVG document.
@@ -47,7 +78,8 @@ impl Figure {
         let mut out = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
              viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"sans-serif\" font-size=\"11\">\n\
-             <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+             {}<rect class=\"ground\" width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
+            style()
         );
         text(&mut out, (LEFT, 20.0), "start", 14, &self.title);
         for (k, p) in self.panels.iter().enumerate() {
@@ -56,13 +88,10 @@ impl Figure {
         let names = self.panels.iter().max_by_key(|p| p.series.len()).map(|p| &p.series);
         for (k, series) in names.into_iter().flatten().enumerate().take(legend) {
             let (x, y) = (panel * self.panels.len() as f64 + 4.0, TOP + 14.0 + 18.0 * k as f64);
-            let colour = COLOURS[k % COLOURS.len()];
-            let _ = writeln!(
-                out,
-                "<path d=\"M{x:.1} {y:.1} h18\" stroke=\"{colour}\" stroke-width=\"2\"/>\
-                 <circle cx=\"{:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>",
-                x + 9.0
-            );
+            let (c, colour) = (k % COLOURS.len(), COLOURS[k % COLOURS.len()]);
+            let _ =
+                writeln!(out, "<path class=\"l{c}\" d=\"M{x:.1} {y:.1} h18\" stroke=\"{colour}\" stroke-width=\"2\"/>");
+            mark(&mut out, k, (x + 9.0, y));
             text(&mut out, (x + 24.0, y + 4.0), "start", 11, &series.name);
         }
         out + "</svg>\n"
@@ -76,37 +105,37 @@ impl Panel {
         let place = |(px, py): (f64, f64)| (left + WIDTH * x.part(px), TOP + HEIGHT * (1.0 - y.part(py)));
         for tick in x.ticks() {
             let (at, _) = place((tick, y.least));
-            let _ = writeln!(out, "<path d=\"M{at:.1} {TOP} v{HEIGHT}\" stroke=\"#ddd\"/>");
+            let _ = writeln!(out, "<path class=\"grid\" d=\"M{at:.1} {TOP} v{HEIGHT}\" stroke=\"#ddd\"/>");
             text(out, (at, TOP + HEIGHT + 15.0), "middle", 10, &number(tick, x.binary()));
         }
         for tick in y.ticks() {
             let (_, at) = place((x.least, tick));
-            let _ = writeln!(out, "<path d=\"M{left:.1} {at:.1} h{WIDTH}\" stroke=\"#ddd\"/>");
+            let _ = writeln!(out, "<path class=\"grid\" d=\"M{left:.1} {at:.1} h{WIDTH}\" stroke=\"#ddd\"/>");
             text(out, (left - 5.0, at + 4.0), "end", 10, &number(tick, false));
         }
         let _ = writeln!(
             out,
-            "<rect x=\"{left:.1}\" y=\"{TOP}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"none\" stroke=\"#444\"/>"
+            "<rect class=\"frame\" x=\"{left:.1}\" y=\"{TOP}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"none\" stroke=\"#444\"/>"
         );
         text(out, (left + WIDTH / 2.0, TOP - 8.0), "middle", 12, &self.title);
         text(out, (left + WIDTH / 2.0, TOP + HEIGHT + 34.0), "middle", 11, &self.x.label);
         let (lx, ly) = (left - 46.0, TOP + HEIGHT / 2.0);
         let _ = writeln!(
             out,
-            "<text x=\"{lx:.1}\" y=\"{ly:.1}\" text-anchor=\"middle\" transform=\"rotate(-90 {lx:.1} {ly:.1})\">{}</text>",
+            "<text class=\"ink\" x=\"{lx:.1}\" y=\"{ly:.1}\" text-anchor=\"middle\" transform=\"rotate(-90 {lx:.1} {ly:.1})\">{}</text>",
             escaped(&self.y.label)
         );
         for (k, series) in self.series.iter().enumerate() {
-            let colour = COLOURS[k % COLOURS.len()];
+            let (c, colour) = (k % COLOURS.len(), COLOURS[k % COLOURS.len()]);
             let points: Vec<(f64, f64)> = series.points.iter().map(|&p| place(p)).collect();
             let path: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
             let _ = writeln!(
                 out,
-                "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
+                "<polyline class=\"l{c}\" points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
                 path.join(" ")
             );
-            for (x, y) in points {
-                let _ = writeln!(out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>");
+            for at in points {
+                mark(out, k, at);
             }
         }
     }
@@ -130,7 +159,11 @@ impl Scale {
             (false, _) => (1.0, 10.0),
             (true, true) if powers_of_two => (least, most),
             (true, true) => (10f64.powf(least.log10().floor()), 10f64.powf(most.log10().ceil())),
-            (true, false) => (0f64.min(least), most),
+            // A line along the frame is hard to see: the axis ends at the next round number.
+            (true, false) => {
+                let (least, step) = (0f64.min(least), step(0f64.min(least), most));
+                (least, (most / step - 1e-9).ceil() * step)
+            }
         };
         let most = if most > least { most } else { least * 2.0 + 1.0 };
         Self { least, most, logarithmic: axis.logarithmic, powers_of_two }
@@ -157,12 +190,17 @@ impl Scale {
             let count = (steps / every).floor() as usize;
             return (0..=count).map(|k| self.least * base.powf(every * k as f64)).collect();
         }
-        let rough = (self.most - self.least) / 5.0;
-        let unit = 10f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].iter().map(|m| m * unit).find(|s| *s >= rough).unwrap_or(rough);
+        let step = step(self.least, self.most);
         let first = (self.least / step).ceil();
         (0..).map(|k| (first + f64::from(k)) * step).take_while(|t| *t <= self.most * (1.0 + 1e-9)).collect()
     }
+}
+
+/// The distance of ticks on a linear axis: 1, 2 or 5 of some power of ten.
+fn step(least: f64, most: f64) -> f64 {
+    let rough = ((most - least) / 5.0).max(f64::MIN_POSITIVE);
+    let unit = 10f64.powf(rough.log10().floor());
+    [1.0, 2.0, 5.0, 10.0].iter().map(|m| m * unit).find(|s| *s >= rough).unwrap_or(rough)
 }
 
 /// A tick's text.
@@ -180,8 +218,10 @@ fn number(value: f64, binary: bool) -> String {
 
 fn text(out: &mut String, (x, y): (f64, f64), anchor: &str, size: u8, content: &str) {
     let content = escaped(content);
-    let _ =
-        writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" font-size=\"{size}\">{content}</text>");
+    let _ = writeln!(
+        out,
+        "<text class=\"ink\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" font-size=\"{size}\">{content}</text>"
+    );
 }
 
 fn escaped(text: &str) -> String {
@@ -210,7 +250,7 @@ mod tests {
     #[test]
     fn ticks_are_round() {
         let of = |log, values: &[f64]| Scale::of(&axis(log), values.iter().copied()).ticks();
-        assert_eq!(of(false, &[0.0, 11.6]), [0.0, 5.0, 10.0]);
+        assert_eq!(of(false, &[0.0, 11.6]), [0.0, 5.0, 10.0, 15.0]);
         assert_eq!(of(true, &[0.3, 250.0]), [0.1, 1.0, 10.0, 100.0, 1000.0]);
         assert_eq!(of(true, &[16.0, 512.0]), [16.0, 32.0, 64.0, 128.0, 256.0, 512.0]);
     }
