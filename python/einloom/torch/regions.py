@@ -100,7 +100,7 @@ class Partitioner:
         for node in self.nodes:
             kind = self.kinds[node]
             if kind.contraction and node not in self.region_of:
-                reason = "a product by itself is left to the library: no reduction next to it reads it from a kernel"
+                reason = "a product is left to the library: in no region beside it would it spare more time than it loses"
                 self.refusals.append(Refusal(str(node.target), reason, place_of(node)))
         return Partition(kept, self.refusals)
 
@@ -246,7 +246,8 @@ class Partitioner:
             return True
         for n in region.nodes:
             del self.region_of[n]
-        first = min(region.nodes, key=self.place.__getitem__)
+        reductions = (n for n in region.nodes if self.kinds[n].reduction and not self.kinds[n].contraction)
+        first = min(reductions, key=self.place.__getitem__)
         reason = f"by itself it moves as many bytes ({together}) as without us ({alone})"
         self.refusals.append(Refusal(str(first.target), reason, place_of(first)))
         return False
