@@ -131,5 +131,6 @@ def roofline(planned: Plan) -> str:
             f'<text x="{(_LEFT + _WIDTH) / 2}" y="{_HEIGHT - 4}" text-anchor="middle">operations per byte</text>'
             f'<text x="12" y="{_HEIGHT / 2}" text-anchor="middle" transform="rotate(-90 12 {_HEIGHT / 2})">'
             f'operations per second</text>')
-    return (f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" role="img" '
+    wide = _WIDTH + 14  # half of a number at the right end
+    return (f'<svg viewBox="0 0 {wide} {_HEIGHT}" width="{wide}" height="{_HEIGHT}" role="img" '
             f'aria-label="roofline">{axes}{"".join(parts)}</svg>')

@@ -248,6 +248,8 @@ class Plan:
     """Bytes per second of the machine's levels, outermost first; levels that never limit a transfer are left out."""
     rate: float
     """Operations per second of the machine on the fastest of the program's number types."""
+    shared: Mapping[str, Optional[float]]
+    """Bytes that each level holds which all cores share, outermost first; `None` where no limit matters."""
     program: str
     """The tile program."""
     code: Optional[str] = None
@@ -259,6 +261,18 @@ class Plan:
     def seconds(self) -> float:
         """Predicted time of all kernels."""
         return sum(k.seconds for k in self.kernels)
+
+    @property
+    def flops(self) -> float:
+        """Operations of all kernels, those that are done again included."""
+        return sum(k.flops for k in self.kernels)
+
+    def handed_over(self, size: float) -> float:
+        """Seconds that a value of `size` bytes takes from one kernel to the next: out and in again, through the nearest level
+        that all cores share and that holds it."""
+        fits = [n for n, capacity in self.shared.items() if capacity is None or size <= capacity]
+        through = self.bandwidths.get((fits or list(self.shared))[-1]) if self.shared else None
+        return 2 * size / through if through else 0.0
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Plan:
@@ -277,6 +291,7 @@ class Plan:
             data["compulsory_bytes"],
             {v["level"]: v["bandwidth"] for v in data["levels"] if v["bandwidth"] is not None},
             data["rate"],
+            dict(data["shared"]),
             data["program"],
             data["code"],
             tuple(data["fallbacks"]),

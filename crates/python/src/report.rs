@@ -88,6 +88,7 @@ pub(crate) fn plan(planned: &Planned, run: Option<(&str, &[String])>) -> String 
     let sizes: Vec<(&str, usize)> =
         cascade.ranks.iter().map(|r| r.name.as_str()).zip(planned.bound().sizes().iter().copied()).collect();
     let transfers = planned.transfers();
+    let shared = machine.levels.iter().filter(|l| l.shared_by >= machine.cores && l.bandwidth.0.is_finite());
     let value = json!({
         "cascade": cascade.name,
         "machine": machine.name,
@@ -95,6 +96,7 @@ pub(crate) fn plan(planned: &Planned, run: Option<(&str, &[String])>) -> String 
         "kernels": planned.kernels().iter().zip(&transfers).map(|(k, t)| kernel(planned, k, t)).collect::<Vec<_>>(),
         "compulsory_bytes": planned.compulsory_bytes(),
         "levels": machine.levels.iter().map(|l| json!({"level": l.name, "bandwidth": l.bandwidth.0})).collect::<Vec<_>>(),
+        "shared": shared.map(|l| json!([l.name, l.capacity.map(|c| c.0)])).collect::<Vec<_>>(),
         "rate": planned.program().tensors.iter().map(|t| machine.rate(t.dtype).0).fold(0.0, f64::max),
         "program": einloom_tile::print(planned.program()),
         "code": run.map(|r| r.0),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Sequence
 
@@ -35,9 +35,12 @@ class Report:
         lines = [
             f"{len(self.regions)} regions of {taken} operations (of {self.operations}); the rest goes to {self.rest}"
         ]
-        for region, made in zip(self.regions, self.operators):
+        times = Counter(made.name for made in self.operators)
+        of = {made.name: region for region, made in zip(self.regions, self.operators)}
+        for name, region in of.items():
             kernels = f"{region.kernels} kernel" + ("" if region.kernels == 1 else "s")
-            lines.append(f"  took {made.name}: {len(region.nodes)} operations in {kernels}")
+            often = f", {times[name]} times" if times[name] > 1 else ""
+            lines.append(f"  took {name}: {len(region.nodes)} operations in {kernels}{often}")
             lines += [f"    {place}" for place in _places(region)]
         for refusal in dict.fromkeys(self.refusals):
             lines.append(f"  left {refusal}")

@@ -41,23 +41,44 @@ def to_aten(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> torch.fx.Gra
     to a name, `meta["einloom_named"]`. In-place operations on values of the graph are made functional.
     """
     interpreter = _Named(module)
-    with preserve_node_meta():
-        fake = without_data(inputs)
+    fake, mode = without_data(inputs)
+    # Within the mode, so that what the graph makes itself (positions, constants) has no data either.
+    with preserve_node_meta(), mode:
         traced = make_fx(interpreter.run, pre_dispatch=not _casts(module, inputs), tracing_mode="real")(*fake)
     _transfer_names(traced, interpreter)
     if not (torch.is_grad_enabled() and any(isinstance(i, torch.Tensor) and i.requires_grad for i in inputs)):
         _forget_gradients(traced)
     functionalise(traced)
+    _fold(traced)
     simplify(traced)
     return traced
 
 
-def without_data(inputs: Sequence[Any]) -> list[Any]:
-    """The inputs as tensors that have shapes and no data; sizes are those at hand."""
+def without_data(inputs: Sequence[Any]) -> tuple[list[Any], torch._subclasses.FakeTensorMode]:
+    """The inputs as tensors that have shapes and no data, and the mode that they belong to; sizes are those at hand."""
     given = [i for i in inputs if isinstance(i, torch._subclasses.FakeTensor)]
     mode = given[0].fake_mode if given else torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True)
     real = [isinstance(i, torch.Tensor) and not isinstance(i, torch._subclasses.FakeTensor) for i in inputs]
-    return [mode.from_tensor(i, static_shapes=True) if r else i for i, r in zip(inputs, real)]
+    return [mode.from_tensor(i, static_shapes=True) if r else i for i, r in zip(inputs, real)], mode
+
+
+def _fold(module: torch.fx.GraphModule) -> None:
+    """Numbers that the program wrote as tensors are numbers: they have no place in memory, and no device."""
+    graph = module.graph
+    for node in graph.find_nodes(op="get_attr"):
+        held = getattr(module, str(node.target), None)
+        if not isinstance(held, torch.Tensor) or isinstance(held, torch._subclasses.FakeTensor) or held.dim():
+            continue
+        for user in list(node.users):
+            if user.target not in (torch.ops.aten.lift_fresh_copy.default, torch.ops.aten.lift_fresh.default):
+                continue
+            with graph.inserting_before(user):
+                options = {"dtype": held.dtype, "device": user.meta["val"].device}
+                number = graph.call_function(torch.ops.aten.full.default, ([], held.item()), options)
+            number.meta = dict(user.meta)
+            user.replace_all_uses_with(number)
+            graph.erase_node(user)
+    graph.eliminate_dead_code()
 
 
 def _casts(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:

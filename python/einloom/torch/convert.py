@@ -13,7 +13,7 @@ import torch
 
 from .errors import NotConvertible, place_of
 from .index import Axis, Index, Rank
-from .terms import Binary, Read, Reduce, Statement, Tensor, Term, positions_only, reads, reduces
+from .terms import Binary, NotANumber, Read, Reduce, Statement, Tensor, Term, positions_only, reads, reduces
 from .text import cascade_text, identifier
 from .values import Value, fuse, is_simple
 
@@ -173,7 +173,7 @@ class Converter:
                 self.values[node] = self.values[node.args[0]][node.args[1]]
                 return
             self.values[node] = self._apply(target, node)
-        except Unsupported as e:
+        except (Unsupported, NotANumber) as e:
             raise NotConvertible(str(target), str(e), place_of(node)) from None
         self._name(node)
 

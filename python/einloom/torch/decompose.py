@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from .capture import functionalise
 from .errors import NotConvertible
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 def decomposed(converter: Converter, node: torch.fx.Node) -> Any:
     """The values of a node, from the graph of its decomposition."""
-    from torch._decomp import core_aten_decompositions
+    from torch._decomp import core_aten_decompositions, decomposition_table
 
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
@@ -23,6 +24,7 @@ def decomposed(converter: Converter, node: torch.fx.Node) -> Any:
     function = core_aten_decompositions().get(target)
     if function is None and target._can_decompose():
         function = target.decompose
+    function = function or decomposition_table.get(target)
     if function is None:
         converter.refuse("it has no definition as a cascade")
     graph = _trace(function, node)
@@ -54,9 +56,18 @@ def _flat(tree: Any) -> list[Any]:
     return torch.utils._pytree.arg_tree_leaves(*tree[0], **tree[1])
 
 
+def plain(tree: Any) -> Any:
+    """With lists that may be written to: some decompositions do."""
+    if isinstance(tree, dict):
+        return {k: plain(v) for k, v in tree.items()}
+    if isinstance(tree, list):
+        return [plain(v) for v in tree]
+    return tuple(map(plain, tree)) if type(tree) is tuple else tree
+
+
 def _trace(function: Any, node: torch.fx.Node) -> torch.fx.GraphModule:
     """The decomposition's own graph, on tensors without data."""
-    leaves, spec = torch.utils._pytree.tree_flatten((node.args, dict(node.kwargs)))
+    leaves, spec = torch.utils._pytree.tree_flatten(plain((node.args, dict(node.kwargs))))
     tensors = [a.meta["val"] for a in leaves if isinstance(a, torch.fx.Node)]
 
     def run(*given: torch.Tensor) -> Any:
@@ -65,4 +76,6 @@ def _trace(function: Any, node: torch.fx.Node) -> torch.fx.GraphModule:
         args, kwargs = torch.utils._pytree.tree_unflatten(full, spec)
         return function(*args, **kwargs)
 
-    return make_fx(run, tracing_mode="fake")(*tensors)
+    traced = make_fx(run, tracing_mode="fake")(*tensors)
+    functionalise(traced)
+    return traced

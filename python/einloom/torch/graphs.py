@@ -11,7 +11,7 @@ import torch
 from torch.fx import Node
 
 from .convert import Converter, is_contraction
-from .errors import NotConvertible
+from .errors import NotConvertible, place_of
 from .terms import reduces
 from .values import Value, is_simple
 
@@ -79,6 +79,8 @@ def kind_of(node: Node) -> Kind:
     """Tries to define one operation by itself."""
     converter = Converter()
     try:
+        if _devices(node) > 1:
+            raise NotConvertible(str(node.target), "its operands are on several devices", place_of(node))
         for given in node.all_input_nodes:
             if isinstance(given.meta.get("val"), (tuple, list)):
                 parts = [_part(given, v) for v in given.meta["val"]]
@@ -99,6 +101,11 @@ def kind_of(node: Node) -> Kind:
         reduction=reduction,
         contraction=reduction and all(is_contraction(t) for t in terms if reduces(t)),
     )
+
+
+def _devices(node: Node) -> int:
+    vals = torch.utils._pytree.tree_leaves([given.meta.get("val") for given in node.all_input_nodes])
+    return len({v.device for v in vals if isinstance(v, torch.Tensor)})
 
 
 def _gathers(term: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..report import Plan
 from .convert import Cascade
 
 
@@ -25,9 +26,9 @@ class Planner:
         self.cuda = device.type == "cuda"
         self.machine = _machine(device)
 
-    def kernels(self, cascade: Cascade) -> int:
-        """The number of kernels that it is planned as."""
-        return _kernels(cascade.text, self.machine, tuple(sorted(cascade.sizes.items())))
+    def plan(self, cascade: Cascade) -> Plan:
+        """What it is planned as."""
+        return _plan(cascade.text, self.machine, tuple(sorted(cascade.sizes.items())))
 
     def check(self, cascade: Cascade) -> None:
         """Makes the kernels' source, where that can fail after planning."""
@@ -36,9 +37,9 @@ class Planner:
 
 
 @lru_cache(maxsize=4096)
-def _kernels(text: str, machine: str | None, sizes: tuple[tuple[str, int], ...]) -> int:
-    plan = compiled(text, "<region>").plan(machine=machine, **dict(sizes))
-    return len(plan.kernels)
+def _plan(text: str, machine: str | None, sizes: tuple[tuple[str, int], ...]) -> Plan:
+    made: Plan = compiled(text, "<region>").plan(machine=machine, **dict(sizes))
+    return made
 
 
 def _machine(device: torch.device) -> str | None:

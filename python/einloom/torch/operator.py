@@ -11,6 +11,7 @@ from typing import Any, Callable, Sequence, Union
 import torch
 
 from ..errors import GradientError
+from .inductor import announce
 from .log import log
 
 Reference = Callable[..., Any]
@@ -54,6 +55,9 @@ class Operator:
     derived: int = 0
     backward: int = 0
     op: Any = field(default=None, repr=False)
+    go_back: Any = field(default=None, repr=False)
+    announced: bool = field(default=False, repr=False)
+    """Inductor knows it."""
 
     def __call__(self, *tensors: torch.Tensor) -> Any:
         """One tensor, or a tuple of them."""
@@ -89,6 +93,8 @@ class Operator:
         return output.dtype if isinstance(output.dtype, torch.dtype) else tensors[output.dtype].dtype
 
     def _fake(self, *tensors: torch.Tensor) -> Any:
+        # Every compiler of graphs comes here before it lowers them.
+        self.announced = self.announced or announce((self.op, self.go_back))
         made = []
         for output in self.outputs:
             shape = output.shape(tensors)
@@ -149,7 +155,8 @@ def operator(
 def _register(o: Operator) -> None:
     arguments = ", ".join(f"Tensor {_argument(k, n)}" for k, n in enumerate(o.inputs))
     returns = "Tensor" if len(o.outputs) == 1 else f"({', '.join('Tensor' for _ in o.outputs)})"
-    tags = (torch.Tag.pt2_compliant_tag,)
+    # Kernels take any strides: none need be kept, or copied to, on their account.
+    tags = (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout)
     _LIBRARY.define(f"{o.name}({arguments}) -> {returns}", tags=tags)
     _LIBRARY.define(f"{o.name}_backward(Tensor[] gradients, Tensor[] inputs, bool[] needed) -> Tensor[]", tags=tags)
     for device in ("CPU", "CUDA"):
@@ -179,7 +186,7 @@ def _register(o: Operator) -> None:
         return tuple(next(found) if n else None for n in needed)
 
     torch.library.register_autograd(f"einloom::{o.name}", backward, setup_context=setup, lib=_LIBRARY)
-    o.op = getattr(torch.ops.einloom, o.name).default
+    o.op, o.go_back = getattr(torch.ops.einloom, o.name).default, go_back
 
 
 def _argument(number: int, name: str) -> str:

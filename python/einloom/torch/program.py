@@ -17,6 +17,14 @@ from .operator import Operator
 from .rewrite import operator_of, reference_of
 
 
+_LIMIT: type[Exception] = torch._dynamo.exc.FailOnRecompileLimitHit
+
+
+def _unlimited() -> dict[str, int]:
+    known = ("recompile_limit", "accumulated_recompile_limit", "cache_size_limit", "accumulated_cache_size_limit")
+    return {name: 1 << 30 for name in known if hasattr(torch._dynamo.config, name)}
+
+
 class TorchProgram:
     """A PyTorch function that runs as one cascade, and the cascade itself.
 
@@ -55,7 +63,12 @@ class TorchProgram:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._failure = None
         try:
-            return self._call(*args, **kwargs)
+            try:
+                return self._call(*args, **kwargs)
+            except _LIMIT:
+                # Dynamo counts what is compiled for one piece of code, which several programs may share, and gives up.
+                with torch._dynamo.config.patch(_unlimited()):
+                    return self._call(*args, **kwargs)
         except Exception:
             if self._failure is not None:
                 raise self._failure from None
@@ -82,16 +95,22 @@ class TorchProgram:
         except NotConvertible as e:
             self._failure = e
             raise
+        vals = [p.meta["val"] for p in cascade.placeholders]
+        if len({v.device for v in vals}) > 1:
+            self._failure = NotConvertible(_name(self.function), "its tensors are on several devices")
+            raise self._failure
         if not cascade.inputs:
             self._failure = NotConvertible(_name(self.function), "it reads no tensor")
             raise self._failure
         made = operator_of(cascade, ran, _name(self.function))
         self._made.append((cascade, made))
         placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
-        chosen = [placeholders.index(p) for p in cascade.placeholders]
+        place = {p: k for k, p in enumerate(placeholders)}
+        held = [None if p in place else getattr(graph, str(p.target)) for p in cascade.placeholders]
+        chosen = [place.get(p, 0) for p in cascade.placeholders]
 
         def run(*given: Any) -> Any:
-            results = made(*(given[k] for k in chosen))
+            results = made(*(given[k] if h is None else h for k, h in zip(chosen, held)))
             return outside(*(results if isinstance(results, tuple) else (results,)))
 
         return run
@@ -110,7 +129,7 @@ def whole(
 ) -> tuple[Cascade, torch.fx.GraphModule, torch.fx.GraphModule]:
     """A whole graph as one cascade; its reference; and what is left to PyTorch after it: views of the results that
     merge dimensions, which cost nothing there."""
-    placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
+    placeholders = [n for n in graph.graph.nodes if n.op in ("placeholder", "get_attr")]
     rank = {p: k for k, p in enumerate(parameters)}
     order = sorted(placeholders, key=lambda n: rank.get(n.meta.get("einloom_name", ""), len(rank)))
     (end,) = graph.graph.find_nodes(op="output")

@@ -28,12 +28,23 @@ def reference_of(
     module: torch.fx.GraphModule, nodes: list[Node], inputs: tuple[Node, ...], outputs: list[Node]
 ) -> torch.fx.GraphModule:
     """A part of a graph as a module of its own."""
+    needed, todo = set(outputs), list(outputs)
+    while todo:
+        found = [n for n in todo.pop().all_input_nodes if n not in needed and n not in inputs]
+        needed.update(found)
+        todo += found
     graph = torch.fx.Graph()
     env: dict[Node, Node] = {}
     for k, node in enumerate(inputs):
         env[node] = graph.placeholder(f"x{k}")
         env[node].meta = {"val": node.meta.get("val")}
-    for node in nodes:
+    for node in (n for n in nodes if n in needed):
+        for given in (g for g in node.all_input_nodes if g not in env):
+            # It is named, but the results do not depend on it (`meshgrid` takes all of its operands).
+            like = given.meta["val"]
+            env[given] = graph.call_function(
+                torch.ops.aten.zeros.default, (list(like.shape),), {"dtype": like.dtype, "device": like.device}
+            )
         env[node] = graph.node_copy(node, lambda n: env[n])
     made = tuple(env[n] for n in outputs)
     graph.output(made[0] if len(made) == 1 else made)

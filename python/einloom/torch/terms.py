@@ -23,11 +23,19 @@ class Tensor:
         return f"{self.name}[{','.join(i.text(name) for i in at)}]" if at else self.name
 
 
+class NotANumber(ValueError):
+    """NaN as a constant."""
+
+
 @dataclass(frozen=True)
 class Number:
-    """A constant."""
+    """A constant. The language has none that is not a number."""
 
     value: float
+
+    def __post_init__(self) -> None:
+        if self.value != self.value:
+            raise NotANumber("it writes NaN, for which the language has no word")
 
 
 @dataclass(frozen=True)
@@ -125,9 +133,17 @@ def rebuild(term: Term, f: Callable[[Term], Term], index: Callable[[Index], Inde
 
 
 def substitute(term: Term, by: Mapping[Axis, Index]) -> Term:
-    """With other positions in place of axes. Bound axes are unique, so nothing is captured."""
+    """With other positions in place of axes, where they are free. An axis that a reduction binds is its own, also where the
+    same axis is free outside of it; it gives way to another where it would capture one."""
     if not by:
         return term
+    if isinstance(term, Reduce) and term.name != "softmax":
+        by = {a: i for a, i in by.items() if a not in term.over}
+        taken = {a for i in by.values() for a in i.axes()}
+        new = {a: Axis(a.rank, a.hint) for a in term.over if a in taken}
+        by |= {a: Index.of(b) for a, b in new.items()}
+        over = tuple(new.get(a, a) for a in term.over)
+        return Reduce(term.name, over, substitute(term.body, by), term.filter and substitute(term.filter, by))
     return rebuild(term, lambda t: substitute(t, by), lambda i: i.substitute(by))
 
 

@@ -92,6 +92,13 @@ def power(c: Converter, self: Any, exponent: Any) -> Value:
     return arithmetic(c, "^", self, exponent)
 
 
+@rule("xlogy")
+def xlogy(c: Converter, self: Any, other: Any) -> Value:
+    """`x log y`, and 0 where x is 0."""
+    dims, (x, y) = numbers(c, self, other)
+    return Value(dims, select(Binary("==", x, Number(0)), Number(0), binary("*", x, Unary("log", y))), c.result_dtype)
+
+
 @rule("square")
 def square(c: Converter, self: Value) -> Value:
     return arithmetic(c, "^", self, 2)

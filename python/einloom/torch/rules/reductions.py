@@ -65,9 +65,10 @@ def logsumexp(c: Converter, self: Value, dim: Any, keepdim: bool = False) -> Val
 
 @rule("softmax", "_softmax", "_safe_softmax")
 def softmax(c: Converter, self: Value, dim: int, dtype: Any = None) -> Value:
+    """A statement of its own: it has a value for each position that it runs over, and only a left side says for which."""
     dims = chosen(self, dim)
     v = c.body(self)
-    return Value(v.dims, Reduce("softmax", over(v, dims), v.term), c.result_dtype)
+    return c.named(Value(v.dims, Reduce("softmax", over(v, dims), v.term), c.result_dtype))
 
 
 @rule("log_softmax", "_log_softmax")
