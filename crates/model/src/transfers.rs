@@ -204,9 +204,14 @@ fn touched_bytes(program: &Program, traffic: &Traffic) -> u64 {
     traffic.keys().map(size).fold(0, u64::saturating_add)
 }
 
-/// Bytes that a kernel's loads and stores move between memory and tiles, whatever memory keeps.
-pub fn moved_bytes(program: &Program, kernel: &Kernel) -> u64 {
-    total(&in_bytes(program, &innermost(program, kernel, &Nest::new(kernel))))
+/// Bytes that pass into a memory and out of it, if all else is outside: what it keeps passes once. On abstract machines as
+/// [`kernel_transfers`] counts them, which tells more and takes longer.
+pub fn moved_bytes(program: &Program, kernel: &Kernel, machine: &Machine, memory: &Level) -> u64 {
+    let nest = Nest::new(kernel);
+    let resident_bytes = held_elements(kernel).saturating_mul(machine.element.map_or(1, |e| e.0));
+    let reuse = Reuse { program, kernel, nest: &nest, resident_bytes };
+    let innermost = innermost(program, kernel, &nest);
+    total(&in_bytes(program, &smaller(reuse.traffic_into(memory).traffic, &innermost)))
 }
 
 /// Seconds of a kernel's arithmetic if its data were there.

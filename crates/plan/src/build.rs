@@ -88,6 +88,15 @@ impl Workshop<'_> {
             None => (None, vec![]),
         };
         let (tried, failed) = match (fitting, self.machine.lanes) {
+            // Where an index gave way that products need, arithmetic lanes may multiply faster.
+            (Some(tried), _) if self.lost_products(&cone, &tried) => {
+                let styles = self.styles(&cone);
+                let (mut others, _) = self.tried_by_lanes(&cone, &roles, &name, styles, limit);
+                others.extend(tried);
+                others.sort_by(|a, b| a.cost.seconds.total_cmp(&b.cost.seconds));
+                others.truncate(KEPT);
+                (others, None)
+            }
             (Some(tried), _) => (tried, None),
             (None, Some(_)) => {
                 let styles = self.styles(&cone);
@@ -127,6 +136,11 @@ impl Workshop<'_> {
             notes.push(format!("the grid has {points} points for {} cores", self.machine.cores));
         }
         Ok(Built { roots: roots.to_vec(), cone, kernel, cost, others, repeats, notes, gpu })
+    }
+
+    /// Whether a kernel has contractions, and the best way found to compute it on a GPU multiplies no tiles.
+    fn lost_products(&self, cone: &Cone, tried: &[Tried]) -> bool {
+        tried.first().and_then(|t| t.gpu.as_ref()).is_some_and(|g| g.unit.is_none()) && contracts(self.p, self.x, cone)
     }
 
     /// The kernels of a few common tilings, best first, and why the last of those failed that did.
@@ -197,7 +211,7 @@ impl Workshop<'_> {
                 Err(Fail::Unsupported(e)) => return Err(e),
                 Err(Fail::TooManyAxes { indices, leaves }) => {
                     let names = self.names(&indices);
-                    let [one, other] = [false, true].map(|first| roles.demote(&indices, &leaves, first));
+                    let [one, other] = [false, true].map(|first| roles.demote(self.p, &indices, &leaves, first));
                     choice |= one != other;
                     let Some(i) = (if style.parallel_first { other } else { one }).filter(|i| demoted.insert(*i))
                     else {

@@ -198,14 +198,15 @@ impl Workshop<'_> {
         held_elements(&frame.program.kernels[0]) <= capacity
     }
 
-    /// Bytes that tiles which fit move.
+    /// Bytes that tiles which fit move between the memories: what stays from one point of the grid to the next moves once.
     fn moved(&mut self, frame: &mut Frame, sizes: &[usize]) -> u64 {
         if let Some(known) = frame.known.get(sizes) {
             return *known;
         }
         put(frame, self.p, sizes);
         self.work.tilings += 1;
-        let bytes = moved_bytes(&frame.program, &frame.program.kernels[0]);
+        let Some(inner) = self.machine.trunk().next_back() else { return 0 };
+        let bytes = moved_bytes(&frame.program, &frame.program.kernels[0], self.machine, inner);
         frame.known.insert(sizes.to_vec(), bytes);
         bytes
     }

@@ -1,7 +1,7 @@
 //! What one kernel computes: its roots, with everything between them and memory inlined.
 
 use crate::expr::{Coordinate, Expr, ExprId, Exprs};
-use crate::problem::{Fold, Item, ItemDef, Iteration, Problem};
+use crate::problem::{Fold, FoldMonoid, Item, ItemDef, Iteration, Problem};
 use crate::substitute::Substitution;
 use crate::types::Types;
 use einloom_algebra::NodeId;
@@ -62,6 +62,7 @@ impl Cone {
             types,
             roots,
             memory,
+            anchors: BTreeSet::new(),
             memo: HashMap::new(),
             depths: BTreeMap::new(),
             cone: Self {
@@ -103,6 +104,8 @@ struct Resolver<'a> {
     types: &'a mut Types,
     roots: &'a [NodeId],
     memory: &'a BTreeSet<NodeId>,
+    /// What some reduction of the kernel is anchored at: its value is needed while it is incomplete.
+    anchors: BTreeSet<NodeId>,
     memo: HashMap<ExprId, ExprId>,
     /// How many reductions are nested in each, and how many wait for one another, itself included.
     depths: BTreeMap<NodeId, (usize, usize)>,
@@ -120,12 +123,19 @@ impl Resolver<'_> {
             }
         }
         let p = self.p;
+        for &n in &needed {
+            if let ItemDef::Fold(fold) = &p[n].def
+                && !self.in_memory(n)
+            {
+                self.anchors.extend(&fold.anchors);
+            }
+        }
         for &n in p.order.iter().filter(|n| needed.contains(n)) {
             match &p[n].def {
                 ItemDef::Map(e) if p[n].recurrence.is_none() => {
                     self.resolve(*e)?;
                 }
-                ItemDef::Fold(_) if p[n].recurrence.is_none() => self.fold(n)?,
+                ItemDef::Fold(_) if p[n].recurrence.is_none() && self.count(n).is_none() => self.fold(n)?,
                 _ => {}
             }
         }
@@ -216,10 +226,26 @@ impl Resolver<'_> {
         matches!(self.p[n].def, ItemDef::Input) || self.memory.contains(&n) && !self.roots.contains(&n)
     }
 
+    /// The value of a sum of a constant, such as how many positions an index has: known, unless it is needed while it is
+    /// incomplete, by what is anchored at it. Only integers that every number type of a sum holds.
+    fn count(&self, n: NodeId) -> Option<f64> {
+        const EXACT: f64 = 16_777_216.0;
+        let item = &self.p[n];
+        let ItemDef::Fold(fold) = &item.def else { return None };
+        let plain = fold.monoid == FoldMonoid::Sum && fold.filter.is_empty() && item.recurrence.is_none();
+        let own = item.dtype.is_none() && !self.roots.contains(&n) && !self.anchors.contains(&n);
+        let each = self.x.as_const(fold.body).filter(|_| plain && own)?;
+        let value = fold.over.iter().map(|&i| self.p[i].extent as f64).product::<f64>() * each;
+        (value.fract() == 0.0 && value.abs() <= EXACT).then_some(value)
+    }
+
     fn read(&mut self, n: NodeId, at: Vec<Coordinate>) -> Result<ExprId, ConeError> {
         if self.in_memory(n) {
             self.cone.loads.insert(n);
             return Ok(self.x.intern(Expr::Read(n, at)));
+        }
+        if let Some(count) = self.count(n) {
+            return Ok(self.x.constant(count));
         }
         self.cone.computed.insert(n);
         let item = &self.p[n];

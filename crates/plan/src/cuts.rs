@@ -3,7 +3,7 @@
 use crate::cone::Cone;
 use crate::expr::{Expr, ExprId, Exprs};
 use crate::facts::Facts;
-use crate::problem::{FoldMonoid, ItemDef, Problem};
+use crate::problem::{Fold, FoldMonoid, ItemDef, Problem};
 use crate::tiling::{Cut, Tiling};
 use einloom_algebra::NodeId;
 use einloom_cascade::{BinaryOp, IndexId, UnaryOp};
@@ -144,22 +144,30 @@ impl Roles {
     }
 
     /// The index to visit one by one when a value would have more than two tiled axes. First a parallel one that all
-    /// of its operands carry: then no operand is read more often. Then any other parallel one if those go first; a reduced
-    /// one; anything.
+    /// of its large operands carry: then no operand is read more often. Then a parallel one that moves the same operands as
+    /// another: the two are one index of the product of their positions, along which the other's tile does as well. Then
+    /// any other parallel one if those go first; a reduced one; anything.
     pub(crate) fn demote(
         &self,
+        p: &Problem,
         indices: &BTreeSet<IndexId>,
         leaves: &[Vec<IndexId>],
         parallel_first: bool,
     ) -> Option<IndexId> {
         let leaves: Vec<&Vec<IndexId>> = leaves.iter().filter(|l| l.iter().any(|i| indices.contains(i))).collect();
+        // What is small beside the largest operand is read again at little cost.
+        let size = |l: &Vec<IndexId>| l.iter().map(|&i| p[i].extent as f64).product::<f64>();
+        let largest = leaves.iter().map(|l| size(l)).fold(0.0, f64::max);
+        let leaves: Vec<&Vec<IndexId>> = leaves.into_iter().filter(|l| size(l) * SMALL >= largest).collect();
         let last: BTreeSet<IndexId> = leaves.iter().filter_map(|l| l.last().copied()).collect();
         let batch = |i: &IndexId| leaves.iter().all(|l| l.contains(i));
         let open = |i: &&IndexId| indices.contains(i) && !self.state.contains(i);
+        let alike = |i: &IndexId, j: &IndexId| i != j && leaves.iter().all(|l| l.contains(i) == l.contains(j));
         let grid = || self.grid.iter().filter(open);
         let inner = || self.inner.iter().filter(open);
         grid()
             .find(|i| batch(i) && !last.contains(i))
+            .or_else(|| grid().find(|i| !last.contains(i) && grid().any(|j| alike(i, j))))
             .or_else(|| grid().find(|i| parallel_first && !last.contains(i)))
             .or_else(|| inner().find(|i| !self.stored.contains(i) && !batch(i) && !last.contains(i)))
             .or_else(|| inner().find(|i| !self.stored.contains(i) && batch(i)))
@@ -170,6 +178,9 @@ impl Roles {
             .copied()
     }
 }
+
+/// An operand that many times smaller than the largest is small.
+const SMALL: f64 = 16.0;
 
 /// The largest tile of at most `wish` positions, made smaller where that leaves all tiles of a loop about equal.
 fn even(extent: usize, wish: usize, step: usize) -> usize {
@@ -212,11 +223,14 @@ fn factors_read(x: &Exprs, e: ExprId) -> usize {
 /// index.
 pub(crate) fn contracts(p: &Problem, x: &Exprs, cone: &Cone) -> bool {
     let mut facts = Facts::default();
-    cone.folds.iter().any(|(&n, fold): (&NodeId, _)| {
-        fold.monoid == FoldMonoid::Sum && factors_read(x, fold.body) >= 2 && {
-            let free = facts.of(p, x, fold.body).free.len();
-            let own = p[n].axes.len();
-            free > own && own >= 1 && !fold.over.is_empty()
-        }
-    })
+    cone.folds.iter().any(|(&n, fold)| is_contraction(p, x, &mut facts, n, fold))
+}
+
+/// Whether a reduction is a sum of products over operands that share no further index.
+pub(crate) fn is_contraction(p: &Problem, x: &Exprs, facts: &mut Facts, n: NodeId, fold: &Fold) -> bool {
+    fold.monoid == FoldMonoid::Sum && factors_read(x, fold.body) >= 2 && {
+        let free = facts.of(p, x, fold.body).free.len();
+        let own = p[n].axes.len();
+        free > own && own >= 1 && !fold.over.is_empty()
+    }
 }

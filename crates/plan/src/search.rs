@@ -2,6 +2,8 @@
 
 use crate::build::{BuildError, Built, Workshop, time};
 use crate::cone::ConeError;
+use crate::cuts::is_contraction;
+use crate::facts::Facts;
 use crate::gpu::KEPT;
 use crate::lost::{self, Cost, Lost};
 use crate::problem::{ItemDef, Problem};
@@ -43,6 +45,8 @@ pub(crate) struct Search<'a> {
     left: usize,
     /// Nodes that must be in memory, with the reason.
     forced: BTreeMap<NodeId, String>,
+    /// Sets of which those nodes that are in memory begin in one kernel.
+    together: Vec<BTreeSet<NodeId>>,
     /// Divisions that were worked out, the best so far among them.
     seen: Vec<(String, Division)>,
 }
@@ -53,7 +57,8 @@ const WORTH_A_CUT: f64 = 0.9;
 impl<'a> Search<'a> {
     pub(crate) fn new(shop: Workshop<'a>) -> Self {
         let p = shop.p;
-        Self { shop, p, built: BTreeMap::new(), left: TRIES * p.items.len(), forced: BTreeMap::new(), seen: vec![] }
+        let (built, forced) = (BTreeMap::new(), BTreeMap::new());
+        Self { shop, p, built, left: TRIES * p.items.len(), forced, together: vec![], seen: vec![] }
     }
 
     /// The best division found.
@@ -71,15 +76,10 @@ impl<'a> Search<'a> {
         if self.shop.options.fuse == Fusion::None {
             return self.divide(&memory);
         }
-        let mut best = match self.divide(&memory) {
+        let mut best = match self.start(&mut memory)? {
             Ok(division) => division,
-            Err(e) => {
-                let mut division = self.unfused()?;
-                division.note(&format!("no node shares a kernel with another: {e}"));
-                return Ok(division);
-            }
+            Err(unfused) => return Ok(unfused),
         };
-        self.seen.push(("nothing through memory that need not be".to_string(), best.clone()));
         // Cut where it pays, one node at a time.
         while !self.is_over() {
             let mut better: Option<(NodeId, Division)> = None;
@@ -88,7 +88,8 @@ impl<'a> Search<'a> {
             for n in self.candidates(&best, &base) {
                 let mut cut = base.clone();
                 cut.insert(n);
-                let Ok(division) = self.divide(&cut) else { continue };
+                // What takes much longer is of no interest, not even to the report.
+                let Ok(Some(division)) = self.divide_below(&cut, 1.1 * best.seconds) else { continue };
                 self.seen.push((format!("{} through memory", self.p[n].name), division.clone()));
                 let limit = better.as_ref().map_or(best.seconds * WORTH_A_CUT, |b| b.1.seconds);
                 if division.seconds < limit {
@@ -121,6 +122,146 @@ impl<'a> Search<'a> {
             best.note(&format!("the search for better cuts stopped after {} kernels", self.built.len()));
         }
         Ok(best)
+    }
+
+    /// The division in which reductions go through memory whose results are no larger than what they read, contractions
+    /// among them, with what is in memory then. Those that need the same contraction which is larger begin in one kernel, and
+    /// so do states of one vector. `None` if no contraction is small enough, or one has no kernel.
+    ///
+    /// Where contractions follow each other none gains by a cut of its own before its neighbours are cut too, so that
+    /// cutting one at a time does not arrive here.
+    fn at_contractions(&mut self, memory: &BTreeSet<NodeId>) -> Option<(BTreeSet<NodeId>, Division)> {
+        let (budget, mut spent) = self.room(memory);
+        let mut facts = Facts::default();
+        // The contractions that are computed where they are read, and that a node needs.
+        let mut waits: BTreeMap<NodeId, BTreeSet<NodeId>> = BTreeMap::new();
+        let mut cut = memory.clone();
+        // Contractions that go through memory, and whether another contraction is made from one of them.
+        let (mut small, mut follows): (BTreeSet<NodeId>, bool) = (BTreeSet::new(), false);
+        let mut made: BTreeSet<NodeId> = BTreeSet::new();
+        self.together.clear();
+        for &n in &self.p.order {
+            let needs = self.p.needs(n, self.shop.x);
+            let mut waiting: BTreeSet<NodeId> = needs.iter().filter_map(|m| waits.get(m)).flatten().copied().collect();
+            let fold = match &self.p[n].def {
+                ItemDef::Fold(fold) if self.p[n].recurrence.is_none() => Some(fold),
+                _ => None,
+            };
+            let contracts = fold.is_some_and(|f| is_contraction(self.p, self.shop.x, &mut facts, n, f));
+            let from_small = needs.iter().any(|m| made.contains(m));
+            made.extend(Some(n).filter(|_| from_small));
+            follows |= contracts && from_small;
+            let read: usize = needs.iter().map(|&m| self.elements(m)).fold(0, usize::saturating_add);
+            let after = spent.saturating_add(self.elements(n));
+            let stored = memory.contains(&n) || fold.is_some() && self.elements(n) <= read && after <= budget;
+            if !stored {
+                waiting.extend(Some(n).filter(|_| contracts));
+                waits.insert(n, waiting);
+                continue;
+            }
+            // States of one vector, and what is made of the same values, belong to one loop.
+            if !contracts || !waiting.is_empty() {
+                waiting.extend(fold.iter().flat_map(|f| &f.anchors).filter(|_| !contracts));
+                waiting.insert(n);
+                self.begin_together(waiting);
+            }
+            if cut.insert(n) {
+                spent = after;
+                small.extend(Some(n).filter(|_| contracts));
+                made.extend(Some(n).filter(|_| contracts));
+            }
+        }
+        self.store_what_is_multiplied(&small, &mut cut);
+        let division = if follows { self.divide(&cut).ok() } else { None };
+        self.together.clear();
+        let division = division?;
+        let stored: BTreeSet<NodeId> = division.kernels.iter().flat_map(|k| k.roots.iter().copied()).collect();
+        Some((memory.union(&cut.intersection(&stored).copied().collect()).copied().collect(), division))
+    }
+
+    /// Where an elementwise function of contractions is all that anybody reads of them, and a contraction multiplies it, it goes
+    /// through memory in their place: it is read once for every tile of the products, and is one array.
+    fn store_what_is_multiplied(&self, small: &BTreeSet<NodeId>, cut: &mut BTreeSet<NodeId>) {
+        let readers =
+            |n: NodeId| self.p.order.iter().copied().filter(move |&m| self.p.needs(m, self.shop.x).contains(&n));
+        for &n in self.p.order.iter().filter(|n| matches!(self.p[**n].def, ItemDef::Map(_))) {
+            if cut.contains(&n) || !readers(n).all(|m| matches!(self.p[m].def, ItemDef::Fold(_))) {
+                continue;
+            }
+            // All pointwise nodes between the contractions and this one, and the contractions with its axes.
+            let (mut inside, mut replaced) = (BTreeSet::from([n]), BTreeSet::new());
+            let mut todo = vec![n];
+            while let Some(k) = todo.pop() {
+                for m in self.p.needs(k, self.shop.x) {
+                    if small.contains(&m) && self.p[m].axes == self.p[n].axes {
+                        replaced.insert(m);
+                    } else if !cut.contains(&m) && matches!(self.p[m].def, ItemDef::Map(_)) && inside.insert(m) {
+                        todo.push(m);
+                    }
+                }
+            }
+            let alone = |k: NodeId| readers(k).all(|m| inside.contains(&m));
+            if !replaced.is_empty() && replaced.iter().chain(&inside).all(|&k| k == n || alone(k)) {
+                cut.retain(|k| !replaced.contains(k));
+                cut.insert(n);
+            }
+        }
+    }
+
+    /// Notes that the last of these nodes begins in one kernel with all that shares one of them.
+    fn begin_together(&mut self, mut nodes: BTreeSet<NodeId>) {
+        let (joined, apart) = self.together.drain(..).partition(|g: &BTreeSet<NodeId>| !g.is_disjoint(&nodes));
+        self.together = apart;
+        nodes.extend(joined.into_iter().flatten());
+        self.together.push(nodes);
+    }
+
+    /// Elements that may go through memory by choice, and those that do.
+    fn room(&self, memory: &BTreeSet<NodeId>) -> (usize, usize) {
+        let given = |n: &NodeId| matches!(self.p[*n].def, ItemDef::Input) || self.p.outputs.contains(n);
+        let sum = |a: usize, &n: &NodeId| a.saturating_add(self.elements(n));
+        let budget = self.p.order.iter().filter(|n| given(n)).fold(0, sum);
+        (budget, memory.iter().filter(|n| !given(n)).fold(0, sum))
+    }
+
+    /// The division from which cutting starts: with nothing in memory that need not be, or with contractions there, which
+    /// are added to `memory`. An error that is a division if neither can be: that without shared kernels.
+    fn start(&mut self, memory: &mut BTreeSet<NodeId>) -> Result<Result<Division, Division>, PlanError> {
+        const APART: &str = "small reductions through memory";
+        const TOGETHER: &str = "nothing through memory that need not be";
+        let apart = self.at_contractions(memory);
+        let limit = apart.as_ref().map_or(f64::INFINITY, |a| a.1.seconds / WORTH_A_CUT);
+        // After so much work a division is not begun whose kernels are the largest that there are.
+        let ended = apart.is_some() && self.is_over();
+        let together = if ended { Ok(None) } else { self.divide_below(memory, limit) };
+        let (cut, apart) = match (together, apart) {
+            (Ok(Some(together)), apart) if apart.is_none() || together.seconds <= limit => {
+                self.seen.extend(apart.map(|a| (APART.to_string(), a.1)));
+                self.seen.push((TOGETHER.to_string(), together.clone()));
+                return Ok(Ok(together));
+            }
+            (together, Some((cut, mut apart))) => {
+                let with = time(apart.seconds);
+                let without = match together {
+                    Ok(Some(together)) => {
+                        let seconds = time(together.seconds);
+                        self.seen.push((TOGETHER.to_string(), together));
+                        seconds
+                    }
+                    Ok(None) if ended => "not looked at".to_string(),
+                    Ok(None) => format!("more than {}", time(limit)),
+                    Err(e) => e.to_string(),
+                };
+                apart
+                    .note(&format!("small reductions go through memory: predicted {with} in all, {without} otherwise"));
+                (cut, apart)
+            }
+            (Ok(_), None) => return Err(PlanError::unsupported(&self.p.name, "a kernel takes for ever")),
+            (Err(e), None) => return self.unfused(&e).map(Err),
+        };
+        self.seen.push((APART.to_string(), apart.clone()));
+        *memory = cut;
+        Ok(Ok(apart))
     }
 
     /// Whether no more divisions are tried. It depends on what was looked at, not on a clock: plans are the same every time.
@@ -170,14 +311,16 @@ impl<'a> Search<'a> {
     }
 
     /// One kernel per node: what remains when nodes cannot share one.
-    fn unfused(&mut self) -> Result<Division, PlanError> {
+    fn unfused(&mut self, why: &PlanError) -> Result<Division, PlanError> {
         let computed = |n: &&NodeId| !matches!(self.p[**n].def, ItemDef::Input) && self.p[**n].recurrence.is_none();
         let mut memory: BTreeSet<NodeId> = self.p.order.iter().filter(computed).copied().collect();
         memory.extend(&self.p.outputs);
         memory.extend(
             self.p.order.iter().filter(|n| matches!(self.p[**n].def, ItemDef::Iterative(_)) && !self.p[**n].internal),
         );
-        self.divide(&memory)
+        let mut division = self.divide(&memory)?;
+        division.note(&format!("no node shares a kernel with another: {why}"));
+        Ok(division)
     }
 
     /// Nodes inside kernels that compute more than each value once: a cut may save what is computed again. What goes
@@ -185,9 +328,7 @@ impl<'a> Search<'a> {
     /// never needs the square of its input.
     fn candidates(&self, division: &Division, memory: &BTreeSet<NodeId>) -> Vec<NodeId> {
         let mut out = vec![];
-        let given = |n: &NodeId| matches!(self.p[*n].def, ItemDef::Input) || self.p.outputs.contains(n);
-        let budget = self.p.order.iter().filter(|n| given(n)).fold(0usize, |a, &n| a.saturating_add(self.elements(n)));
-        let spent = memory.iter().filter(|n| !given(n)).fold(0usize, |a, &n| a.saturating_add(self.elements(n)));
+        let (budget, spent) = self.room(memory);
         // A cut gains no more than the kernels take that compute the node.
         let worth = (1.0 - WORTH_A_CUT) * division.seconds;
         let gain = |n: &NodeId| -> f64 {
@@ -204,8 +345,9 @@ impl<'a> Search<'a> {
                 }
             }
         }
-        // The ones with the fewest elements cost the least traffic.
+        // The ones with the fewest elements cost the least traffic; the slowest kernels are worth most.
         out.sort_by_key(|&n| (self.elements(n), n));
+        out.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
         out.truncate(16);
         out
     }
@@ -231,10 +373,16 @@ impl<'a> Search<'a> {
 
     /// Divides into kernels, given which nodes are in memory at least.
     fn divide(&mut self, memory: &BTreeSet<NodeId>) -> Result<Division, PlanError> {
+        let found = self.divide_below(memory, f64::INFINITY)?;
+        found.ok_or_else(|| PlanError::unsupported(&self.p.name, "a kernel takes for ever"))
+    }
+
+    /// The same; `None` if some kernel alone takes as long as `limit`.
+    fn divide_below(&mut self, memory: &BTreeSet<NodeId>, limit: f64) -> Result<Option<Division>, PlanError> {
         let mut memory: BTreeSet<NodeId> = memory.iter().chain(self.forced.keys()).copied().collect();
         loop {
-            match self.attempt(&memory) {
-                Ok(division) => return Ok(division),
+            match self.attempt(&memory, limit) {
+                Ok(division) => return Ok(Some(division)),
                 Err(BuildError::Cone(e)) => {
                     let (n, why) = match e {
                         ConeError::NotPlain(n) => (n, "is read at other positions than it is computed at"),
@@ -247,14 +395,12 @@ impl<'a> Search<'a> {
                     self.forced.insert(n, format!("{} {why}, so it goes through memory", self.p[n].name));
                 }
                 Err(BuildError::Plan(e)) => return Err(e),
-                Err(BuildError::Slower(_)) => {
-                    return Err(PlanError::unsupported(&self.p.name, "a kernel takes for ever"));
-                }
+                Err(BuildError::Slower(_)) => return Ok(None),
             }
         }
     }
 
-    fn attempt(&mut self, memory: &BTreeSet<NodeId>) -> Result<Division, BuildError> {
+    fn attempt(&mut self, memory: &BTreeSet<NodeId>, limit: f64) -> Result<Division, BuildError> {
         let mut drafts: Vec<Vec<NodeId>> = vec![];
         let mut loops: BTreeMap<usize, usize> = BTreeMap::new();
         for &n in self.p.order.iter().filter(|n| memory.contains(n)) {
@@ -270,8 +416,19 @@ impl<'a> Search<'a> {
             }
         }
         let mut kernels = vec![];
+        for nodes in self.together.clone() {
+            let alone = |d: &&Vec<NodeId>| d.len() == 1 && nodes.contains(&d[0]);
+            let roots: Vec<NodeId> = drafts.iter().filter(alone).flatten().copied().collect();
+            // Where they cannot share a kernel they have one each.
+            if roots.len() > 1
+                && let Ok(kernel) = self.build(&roots, memory, limit)
+            {
+                drafts.retain(|d| !roots.contains(&d[0]));
+                kernels.push(kernel);
+            }
+        }
         for d in &drafts {
-            kernels.push(self.build(d, memory, f64::INFINITY)?);
+            kernels.push(self.build(d, memory, limit)?);
         }
         let mut notes: BTreeMap<NodeId, Vec<String>> = BTreeMap::new();
         for (&n, why) in &self.forced {

@@ -64,6 +64,59 @@ fn attention_at_two_levels_moves_what_is_possible_but_for_whole_groups() {
     assert!((1.0..1.05).contains(&(found / bound)), "{} times the bound", found / bound);
 }
 
+/// The least that programs move whose groups are whole in number, each with its rows in memory from its first product to
+/// its last: `g` rows of `2 d + 5` numbers, of which five are a row's statistics and score, and two rows of `d` that pass.
+fn whole_groups(q: usize, x: usize, d: usize, capacity: usize) -> f64 {
+    let group = (capacity - 2 * d) / (2 * d + 5);
+    (2 * q * d + 2 * x * d * q.div_ceil(group)) as f64
+}
+
+#[test]
+fn attention_at_two_levels_moves_no_more_than_whole_groups_do() {
+    let mut table = String::new();
+    for (q, x, d, capacity) in [
+        (4096, 4096, 64, 4096),
+        (4096, 4096, 128, 65536),
+        (1000, 300, 64, 8192),
+        (301, 977, 80, 40000),
+        // Keys and values stay: everything moves once.
+        (4096, 64, 32, 16384),
+    ] {
+        let sizes = format!("B=1, H=1, M={q}, N={x}, D={d}, E={d}");
+        let found = moved("cascades/attention.ein", &sizes, capacity as u64);
+        let once = (2 * q * d + 2 * x * d) as f64;
+        let possible = if 4 * x * d < capacity { once } else { whole_groups(q, x, d, capacity) };
+        if !(1.0..=1.0001).contains(&(found.max(possible) / possible)) {
+            table += &format!("{sizes}, {capacity}: {found} of {possible}\n");
+        }
+    }
+    assert_eq!(table, "");
+}
+
+#[test]
+fn products_at_two_levels_are_near_the_bound_for_odd_sizes_too() {
+    let mut table = String::new();
+    for (a, b, c, capacity) in [
+        (4096, 4096, 4096, 65536),
+        (2048, 2048, 2048, 4096),
+        (1000, 1000, 1000, 4096),
+        (777, 333, 1501, 2000),
+        (4096, 4096, 8, 4096),
+        (8, 4096, 4096, 4096),
+        (300, 100, 200, 65536),
+    ] {
+        let found = moved("cascades/matmul.ein", &format!("M={a}, N={c}, K={b}"), capacity);
+        let (a, b, c) = (a as f64, b as f64, c as f64);
+        let bound = 2.0 * a * b * c / (capacity as f64).sqrt() + a * c;
+        // What is smaller than a tile of that many sums moves once.
+        let bound = bound.max(a * b + b * c + a * c);
+        if found / bound > 1.05 {
+            table += &format!("{a} {b} {c}, {capacity}: {} times the bound\n", found / bound);
+        }
+    }
+    assert_eq!(table, "");
+}
+
 #[test]
 fn a_memory_too_small_for_one_tile_says_what_would_do() {
     let cascade = program("cascades/matmul.ein");
@@ -87,12 +140,27 @@ fn the_search_looks_at_few_plans_and_always_the_same() {
 }
 
 #[test]
-fn thirty_statements_are_no_more_work_than_a_second() {
-    // Cuts are tried until 3000 tilings have been looked at; what was begun then is finished.
+fn thirty_statements_are_no_more_work_than_two_seconds() {
+    // A division is begun until 3000 tilings have been looked at; what was begun then is finished.
     let layer = program("cascades/transformer_layer.ein");
     let bound = sized(&layer, "B=1, M=2048, C=4096, H=32, G=8, D=128, F=14336");
     let plan = planned(&layer, &bound, &machine("h200"));
-    assert!(layer.statements.len() >= 30 && plan.work.tilings <= 4000, "{:?}", plan.work);
+    assert!(layer.statements.len() >= 30 && plan.work.tilings <= 7000, "{:?}", plan.work);
+}
+
+#[test]
+fn a_layer_is_cut_where_contractions_follow_each_other() {
+    // No single cut helps such a program: its contractions are nested in one another until all are cut. In bf16 its products
+    // are 0.9 TFLOP, 1 ms of an H200's matrix units, but for those of scores, which are of f32 as written.
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cascades/transformer_layer.ein");
+    let text = std::fs::read_to_string(path).expect("a program");
+    let layer = read(&text.replace(": f32", ": bf16"));
+    let bound = sized(&layer, "B=1, M=2048, C=4096, H=32, G=8, D=128, F=14336");
+    let plan = planned(&layer, &bound, &machine("h200"));
+    assert!(plan.seconds < 6e-3, "{}", plan.seconds);
+    let on_unit = |k: &&einloom_plan::PlannedKernel| k.gpu.as_ref().is_some_and(|g| g.unit.as_deref() == Some("wgmma"));
+    let units: Vec<&str> = plan.kernels.iter().filter(on_unit).map(|k| k.name.as_str()).collect();
+    assert_eq!(units, ["q0_moment1", "k0_moment1_v_moment1", "attended", "f", "y"]);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Traversals: one loop over the reduced indices that computes all reductions that can share it.
 
-use super::{Emitter, Fail, Lagging, Running, Scope};
+use super::{Emitter, Fail, Lagging, Running, Scope, orient};
 use crate::expr::{Expr, ExprId, Linear};
-use crate::lower::Lowered;
+use crate::lower::{How, Lowered};
 use einloom_algebra::NodeId;
 use einloom_cascade::{DType, IndexId};
 use einloom_tile::{AxisId, AxisKind, Init, Op, Predicate, State, ValueId};
@@ -131,6 +131,15 @@ impl Emitter<'_> {
         Ok(values.iter().find(|v| v.0 == n).unwrap_or(&values[0]).1)
     }
 
+    /// The dimensions of what a reduction reads, for messages about too many axes.
+    pub(super) fn operands(&self, n: NodeId) -> Vec<Vec<IndexId>> {
+        let leaves = |e| orient::leaves(self.p, self.x, e);
+        match self.l.folds[&n].how {
+            How::Contract(a, b) => [leaves(a), leaves(b)].concat(),
+            How::Fold(e) => leaves(e),
+        }
+    }
+
     /// The complete value of a reduction is known here.
     fn remember(&mut self, m: NodeId, v: ValueId, depth: usize) {
         let read = self.x.plain(m, &self.p[m].axes);
@@ -142,8 +151,7 @@ impl Emitter<'_> {
     pub(super) fn new_state(&mut self, n: NodeId) -> Result<ValueId, Fail> {
         let f = &self.l.folds[&n];
         let (state, dtype) = (self.tiled(&f.state), f.dtype);
-        let axes = self.p[n].axes.clone();
-        let sides = self.sides_or(&state, || vec![axes.clone()])?;
+        let sides = self.sides_or(&state, || self.operands(n))?;
         let name = &self.p[n].name;
         let mut letters = name.chars();
         let name = letters.next().map_or(String::new(), |c| c.to_uppercase().chain(letters).collect());

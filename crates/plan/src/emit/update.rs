@@ -15,8 +15,7 @@ impl Emitter<'_> {
         *self.updates.entry(n).or_default() += 1;
         let f = self.l.folds[&n].clone();
         let state = self.tiled(&f.state);
-        let axes = self.p[n].axes.clone();
-        let sides = self.sides_or(&state, || vec![axes.clone()])?;
+        let sides = self.sides_or(&state, || self.operands(n))?;
         let moved = old.map(|v| self.repaired(&f, v, &state)).transpose()?;
         let name = self.p[n].name.to_lowercase();
         let reduced: Vec<IndexId> = f.over.iter().copied().filter(|&i| self.tiling.tiled(i)).collect();
@@ -45,7 +44,7 @@ impl Emitter<'_> {
                 for (k, &i) in reduced.iter().enumerate() {
                     let last = k + 1 == reduced.len();
                     let rest: BTreeSet<IndexId> = state.iter().chain(&reduced[k + 1..]).copied().collect();
-                    let sides = self.sides_or(&rest, || vec![axes.clone()])?;
+                    let sides = self.sides_or(&rest, || self.operands(n))?;
                     let dst = self.new_value(name.clone(), sides, f.dtype);
                     let monoid = self.tile_monoid(f.monoid);
                     let acc = if last { acc.take() } else { None };

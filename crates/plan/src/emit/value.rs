@@ -74,7 +74,10 @@ impl Emitter<'_> {
                 return Ok((Some(self.axis_of(*a)?), Some(self.axis_of(*b)?)));
             }
         }
-        let fail = || orient::leaves(self.p, self.x, e);
+        let fail = || match self.x.get(e) {
+            Expr::Read(n, _) if self.l.folds.contains_key(n) => self.operands(*n),
+            _ => orient::leaves(self.p, self.x, e),
+        };
         self.sides_or(tiled, fail)
     }
 
