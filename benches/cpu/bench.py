@@ -18,6 +18,7 @@ from pathlib import Path
 import tables
 from cases import GROUPS
 
+REST = 0.3
 HERE = Path(__file__).resolve().parent
 
 
@@ -97,6 +98,8 @@ def measure(case, row, options, folder):
                 call()
                 call()
                 theirs += timed_theirs(call, options.repeat, options.limit)
+            # Its threads go on looking for work for a while.
+            time.sleep(REST)
         try:
             seconds, held = timed(command, options.limit)
             ours, peak = ours + seconds, max(peak, held)

@@ -69,12 +69,16 @@ def matmul(quick):
 
 
 def rows(quick):
-    for m, n in [(4096, 4096)] if quick else [(4096, 4096), (512, 131072)]:
-        for name in ("softmax", "rmsnorm", "layernorm", "cross_entropy"):
-            columns = {"softmax": "N", "rmsnorm": "D", "layernorm": "D", "cross_entropy": "V"}[name]
-            lines = "T" if name == "cross_entropy" else "M"
-            traffic = 4.0 * m * n * (1 if name == "cross_entropy" else 2)
-            yield Case("rows", f"{name} {m}x{n}", name, "f32", {lines: m, columns: n}, 0.0, traffic, ("row", name, m, n), 1.2)
+    for dtype in ("f32", "bf16"):
+        for m, n in [(4096, 4096)] if quick else [(4096, 4096), (512, 131072)]:
+            for name in ("softmax", "rmsnorm", "layernorm", "cross_entropy"):
+                columns = {"softmax": "N", "rmsnorm": "D", "layernorm": "D", "cross_entropy": "V"}[name]
+                lines = "T" if name == "cross_entropy" else "M"
+                traffic = float(BYTES[dtype]) * m * n * (1 if name == "cross_entropy" else 2)
+                yield Case(
+                    "rows", f"{dtype} {name} {m}x{n}", name, dtype, {lines: m, columns: n}, 0.0, traffic,
+                    ("row", name, m, n, dtype), 1.2,
+                )
 
 
 def recurrences(quick):

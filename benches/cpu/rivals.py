@@ -16,9 +16,9 @@ def matmul(n, dtype):
     return lambda: torch.matmul(a, b, out=c)
 
 
-def row(name, m, n):
-    x, scale, shift = torch.randn(m, n), torch.randn(n), torch.randn(n)
-    y, label = torch.empty(m, n), torch.randint(0, n, (m,))
+def row(name, m, n, dtype):
+    x, scale, shift = (torch.randn(*shape).to(TYPES[dtype]) for shape in ((m, n), (n,), (n,)))
+    y, label = torch.empty(m, n, dtype=TYPES[dtype]), torch.randint(0, n, (m,))
     functions = torch.nn.functional
     return {
         "softmax": lambda: torch.softmax(x, -1, out=y),

@@ -9,7 +9,7 @@ use crate::{
     Bf16Products, BuildError, KernelReport, Options, ProductRates, Report, RunError, RunOptions, TensorTraffic, View,
     ViewMut,
 };
-use einloom_tile::{Program, TensorDecl, TensorId, TensorRole, grid_points, verify};
+use einloom_tile::{AxisId, Program, TensorDecl, TensorId, TensorRole, grid_points, grid_steps, verify};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,7 +38,6 @@ use std::time::Instant;
 /// executable.run(&[input], &mut [output], &RunOptions::default()).unwrap();
 /// assert_eq!(y, [2.0, 4.0, 6.0]);
 /// ```
-#[derive(Debug)]
 pub struct Executable {
     program: Program,
     plans: Vec<Plan>,
@@ -47,6 +46,17 @@ pub struct Executable {
     pairs: Option<PairToken>,
     /// Thread pools of the sizes that runs asked for.
     pools: Mutex<BTreeMap<usize, Arc<rayon::ThreadPool>>>,
+    /// Memory for tiles that threads had in earlier runs: to be given it anew takes longer than a small run.
+    arenas: Mutex<Vec<Arena>>,
+}
+
+impl std::fmt::Debug for Executable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { program, plans, token, pairs, .. } = self;
+        let mut all = f.debug_struct("Executable");
+        all.field("program", program).field("plans", plans).field("token", token).field("pairs", pairs);
+        all.finish_non_exhaustive()
+    }
 }
 
 impl Executable {
@@ -69,7 +79,7 @@ impl Executable {
         let plans: Vec<Plan> =
             program.kernels.iter().map(|k| compile::compile(program, k)).collect::<Result<_, _>>()?;
         let pairs = pairs(&plans, token, options.bf16)?;
-        Ok(Self { program: program.clone(), plans, token, pairs, pools: Mutex::default() })
+        Ok(Self { program: program.clone(), plans, token, pairs, pools: Mutex::default(), arenas: Mutex::default() })
     }
 
     /// The program.
@@ -93,7 +103,6 @@ impl Executable {
         let mut memory = self.memory(inputs, &aligned, outputs)?;
         let pool = self.pool(options)?;
         let threads = pool.as_ref().map_or_else(rayon::current_num_threads, |p| p.current_num_threads());
-        let arenas = Mutex::new(vec![]);
         let points: Vec<usize> = self.plans.iter().map(|p| grid_points(&p.kernel)).collect();
         let all: usize = points.iter().sum();
         let mut done = 0;
@@ -104,7 +113,7 @@ impl Executable {
             let job = Job { program: &self.program, plan, tensors: &tensors, token: self.token, pairs: self.pairs };
             let threads = if plan.parallel { threads.min(count) } else { 1 };
             let progress = Progress { report: options.progress, before: done, all };
-            let work = Shift { job, count, threads, arenas: &arenas, progress };
+            let work = Shift { job, count, threads, arenas: &self.arenas, progress };
             let totals = match &pool {
                 Some(pool) if threads > 1 => pool.install(|| work.run()),
                 _ => work.run(),
@@ -307,8 +316,9 @@ impl Shift<'_> {
         }));
         let one = || {
             let arena = self.arenas.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
-            let mut worker = Worker::new(self.job, arena);
+            let mut worker = Worker::new(self.job, arena, self.threads);
             let failed = self.points(&mut worker, &next, &stop);
+            worker.kept.clear(&mut worker.arena.spare);
             let mut outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
             match (&mut *outcome, failed) {
                 (Ok(totals), None) => {
@@ -359,6 +369,17 @@ impl Shift<'_> {
 }
 
 impl Plan {
+    /// Which line of points that differ along the fastest axis only the point of this number belongs to, and its
+    /// row-major number: points of a line follow each other.
+    pub(crate) fn point(&self, number: usize) -> (usize, usize) {
+        let Some(fastest) = self.fastest else { return (0, number) };
+        let steps = |axis: &AxisId| grid_steps(self.kernel.axis(*axis));
+        let after: usize = self.kernel.grid.iter().skip_while(|a| **a != fastest).skip(1).map(steps).product();
+        let along = steps(&fastest);
+        let (line, at) = (number / along, number % along);
+        (line, (line / after * along + at) * after + line % after)
+    }
+
     /// The tensors that it stores to.
     fn written(&self) -> Vec<TensorId> {
         let mut out = vec![];

@@ -83,6 +83,26 @@ fn every_function_of_one_element_agrees() {
 }
 
 #[test]
+fn capped_elements_agree_whether_their_tile_is_read_again_or_not() {
+    for cap in [50.0, 0.3, 1.0, 1e-39] {
+        let mut p = Builder::new("capped");
+        let (x, y, top) = (p.input("X", &[5, 70], F32), p.output("Y", &[5, 70], F32), p.output("top", &[5], F32));
+        p.kernel("capped", |g| {
+            let (m, n) = (g.grid("m", 5, 2), g.whole("n", 70));
+            let x = g.load("x", x, [m, n]);
+            let inner = Scalar::Binary(BinaryOp::Div, Box::new(x.into()), Box::new(Scalar::Const(cap)));
+            let capped = g.map("capped", Scalar::Unary(UnaryOp::Tanh, Box::new(inner)) * cap);
+            let high = g.reduce("high", TileMonoid::Max, capped, n);
+            g.store(y, [m, n], capped);
+            g.store(top, [m], high);
+        });
+        let mut values = ramp(350);
+        (values[3], values[80], values[81], values[150]) = (f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e-30);
+        check(&finish(p), &[values], 1e-6);
+    }
+}
+
+#[test]
 fn every_function_of_two_elements_agrees_for_every_pair_of_special_values() {
     use BinaryOp::{Add, And, Div, Eq, Ge, Gt, Le, Lt, Max, Min, Mul, Ne, Or, Pow, Sub};
     let special = [0.0, -0.0, 1.0, -1.5, 2.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];

@@ -47,6 +47,28 @@ impl Access {
     }
 }
 
+impl Access {
+    /// Elements in memory from row to row of the tile.
+    pub(crate) fn outer(&self) -> i64 {
+        self.dimensions.iter().map(|d| d.outer * d.stride as i64).sum()
+    }
+
+    /// Elements in memory along a row of the tile.
+    pub(crate) fn inner(&self) -> i64 {
+        self.dimensions.iter().map(|d| d.inner * d.stride as i64).sum()
+    }
+
+    /// Whether the rows are adjacent elements.
+    pub(super) fn is_adjacent(&self) -> bool {
+        self.inner() == 1 && self.outer() >= 0 && self.dimensions.iter().all(|d| !d.bends_outer && !d.bends_inner)
+    }
+
+    /// Whether rows are so far apart that many of them compete for the same few lines of the caches.
+    pub(super) fn competes(&self, bytes: i64) -> bool {
+        self.outer() * bytes % 2048 == 0
+    }
+}
+
 impl Dimension {
     fn new(coord: &Coord, size: usize, stride: usize, tile: Tile, tiles: &[Tile]) -> Self {
         let mut out = Self {

@@ -84,6 +84,15 @@ impl ExpressionPlan {
         }
     }
 
+    /// Leaves out the product that every variant computes after its first copy.
+    pub(super) fn leave_first_product(&mut self) {
+        for strips in &mut self.variants {
+            if let Some(Step::Binary { op: BinaryOp::Mul, .. }) = strips.steps.get(1) {
+                strips.steps.remove(1);
+            }
+        }
+    }
+
     /// The program for the predicates' coverages.
     pub(crate) fn variant(&self, coverage: impl Fn(&Predicate) -> Coverage) -> &Strips {
         let digit = |p| COVERAGES.iter().position(|c| *c == coverage(p)).unwrap_or(1);
@@ -126,12 +135,13 @@ fn reads(steps: &[Step], leaf: u16) -> usize {
         Step::ScaledExp { by, less, .. } => is(by) + is(less),
         Step::Select { mask, other, .. } => is(mask) + is(other),
         Step::Shortcut { mask, from, .. } => is(mask) + is(from),
-        Step::Unary { .. } | Step::Round { .. } => 0,
+        Step::Unary { .. } | Step::ScaledTanh { .. } | Step::Round { .. } => 0,
     };
     steps.iter().map(count).sum()
 }
 
-/// Joins `exp(d * by - less)` into one step: the strip is read and written once and not three times.
+/// Joins `exp(d * by - less)` and `tanh(d / over) * times` into one step each: the strip is read and written once and not
+/// three times.
 fn fuse(steps: &mut Vec<Step>) {
     let mut at = 0;
     while at < steps.len() {
@@ -147,6 +157,12 @@ fn fuse(steps: &mut Vec<Step>) {
                 Step::Unary { op: UnaryOp::Exp, d: d2 },
                 ..,
             ] if d == d2 => Some((2, Step::ScaledExp { d, by: Operand::Const(1.0), less })),
+            [
+                Step::Binary { op: BinaryOp::Div, d, with: Operand::Const(over), reversed: false },
+                Step::Unary { op: UnaryOp::Tanh, d: d2 },
+                Step::Binary { op: BinaryOp::Mul, d: d3, with: Operand::Const(times), .. },
+                ..,
+            ] if d == d2 && d == d3 => Some((3, Step::ScaledTanh { d, over, times })),
             _ => None,
         };
         if let Some((length, step)) = joined {

@@ -1,8 +1,8 @@
 //! From the rewritten kernel and the chosen layouts to steps.
 
 use super::{
-    Access, Carried, Carrier, Contract, Ends, ExpressionPlan, FEW, Plan, Product, Step, Tile, Viewable, each_step,
-    products, slots, split, sweep,
+    Access, Carried, Carrier, Contract, Ends, ExpressionPlan, FEW, Keep, Plan, Product, Step, Tile, Viewable,
+    each_step, order, products, slots, split, sweep,
 };
 use crate::BuildError;
 use einloom_tile::{AxisId, Kernel, Op, Program, Scalar, TensorId, ValueDecl, ValueId};
@@ -27,8 +27,10 @@ pub(super) fn lower(program: &Program, kernel: Kernel, inner: &[Option<AxisId>])
     let Lower { mut kernel, mut tiles, .. } = lower;
     products::absorb(&tiles, &mut steps);
     sweep::join(program, &mut kernel, &mut tiles, &mut steps);
+    order::leave_terms(&tiles, &mut steps);
+    let fastest = order::choose(program, &kernel, &tiles, &mut steps);
     let slots = slots::assign(&kernel, &mut tiles, &steps);
-    Ok(Plan { parallel: !stores_twice(&steps), kernel, tiles, body: steps, slots })
+    Ok(Plan { parallel: !stores_twice(&steps), kernel, tiles, body: steps, slots, fastest })
 }
 
 struct Lower<'a> {
@@ -172,7 +174,15 @@ impl Lower<'_> {
             Op::Load { dst, tensor, at, fill } => {
                 let access = Access::new(at, self.program.tensor(*tensor), self.tile(*dst), &self.tiles);
                 let view = if self.is_viewable(*dst, *tensor) { Viewable::Near } else { Viewable::No };
-                out.push(Step::Load { dst: *dst, tensor: *tensor, access, fill: *fill, view, ahead: false });
+                out.push(Step::Load {
+                    dst: *dst,
+                    tensor: *tensor,
+                    access,
+                    fill: *fill,
+                    view,
+                    ahead: false,
+                    kept: Keep::No,
+                });
             }
             Op::Store { tensor, at, src } => {
                 let access = Access::new(at, self.program.tensor(*tensor), self.tile(*src), &self.tiles);

@@ -7,6 +7,7 @@ mod access;
 mod expression;
 mod layout;
 mod lower;
+mod order;
 mod products;
 mod reuse;
 mod simplify;
@@ -88,8 +89,21 @@ pub(crate) enum Viewable {
     Near,
     /// They may, also where whole rows follow each other: nothing goes down its columns.
     Rows,
+    /// They may, unless its rows compete for the second-level cache: contractions broadcast them one after the other.
+    Terms,
     /// They may although they are of a narrower type: what reads them converts each strip.
     Encoded,
+}
+
+/// Whether a loaded tile is the same at the next points of the grid and had better be kept for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// It is not.
+    No,
+    /// Row after row.
+    Rows,
+    /// In panels: nothing reads it but contractions, as their right factor.
+    Panels,
 }
 
 /// What else becomes of a map's elements, strip by strip.
@@ -155,6 +169,8 @@ pub(crate) enum Step {
         view: Viewable,
         /// A contraction of the same stream may copy the next chunk's tile in passing.
         ahead: bool,
+        /// The tile is the same at the next points of the grid: it is kept for them.
+        kept: Keep,
     },
     Store {
         tensor: TensorId,
@@ -257,6 +273,8 @@ pub(crate) struct Plan {
     pub body: Vec<Step>,
     /// Number of buffers that `tiles` name.
     pub slots: usize,
+    /// The axis of the grid along which one point follows the other.
+    pub fastest: Option<AxisId>,
     /// Whether points of the grid may run at the same time.
     pub parallel: bool,
 }

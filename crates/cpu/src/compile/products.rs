@@ -26,6 +26,14 @@ fn body(tiles: &[Tile], steps: &mut Vec<Step>, uses: &[usize]) {
             body(tiles, inner, uses);
             ahead(tiles, inner);
         }
+        if let Some((of, by)) = leading(&steps[at], uses)
+            && let Some(contract) = giving(tiles, &mut steps[..at], of)
+        {
+            contract.times = by;
+            if let Step::Map { plan, .. } = &mut steps[at] {
+                plan.leave_first_product();
+            }
+        }
         let taken = multiple(tiles, &steps[at]).is_some_and(|by| match by {
             Multiple { dst, of, by: By::Constant(x) } => result(tiles, steps, at, uses, (dst, of, x)),
             Multiple { dst, of, by: By::Tile(v, kind) } => start(steps, at, uses, (dst, of), (v, kind)),
@@ -95,6 +103,42 @@ fn multiple(tiles: &[Tile], step: &Step) -> Option<Multiple> {
     (tiles[dst.at()].dtype == DType::F32).then_some(Multiple { dst: *dst, of, by })
 }
 
+/// The tile that a map of several steps multiplies by a constant before it does anything else, and the constant; nothing
+/// else reads the tile.
+fn leading(step: &Step, uses: &[usize]) -> Option<(ValueId, f32)> {
+    let Step::Map { plan: ExpressionPlan { wide: false, variants, .. }, .. } = step else { return None };
+    let mut found = None;
+    for strips in variants {
+        let product = match strips.steps.as_slice() {
+            [
+                strip::Step::Copy { d: 0, from: Operand::Leaf(of) },
+                strip::Step::Binary { op: BinaryOp::Mul, d: 0, with: Operand::Const(by), .. },
+                _,
+                ..,
+            ] if strips.first == Some(*of) => match strips.leaves.get(usize::from(*of)) {
+                Some(Leaf::Tile(v, ElementKind::Full)) if uses[v.at()] == 1 => Some((*v, *by as f32)),
+                _ => None,
+            },
+            _ => None,
+        }?;
+        if found.is_some_and(|f| f != product) {
+            return None;
+        }
+        found = Some(product);
+    }
+    found
+}
+
+/// The contraction among `steps` that computes `of` and could multiply it by a constant.
+fn giving<'s>(tiles: &[Tile], steps: &'s mut [Step], of: ValueId) -> Option<&'s mut Contract> {
+    let contract = steps.iter_mut().rev().find_map(|s| match s {
+        Step::Contract(c) if c.dst == of => Some(c),
+        _ => None,
+    })?;
+    let free = contract.start.is_none() && contract.times == 1.0 && contract.product == Product::Broadcast;
+    (free && tiles[of.at()].carrier == Carrier::F32).then_some(contract)
+}
+
 /// Lets the contraction that computes `of`, which only the map at `at` reads, give the map's result. Rounds as the map
 /// does.
 fn result(
@@ -104,18 +148,12 @@ fn result(
     uses: &[usize],
     (dst, of, by): (ValueId, ValueId, f32),
 ) -> bool {
-    let contract = steps[..at].iter_mut().rev().find_map(|s| match s {
-        Step::Contract(c) if c.dst == of => Some(c),
-        _ => None,
-    });
-    match contract {
-        Some(Contract { dst: target, start: None, times, product: Product::Broadcast, .. })
-            if uses[of.at()] == 1 && *times == 1.0 && tiles[of.at()].carrier == Carrier::F32 =>
-        {
-            (*target, *times) = (dst, by);
+    match giving(tiles, &mut steps[..at], of).filter(|_| uses[of.at()] == 1) {
+        Some(contract) => {
+            (contract.dst, contract.times) = (dst, by);
             true
         }
-        _ => false,
+        None => false,
     }
 }
 

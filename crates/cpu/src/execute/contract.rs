@@ -3,7 +3,7 @@
 use super::place::{Rows, pitch};
 use super::worker::Worker;
 use crate::compile::{Carrier, Contract, ElementKind, Product};
-use crate::kernels::contract::{Contraction, Dots, Element, Pack, PairToken, Scale, Start, Terms};
+use crate::kernels::contract::{Contraction, Dots, Element, Layout, Pack, PairToken, Scale, Start, Terms};
 use crate::kernels::isa::Token;
 use bytemuck::Pod;
 
@@ -73,7 +73,7 @@ impl Worker<'_> {
                     a_i,
                     a_k,
                     b: b.data,
-                    b_k: b.pitch,
+                    b_layout: tiles.layout(right).unwrap_or(Layout::Rows(b.pitch)),
                     c,
                     c_i,
                     start,
@@ -105,7 +105,8 @@ impl Worker<'_> {
 
 /// Runs a product of factors that are bf16, both packed by pairs of terms in `room` first.
 fn by_pairs(job: Contraction<'_, '_, f32>, token: Token, pairs: PairToken, room: &mut [Vec<f32>; 2]) {
-    let Contraction { m, n, k, a, a_i, a_k, b, b_k, .. } = job;
+    let Contraction { m, n, k, a, a_i, a_k, b, b_layout, .. } = job;
+    let Layout::Rows(b_k) = b_layout else { return job.run(token) };
     let half = k.div_ceil(2);
     let [left, right] = room;
     let adjacent = a_k == 1;
@@ -119,5 +120,5 @@ fn by_pairs(job: Contraction<'_, '_, f32>, token: Token, pairs: PairToken, room:
     let to_pitch = pitch(n);
     Pack { from: b, rows: k, columns: n, pitch: b_k, terms: Terms::Rows, to: right, to_pitch }.run(token);
     let (a_i, a_k) = if adjacent { (left_pitch, 1) } else { (1, left_pitch) };
-    Contraction { k: half, a: left, a_i, a_k, b: right, b_k: to_pitch, ..job }.run_pairs(pairs);
+    Contraction { k: half, a: left, a_i, a_k, b: right, b_layout: Layout::Rows(to_pitch), ..job }.run_pairs(pairs);
 }

@@ -236,6 +236,26 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
                         _ => Data::Each(&leaves[number][..n]),
                     }
                 };
+                // What is only looked at need not be copied first.
+                let looked_at = match (&sink, strips.steps.as_slice()) {
+                    (Sink::Nowhere, &[strip::Step::Copy { d: 0, from: strip::Operand::Leaf(number) }]) => {
+                        if let Data::Each(strip) = leaf(number) {
+                            T::floats(strip)
+                        } else {
+                            None
+                        }
+                    }
+                    _ => None,
+                };
+                if let Some(strip) = looked_at {
+                    for fold in folds.iter_mut() {
+                        fold.add::<I>(r0, c0, width, strip);
+                    }
+                    if let Some(outlet) = &store {
+                        outlet.write::<I>(r0, c0, width, strip, &mut encoded);
+                    }
+                    continue;
+                }
                 let result = match &mut sink {
                     Sink::Same(target) => &mut target[at..][..n],
                     Sink::Floats(_) | Sink::Integers(_) | Sink::Nowhere => &mut spare[..n],

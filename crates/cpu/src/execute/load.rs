@@ -2,11 +2,12 @@
 
 use super::arena::Buffer;
 use super::convert::{Block, load};
+use super::kept::{KeptTile, Key, LEAST};
 use super::place::{Place, lengths, pitch};
 use super::worker::Worker;
 use crate::RunError;
-use crate::compile::{Access, Carrier, Dimension, Tile, Viewable};
-use crate::kernels::contract::Matrix;
+use crate::compile::{Access, Carrier, Dimension, Keep, Tile, Viewable};
+use crate::kernels::contract::{Layout, Matrix, PANEL};
 use einloom_cascade::DType;
 use einloom_cascade::numeric::round;
 use einloom_tile::{AxisId, Coord, CoordAtom, TensorId, ValueId};
@@ -25,6 +26,14 @@ struct At {
     column: usize,
 }
 
+/// What may become of a tile that is loaded: see [`crate::compile::Step::Load`].
+#[derive(Clone, Copy)]
+pub(super) struct Loading {
+    pub view: Viewable,
+    pub ahead: bool,
+    pub kept: Keep,
+}
+
 impl<'a> Worker<'a> {
     pub(super) fn load(
         &mut self,
@@ -32,7 +41,7 @@ impl<'a> Worker<'a> {
         tensor: TensorId,
         access: &Access,
         fill: Option<f64>,
-        (view, ahead): (Viewable, bool),
+        Loading { view, ahead, kept }: Loading,
     ) -> Result<(), RunError> {
         let tile = self.job.plan.tiles[dst.at()];
         let (rows, columns) = self.tiles().lengths(dst);
@@ -49,9 +58,13 @@ impl<'a> Worker<'a> {
                 Viewable::Rows if stays_near(block, tile.carrier.bytes()) => {
                     self.places[dst.at()] = Place::View(tensor, start, outer);
                 }
+                Viewable::Terms if is_adjacent(block) && !competes_behind(block, tile.carrier.bytes()) => {
+                    self.places[dst.at()] = Place::View(tensor, start, outer);
+                }
                 Viewable::Encoded if stays_near(block, 2) => {
                     self.places[dst.at()] = Place::Encoded(tensor, start, outer)
                 }
+                _ if kept != Keep::No && self.load_kept(dst, tensor, (access, block), (kept, ahead)) => {}
                 _ if ahead => self.load_ahead(dst, tensor, access, block),
                 _ => self.load_block(tile, tensor, block),
             }
@@ -79,8 +92,8 @@ impl<'a> Worker<'a> {
         let sum = |f: &dyn Fn((&Dimension, &i64)) -> i64| access.dimensions.iter().zip(&base).map(f).sum::<i64>();
         let block = regular.then(|| Block {
             start: sum(&|(d, &x)| x * d.stride as i64),
-            outer: sum(&|(d, _)| d.outer * d.stride as i64),
-            inner: sum(&|(d, _)| d.inner * d.stride as i64),
+            outer: access.outer(),
+            inner: access.inner(),
             rows,
             columns,
             to: 0,
@@ -90,31 +103,108 @@ impl<'a> Worker<'a> {
         block
     }
 
+    /// Finds the tile among those that are kept, or keeps it; false, and nothing done, where there is no room
+    /// for it or it is small.
+    fn load_kept(
+        &mut self,
+        dst: ValueId,
+        tensor: TensorId,
+        (access, block): (&Access, Block),
+        (keep, ahead): (Keep, bool),
+    ) -> bool {
+        let tile = self.job.plan.tiles[dst.at()];
+        // Pairs are packed from rows.
+        let panels = keep == Keep::Panels && (self.job.pairs.is_none() || tile.dtype != DType::Bf16);
+        let layout = |b: Block| if panels { Layout::Panels } else { Layout::Rows(b.pitch) };
+        let size = |b: Block| layout(b).len(b.rows, b.columns) * tile.carrier.bytes();
+        let (key, bytes) = (Key::new(dst.at(), block), size(block));
+        if bytes < LEAST {
+            return false;
+        }
+        let number = match self.kept.find(&key) {
+            Some(number) => number,
+            None if !self.kept.has_room(bytes) => return false,
+            None => {
+                let layout = layout(block);
+                let copied = if ahead { self.copied(dst, tensor, block, layout) } else { None };
+                let buffer = copied.unwrap_or_else(|| {
+                    let mut buffer = self.arena.spare.pop().unwrap_or_default();
+                    match layout {
+                        Layout::Rows(_) => self.load_into(&mut buffer, tile, tensor, block),
+                        Layout::Panels => self.load_panels(&mut buffer, tile, tensor, block),
+                    }
+                    buffer
+                });
+                self.kept.keep(key, KeptTile { buffer, layout }, bytes)
+            }
+        };
+        self.places[dst.at()] = Place::Kept(number);
+        if ahead && let Some(next) = self.next_block(tile, access) {
+            let found = self.kept.find(&Key::new(dst.at(), next));
+            if panels {
+                let at = found.map(|number| self.kept.tiles()[number].buffer.get::<f32>().as_ptr());
+                self.ahead.get_or_insert_default().expect(at);
+            }
+            if found.is_none() && self.kept.has_room(size(next)) {
+                let spare = self.arena.spare.pop().unwrap_or_default();
+                self.want(dst, tensor, next, layout(next), spare);
+            }
+        }
+        true
+    }
+
+    /// The tile, if a contraction has copied it in passing.
+    fn copied(&mut self, dst: ValueId, tensor: TensorId, block: Block, layout: Layout) -> Option<Buffer> {
+        let matrix = self.matrix(tensor, self.job.plan.tiles[dst.at()], block)?;
+        self.ahead.as_mut()?.take(dst.at(), matrix, layout).map(Buffer::of)
+    }
+
+    /// The tile's elements in the stream's next chunk, if there is one and they all exist.
+    fn next_block(&mut self, tile: Tile, access: &Access) -> Option<Block> {
+        let (axis, window) = self.next?;
+        let here = std::mem::replace(&mut self.windows[axis.at()], window);
+        let next = self.block(tile, access);
+        self.windows[axis.at()] = here;
+        next
+    }
+
+    /// Has the tile of the next chunk copied in passing, if it can be.
+    fn want(&mut self, dst: ValueId, tensor: TensorId, next: Block, layout: Layout, spare: Buffer) {
+        match self.matrix(tensor, self.job.plan.tiles[dst.at()], next) {
+            Some(matrix) => {
+                self.ahead.get_or_insert_default().want(dst.at(), matrix, spare.into_lines(), layout);
+            }
+            None => {
+                self.arena.spare.push(spare);
+                self.ask(dst, tensor, next);
+            }
+        }
+    }
+
+    /// Has memory asked for in passing whose rows are the tile's columns: what is not adjacent takes longest to come.
+    fn ask(&mut self, dst: ValueId, tensor: TensorId, next: Block) {
+        let size = self.job.program.tensor(tensor).dtype.bytes();
+        if let (Ok(start), Ok(inner), 1) = (usize::try_from(next.start), usize::try_from(next.inner), next.outer) {
+            let bytes: &[u8] = self.job.tensors[tensor.at()].elements();
+            let start = bytes.as_ptr().wrapping_add(start * size);
+            let run = [next.rows * size, inner * size];
+            self.ahead.get_or_insert_default().ask(dst.at(), start, next.columns, run);
+        }
+    }
+
     /// Loads a tile that a contraction may have copied in passing, and leaves the next chunk's to the contractions to
     /// come.
     fn load_ahead(&mut self, dst: ValueId, tensor: TensorId, access: &Access, block: Block) {
         let tile = self.job.plan.tiles[dst.at()];
-        let copied = self
-            .matrix(tensor, tile, block)
-            .and_then(|matrix| self.ahead.as_mut()?.take(dst.at(), matrix, block.pitch))
-            .map(Buffer::of);
-        let spare = match copied {
+        let spare = match self.copied(dst, tensor, block, Layout::Rows(block.pitch)) {
             Some(copied) => std::mem::replace(&mut self.arena.slots[tile.slot], copied),
             None => {
                 self.load_block(tile, tensor, block);
                 self.arena.spare.pop().unwrap_or_default()
             }
         };
-        let next = self.next.and_then(|(axis, window)| {
-            let here = std::mem::replace(&mut self.windows[axis.at()], window);
-            let next = self.block(tile, access);
-            self.windows[axis.at()] = here;
-            next
-        });
-        match next.and_then(|next| Some((self.matrix(tensor, tile, next)?, next.pitch))) {
-            Some((matrix, pitch)) => {
-                self.ahead.get_or_insert_default().want(dst.at(), matrix, spare.into_lines(), pitch)
-            }
+        match self.next_block(tile, access) {
+            Some(next) => self.want(dst, tensor, next, Layout::Rows(next.pitch), spare),
             None => self.arena.spare.push(spare),
         }
     }
@@ -135,9 +225,24 @@ impl<'a> Worker<'a> {
     }
 
     fn load_block(&mut self, tile: Tile, tensor: TensorId, block: Block) {
+        let mut slot = std::mem::take(&mut self.arena.slots[tile.slot]);
+        self.load_into(&mut slot, tile, tensor, block);
+        self.arena.slots[tile.slot] = slot;
+    }
+
+    fn load_panels(&self, buffer: &mut Buffer, tile: Tile, tensor: TensorId, block: Block) {
+        for first in (0..block.columns).step_by(PANEL) {
+            let columns = PANEL.min(block.columns - first);
+            let (start, to) = (block.start + first as i64 * block.inner, block.to + first * block.rows);
+            self.load_into(buffer, tile, tensor, Block { start, columns, to, pitch: PANEL, ..block });
+        }
+        // The last panel is as wide as the others.
+        buffer.get_mut::<f32>(Layout::Panels.len(block.rows, block.columns));
+    }
+
+    fn load_into(&self, buffer: &mut Buffer, tile: Tile, tensor: TensorId, block: Block) {
         let from = self.job.program.tensor(tensor).dtype;
-        let slot = &mut self.arena.slots[tile.slot];
-        load(self.job.token, &self.job.tensors[tensor.at()], from, slot, tile.dtype, block);
+        load(self.job.token, &self.job.tensors[tensor.at()], from, buffer, tile.dtype, block);
     }
 
     /// Row by row, each as far as it lies inside the tensor; the number of elements that do.
@@ -277,6 +382,19 @@ fn is_adjacent(block: Block) -> bool {
 /// Whether rows are so far apart that they would all compete for the same few lines of the caches.
 fn competes(block: Block, bytes: usize) -> bool {
     block.rows > 8 && block.outer * bytes as i64 % 2048 == 0
+}
+
+/// Whether rows are so far apart that they would not stay in a second-level cache: there are not as many lines for
+/// addresses so far apart.
+fn competes_behind(block: Block, bytes: usize) -> bool {
+    /// Bytes after which addresses share a set, and lines of a set, of the smaller ones that are about.
+    const PERIOD: usize = 64 << 10;
+    const WAYS: usize = 16;
+    let (step, row) = (block.outer as usize * bytes, block.columns * bytes);
+    // The largest power of two that divides the step: rows begin at so many bytes of a period.
+    let apart = 1usize << step.trailing_zeros().min(PERIOD.trailing_zeros());
+    let reached = PERIOD / apart * row.min(apart);
+    block.rows * row > WAYS * reached
 }
 
 /// Whether a block that is gone through row by row can be used where it is, and is still near when it is gone through

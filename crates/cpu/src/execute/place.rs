@@ -1,6 +1,7 @@
 //! Where tiles are.
 
 use crate::compile::{Plan, Tile};
+use crate::kernels::contract::Layout;
 use crate::kernels::memory::Shared;
 use crate::kernels::real::Real;
 use bytemuck::Pod;
@@ -8,12 +9,15 @@ use einloom_cascade::DType;
 use einloom_tile::{Program, TensorId, ValueId, Window};
 
 use super::arena::Buffer;
+use super::kept::KeptTile;
 
 /// Where a tile's elements are at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// In its slot.
     Slot,
+    /// The tile of this number of those that are kept.
+    Kept(usize),
     /// In a tensor, from this element on, with this many elements from row to row.
     View(TensorId, usize, usize),
     /// The same, in the tensor's own narrower type: only maps read it, strip by strip.
@@ -28,6 +32,7 @@ pub(crate) struct Tiles<'a> {
     pub windows: &'a [Window],
     pub places: &'a [Place],
     pub slots: &'a [Buffer],
+    pub kept: &'a [KeptTile],
     pub tensors: &'a [Shared<'a>],
 }
 
@@ -64,12 +69,18 @@ impl<'a> Tiles<'a> {
     pub(crate) fn rows<T: Pod>(&self, v: ValueId) -> Rows<'a, T> {
         match self.places[v.at()] {
             Place::Slot => Rows { data: self.slots[self.tile(v).slot].get(), pitch: pitch(self.lengths(v).1) },
+            Place::Kept(number) => Rows { data: self.kept[number].buffer.get(), pitch: pitch(self.lengths(v).1) },
             Place::View(tensor, start, pitch) => {
                 let data = self.tensors[tensor.at()].elements();
                 Rows { data: data.get(start..).unwrap_or(&[]), pitch }
             }
             Place::Encoded(..) => Rows { data: &[], pitch: 0 },
         }
+    }
+
+    /// How a tile lies that is kept; of others [`Tiles::rows`] tells it.
+    pub(crate) fn layout(&self, v: ValueId) -> Option<Layout> {
+        if let Place::Kept(number) = self.places[v.at()] { Some(self.kept[number].layout) } else { None }
     }
 
     /// The elements of a tile that is left in its tensor's 16-bit type, and that type.

@@ -4,11 +4,12 @@ use super::place::{Place, Rows, pitch};
 use super::worker::Worker;
 use crate::compile::Carrier;
 use crate::kernels::isa::{Instructions, Work, dispatch};
+use crate::kernels::transpose;
 use bytemuck::Pod;
 use einloom_tile::ValueId;
 
 /// Side of the blocks in which matrices are transposed.
-const BLOCK: usize = 16;
+const BLOCK: usize = transpose::SIDE;
 
 /// `to[j, i] = from[i, j]`.
 pub(super) struct Transpose<'a, T> {
@@ -20,7 +21,7 @@ pub(super) struct Transpose<'a, T> {
     pub pitch: usize,
 }
 
-impl<T: Copy + Default> Work for Transpose<'_, T> {
+impl<T: Pod + Default> Work for Transpose<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -30,6 +31,17 @@ impl<T: Copy + Default> Work for Transpose<'_, T> {
             let height = BLOCK.min(rows - i0);
             for j0 in (0..columns).step_by(BLOCK) {
                 let width = BLOCK.min(columns - j0);
+                let whole = height == BLOCK && width == BLOCK;
+                if whole
+                    && transpose::block::<I, T>(
+                        &from.data[i0 * from.pitch + j0..],
+                        from.pitch,
+                        &mut to[j0 * pitch + i0..],
+                        pitch,
+                    )
+                {
+                    continue;
+                }
                 let mut block = [[T::default(); BLOCK]; BLOCK];
                 for (i, line) in block.iter_mut().enumerate().take(height) {
                     let source = &from.data[(i0 + i) * from.pitch + j0..][..width];

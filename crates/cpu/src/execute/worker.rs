@@ -1,6 +1,8 @@
 //! One thread's walk over points of a kernel's grid.
 
 use super::arena::{Arena, Buffer};
+use super::kept::Kept;
+use super::load::Loading;
 use super::place::{Place, Tiles, lengths, pitch};
 use crate::RunError;
 use crate::compile::{Carried, Carrier, Plan, Step};
@@ -28,6 +30,10 @@ pub(crate) struct Worker<'a> {
     pub windows: Vec<Window>,
     pub places: Vec<Place>,
     pub arena: Arena,
+    /// Tiles that are the same at the next point.
+    pub kept: Kept,
+    /// Which of the points that differ along the fastest axis only are at hand.
+    line: usize,
     /// Tiles of the next chunk, for contractions to copy in passing.
     pub ahead: Option<Ahead<'a>>,
     /// The innermost stream's axis and next chunk, if there is one.
@@ -48,12 +54,15 @@ enum Flow {
 }
 
 impl<'a> Worker<'a> {
-    pub(crate) fn new(job: Job<'a>, mut arena: Arena) -> Self {
+    /// One of so many threads.
+    pub(crate) fn new(job: Job<'a>, mut arena: Arena, threads: usize) -> Self {
         arena.slots.resize_with(arena.slots.len().max(job.plan.slots), Buffer::default);
         Self {
             windows: initial_windows(&job.plan.kernel),
             places: vec![Place::Slot; job.plan.tiles.len()],
             arena,
+            kept: Kept::new(threads),
+            line: 0,
             ahead: None,
             next: None,
             loaded: vec![0; job.tensors.len()],
@@ -63,8 +72,13 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Runs one point of the grid.
+    /// Runs one point of the grid, in the plan's order.
     pub(crate) fn point(&mut self, point: usize) -> Result<(), RunError> {
+        let (line, point) = self.job.plan.point(point);
+        if line != self.line {
+            self.line = line;
+            self.kept.clear(&mut self.arena.spare);
+        }
         set_grid_point(&self.job.plan.kernel, point, &mut self.windows);
         let plan = self.job.plan;
         let done = self.steps(&plan.body).map(|_| ());
@@ -79,6 +93,7 @@ impl<'a> Worker<'a> {
             windows: &self.windows,
             places: &self.places,
             slots: &self.arena.slots,
+            kept: self.kept.tiles(),
             tensors: self.job.tensors,
         }
     }
@@ -86,8 +101,8 @@ impl<'a> Worker<'a> {
     fn steps(&mut self, steps: &'a [Step]) -> Result<Flow, RunError> {
         for step in steps {
             match step {
-                Step::Load { dst, tensor, access, fill, view, ahead } => {
-                    self.load(*dst, *tensor, access, *fill, (*view, *ahead))?;
+                Step::Load { dst, tensor, access, fill, view, ahead, kept } => {
+                    self.load(*dst, *tensor, access, *fill, Loading { view: *view, ahead: *ahead, kept: *kept })?;
                 }
                 Step::Store { tensor, access, src } => self.store(*tensor, access, *src),
                 Step::Map { dst, plan, ends } => self.map(*dst, plan, ends),

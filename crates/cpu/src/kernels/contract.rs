@@ -16,6 +16,38 @@ use dots::dots;
 pub(crate) use pairs::{Pack, PairToken, Terms};
 pub use rates::ProductRates;
 
+/// Columns of a panel: see [`Layout::Panels`].
+pub(crate) const PANEL: usize = 64;
+
+/// How a matrix whose rows are adjacent elements lies in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// Rows this many elements apart.
+    Rows(usize),
+    /// [`PANEL`] columns after the other, all rows of them: a contraction goes through them from end to end, which
+    /// caches and the processor's own prefetching like best.
+    Panels,
+}
+
+impl Layout {
+    /// Elements that so many rows of so many columns take.
+    pub(crate) fn len(self, rows: usize, columns: usize) -> usize {
+        match self {
+            Self::Rows(pitch) => rows * pitch,
+            Self::Panels => rows * columns.next_multiple_of(PANEL),
+        }
+    }
+
+    /// Where an element of a matrix of so many rows is.
+    #[inline(always)]
+    pub(crate) fn at(self, rows: usize, row: usize, column: usize) -> usize {
+        match self {
+            Self::Rows(pitch) => row * pitch + column,
+            Self::Panels => (column / PANEL * rows + row) * PANEL + column % PANEL,
+        }
+    }
+}
+
 /// Elements that a contraction can be over.
 pub(crate) trait Element: Plus + Send + Sync + 'static {
     /// Runs a checked contraction with the token's instructions.
@@ -62,10 +94,10 @@ pub(crate) struct Contraction<'a, 's, T> {
     pub a_i: usize,
     /// Stride.
     pub a_k: usize,
-    /// `b[k, j]` is at `k * b_k + j`.
+    /// `k` rows of `n` columns.
     pub b: &'a [T],
-    /// Stride.
-    pub b_k: usize,
+    /// How they lie.
+    pub b_layout: Layout,
     /// `c[i, j]` is at `i * c_i + j`.
     pub c: &'a mut [T],
     /// Stride.
@@ -126,7 +158,11 @@ impl<T: Element> Contraction<'_, '_, T> {
 
     fn check(&self) {
         assert!(self.a.len() >= extent([self.m, self.k], [self.a_i, self.a_k]), "a is too short");
-        assert!(self.b.len() >= extent([self.k, self.n], [self.b_k, 1]), "b is too short");
+        let b = match self.b_layout {
+            Layout::Rows(pitch) => extent([self.k, self.n], [pitch, 1]),
+            panels => panels.len(self.k, self.n),
+        };
+        assert!(self.b.len() >= b, "b is too short");
         assert!(self.c.len() >= extent([self.m, self.n], [self.c_i, 1]), "c is too short");
         if let Start::From(acc, stride) = self.start {
             assert!(acc.len() >= extent([self.m, self.n], [stride, 1]), "acc is too short");

@@ -7,7 +7,7 @@ use super::math::{EXP_MOST, LN2_HIGH, LN2_LOW};
 
 /// `2^(i/16)`.
 #[cfg(target_arch = "x86_64")]
-static SIXTEENTHS: [f32; 16] = [
+pub(super) static SIXTEENTHS: [f32; 16] = [
     1.0,
     1.044_273_7,
     1.090_507_7,

@@ -16,6 +16,19 @@ pub(crate) fn settle() {
     }
 }
 
+/// Asks for memory that will be read soon, into the second-level cache. Any address will do.
+#[inline(always)]
+pub(crate) fn soon<T>(at: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has it, and it reads nothing.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
 /// Copies lines past the caches; false if there are no instructions for it: nothing is done then.
 ///
 /// # Safety

@@ -15,3 +15,5 @@ pub(crate) mod math;
 pub(crate) mod memory;
 pub(crate) mod real;
 pub(crate) mod strip;
+mod tanh;
+pub(crate) mod transpose;

@@ -48,6 +48,11 @@ pub(crate) trait Real:
         let _ = (d, from, by, less, least);
         false
     }
+    /// `d[i] = tanh(x[i] / over) * times`, each operation rounded, if there is a kernel for it; false if there is none.
+    /// `x` is `from`, or `d` itself.
+    fn tanh_kernel<I: Instructions>(_d: &mut [Self], _from: Option<&[Self]>, _over: f64, _times: f64) -> bool {
+        false
+    }
     /// `d[i] = d[i] / by`, if there is something faster than dividing; false if there is not.
     fn quotient_kernel<I: Instructions>(_d: &mut [Self], _from: Option<&[Self]>, _by: Self) -> bool {
         false
@@ -133,6 +138,10 @@ impl Real for f32 {
     #[inline(always)]
     fn exp_kernel<I: Instructions>(d: &mut [Self], from: Option<&[Self]>, by: Self, less: &[Self], least: f32) -> bool {
         super::exp::run::<I>(d, from, by, less, least)
+    }
+    #[inline(always)]
+    fn tanh_kernel<I: Instructions>(d: &mut [Self], from: Option<&[Self]>, over: f64, times: f64) -> bool {
+        super::tanh::run::<I>(d, from, over as f32, times as f32)
     }
     #[inline(always)]
     fn quotient_kernel<I: Instructions>(d: &mut [Self], from: Option<&[Self]>, by: Self) -> bool {

@@ -31,6 +31,8 @@ pub(crate) enum Step {
     Binary { op: BinaryOp, d: u8, with: Operand, reversed: bool },
     /// `d = exp(d * by - less)`, each operation rounded: the heart of every anchored exponential.
     ScaledExp { d: u8, by: Operand, less: Operand },
+    /// `d = tanh(d / over) * times`, each operation rounded: a soft cap.
+    ScaledTanh { d: u8, over: f64, times: f64 },
     /// `d = mask ? d : other`, or `mask ? other : d` if `flipped`.
     Select { d: u8, mask: Operand, other: Operand, flipped: bool },
     /// Where `mask` is `when` everywhere, `d = from`, and the next `skip` steps, which would compute it too, are not done.
@@ -126,7 +128,11 @@ pub(crate) fn unary<T: Real, I: Instructions>(op: UnaryOp, d: &mut [T]) {
         UnaryOp::Log => heavy(d, |x| x.function::<I>(UnaryOp::Log)),
         UnaryOp::Log2 => heavy(d, |x| x.function::<I>(UnaryOp::Log2)),
         UnaryOp::Log1p => heavy(d, |x| x.function::<I>(UnaryOp::Log1p)),
-        UnaryOp::Tanh => heavy(d, |x| x.function::<I>(UnaryOp::Tanh)),
+        UnaryOp::Tanh => {
+            if !T::tanh_kernel::<I>(d, None, 1.0, 1.0) {
+                heavy(d, |x| x.function::<I>(UnaryOp::Tanh));
+            }
+        }
         UnaryOp::Sigmoid => heavy(d, |x| x.function::<I>(UnaryOp::Sigmoid)),
         UnaryOp::Silu => heavy(d, |x| x.function::<I>(UnaryOp::Silu)),
         UnaryOp::Erf => heavy(d, |x| x.function::<I>(UnaryOp::Erf)),
@@ -227,6 +233,15 @@ fn scaled_exp<T: Real, I: Instructions>(d: &mut [T], by: Data<'_, T>, less: Data
         both(d, by, |x, y| x * y);
         both(d, less, |x, y| x - y);
         unary::<T, I>(UnaryOp::Exp, d);
+    }
+}
+
+#[inline(always)]
+fn scaled_tanh<T: Real, I: Instructions>(d: &mut [T], over: f64, times: f64) {
+    if !T::tanh_kernel::<I>(d, None, over, times) {
+        binary::<T, I>(BinaryOp::Div, d, Data::Same(T::from_f64(over)), false);
+        unary::<T, I>(UnaryOp::Tanh, d);
+        binary::<T, I>(BinaryOp::Mul, d, Data::Same(T::from_f64(times)), false);
     }
 }
 
@@ -343,6 +358,7 @@ pub(crate) fn run<'a, T: Real, I: Instructions>(
                 binary_from::<T, I>(op, result, from, data(with), reversed)
             }
             Some(&Step::ScaledExp { d: 0, by, less }) => exp_kernel::<T, I>(result, Some(from), data(by), data(less)),
+            Some(&Step::ScaledTanh { d: 0, over, times }) => T::tanh_kernel::<I>(result, Some(from), over, times),
             _ => false,
         };
         if taken {
@@ -358,6 +374,7 @@ pub(crate) fn run<'a, T: Real, I: Instructions>(
         | Step::Unary { d, .. }
         | Step::Binary { d, .. }
         | Step::ScaledExp { d, .. }
+        | Step::ScaledTanh { d, .. }
         | Step::Select { d, .. }
         | Step::Shortcut { d, .. }
         | Step::Round { d, .. }) = *step;
@@ -368,13 +385,25 @@ pub(crate) fn run<'a, T: Real, I: Instructions>(
         let data = |operand: Operand| data(operand, n, registers, &leaf);
         let target = if d == 0 { &mut *result } else { &mut taken[..n] };
         match *step {
-            Step::Copy { from, .. } => match data(from) {
-                Data::Each(x) => target.copy_from_slice(x),
-                Data::Same(x) => target.fill(x),
-            },
+            Step::Copy { from, .. } => {
+                let next = match (data(from), steps.get(number + 1)) {
+                    (Data::Each(from), Some(&Step::Binary { op, d: next, with, reversed }))
+                        if next == d && with != Operand::Register(d) =>
+                    {
+                        binary_from::<T, I>(op, target, from, data(with), reversed)
+                    }
+                    _ => false,
+                };
+                match data(from) {
+                    _ if next => skipped = number + 2,
+                    Data::Each(x) => target.copy_from_slice(x),
+                    Data::Same(x) => target.fill(x),
+                }
+            }
             Step::Unary { op, .. } => unary::<T, I>(op, target),
             Step::Binary { op, with, reversed, .. } => binary::<T, I>(op, target, data(with), reversed),
             Step::ScaledExp { by, less, .. } => scaled_exp::<T, I>(target, data(by), data(less)),
+            Step::ScaledTanh { over, times, .. } => scaled_tanh::<T, I>(target, over, times),
             Step::Select { mask, other, flipped, .. } => select(target, data(mask), data(other), flipped),
             Step::Shortcut { mask, when, from, skip, .. } => {
                 if everywhere(data(mask), when) {

@@ -2,7 +2,8 @@
 //! beside the multiplications, whose loads and stores leave most of the processor's ports for them idle.
 
 use super::blocks::{DEPTH, TURN};
-use crate::kernels::memory::Line;
+use super::{Layout, PANEL};
+use crate::kernels::memory::{Line, soon};
 use bytemuck::Pod;
 use einloom_cascade::numeric::bf16_to_f32;
 
@@ -75,8 +76,8 @@ struct Copying<'a> {
     tile: usize,
     from: Matrix<'a>,
     to: Vec<Line>,
-    /// Elements from row to row of `to`.
-    pitch: usize,
+    /// How the elements are to lie in `to`.
+    layout: Layout,
     /// Where the next unit is: whole units only, what is left of rows comes last.
     row: usize,
     unit: usize,
@@ -101,13 +102,22 @@ impl Copying<'_> {
                 std::cmp::Ordering::Equal => self.unit * UNIT,
                 std::cmp::Ordering::Greater => 0,
             };
-            let to = &mut elements_of(&mut self.to)[row * self.pitch..][begin..columns];
-            match elements {
-                Elements::F32(from) => to.copy_from_slice(&from[row * pitch..][begin..columns]),
-                Elements::Bf16(from) => {
-                    let from = &from[row * pitch..][begin..columns];
-                    to.iter_mut().zip(from).for_each(|(x, &y)| *x = bf16_to_f32(y));
+            let mut column = begin;
+            while column < columns {
+                let end = match self.layout {
+                    Layout::Rows(_) => columns,
+                    Layout::Panels => columns.min((column / PANEL + 1) * PANEL),
+                };
+                let at = self.layout.at(rows, row, column);
+                let to = &mut elements_of(&mut self.to)[at..][..end - column];
+                match elements {
+                    Elements::F32(from) => to.copy_from_slice(&from[row * pitch..][column..end]),
+                    Elements::Bf16(from) => {
+                        let from = &from[row * pitch..][column..end];
+                        to.iter_mut().zip(from).for_each(|(x, &y)| *x = bf16_to_f32(y));
+                    }
                 }
+                column = end;
             }
         }
     }
@@ -117,11 +127,26 @@ fn elements_of<T: Pod>(lines: &mut [Line]) -> &mut [T] {
     bytemuck::cast_slice_mut(lines)
 }
 
+/// Runs of memory that are being asked for.
+struct Asked {
+    tile: usize,
+    /// The run that comes next.
+    start: usize,
+    /// Bytes from run to run, and lines of each.
+    pitch: usize,
+    lines: usize,
+    runs: usize,
+}
+
 /// What is to be copied in passing.
 #[derive(Default)]
 pub(crate) struct Ahead<'a> {
     copies: Vec<Copying<'a>>,
     units: Box<Units>,
+    /// Where the next chunk's right factor is, if it is in panels already.
+    panels: Option<usize>,
+    /// What the next chunk loads in another order than it lies in: it is asked for, and no more.
+    asked: Vec<Asked>,
     /// The line that idle turns copy to itself.
     idle: Vec<Line>,
 }
@@ -130,25 +155,39 @@ impl<'a> Ahead<'a> {
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
         self.copies.clear();
+        self.panels = None;
+        self.asked.clear();
     }
 
-    /// Has `from` copied for a tile, into rows that are `pitch` elements apart in `to`.
-    pub(crate) fn want(&mut self, tile: usize, from: Matrix<'a>, mut to: Vec<Line>, pitch: usize) {
-        let lines = (from.rows * pitch).max(from.columns).div_ceil(UNIT);
+    /// Tells where the panels are that will be multiplied next.
+    pub(crate) fn expect(&mut self, panels: Option<*const f32>) {
+        self.panels = panels.map(<*const f32>::addr);
+    }
+
+    /// Has the memory of a tile asked for: `runs` of so many bytes, so far apart, from `start` on.
+    pub(crate) fn ask<T>(&mut self, tile: usize, start: *const T, runs: usize, [bytes, pitch]: [usize; 2]) {
+        self.asked.retain(|a| a.tile != tile);
+        let lines = bytes.div_ceil(size_of::<Line>());
+        self.asked.push(Asked { tile, start: start.addr(), pitch, lines, runs });
+    }
+
+    /// Has `from` copied for a tile into `to`.
+    pub(crate) fn want(&mut self, tile: usize, from: Matrix<'a>, mut to: Vec<Line>, layout: Layout) {
+        let lines = layout.len(from.rows, from.columns).max(from.columns).div_ceil(UNIT);
         if to.len() < lines {
             to.resize(lines, Line::ZERO);
         }
-        debug_assert!(pitch >= from.columns);
+        debug_assert!(!matches!(layout, Layout::Rows(pitch) if pitch < from.columns));
         let row = if from.columns < UNIT { from.rows } else { 0 };
         self.copies.retain(|c| c.tile != tile);
-        self.copies.push(Copying { tile, from, to, pitch, row, unit: 0 });
+        self.copies.push(Copying { tile, from, to, layout, row, unit: 0 });
     }
 
     /// What was copied for a tile, if it is `from`.
-    pub(crate) fn take(&mut self, tile: usize, from: Matrix<'_>, pitch: usize) -> Option<Vec<Line>> {
+    pub(crate) fn take(&mut self, tile: usize, from: Matrix<'_>, layout: Layout) -> Option<Vec<Line>> {
         let at = self.copies.iter().position(|c| c.tile == tile)?;
         let mut copying = self.copies.swap_remove(at);
-        if !copying.from.is(&from) || copying.pitch != pitch {
+        if !copying.from.is(&from) || copying.layout != layout {
             return None;
         }
         copying.finish();
@@ -184,14 +223,10 @@ impl Units {
     #[inline(always)]
     pub(super) unsafe fn pass(this: *const Self, turn: usize) {
         // SAFETY: a turn of the block; the pointers are those of a whole unit each, in a tensor and in a tile that the
-        // copy owns, or the idle line; every x86-64 processor can ask for memory, at any address.
+        // copy owns, or the idle line.
         unsafe {
             let (from, to) = (*this).copies[turn];
-            #[cfg(target_arch = "x86_64")]
-            {
-                use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-                _mm_prefetch::<_MM_HINT_T1>(from.wrapping_add((*this).distance).cast());
-            }
+            soon(from.wrapping_add((*this).distance));
             if (*this).encoded {
                 let from = from.cast::<[u16; UNIT]>().read_unaligned();
                 to.cast::<[f32; UNIT]>().write_unaligned(from.map(bf16_to_f32));
@@ -213,6 +248,27 @@ impl<'p, 'a> Passing<'p, 'a> {
     /// For a contraction of this many blocks.
     pub(super) fn new(ahead: &'p mut Ahead<'a>, blocks: usize) -> Self {
         Self { ahead, blocks }
+    }
+
+    /// Where the panels are that will be multiplied next.
+    pub(super) fn panels(&self) -> Option<usize> {
+        self.ahead.panels
+    }
+
+    /// Where the next block, of so many turns, is to ask for memory, a line a turn.
+    #[inline(always)]
+    pub(super) fn asks(&mut self, turns: usize) -> Option<usize> {
+        if self.ahead.asked.is_empty() { None } else { self.next_run(turns) }
+    }
+
+    #[inline(never)]
+    fn next_run(&mut self, turns: usize) -> Option<usize> {
+        // Not far beyond a run's end. What a block leaves of a longer one the processor's own prefetching finds.
+        let asked = self.ahead.asked.iter_mut().find(|a| a.runs > 0 && turns <= 2 * a.lines)?;
+        let start = asked.start;
+        asked.start = asked.start.wrapping_add(asked.pitch);
+        asked.runs -= 1;
+        Some(start)
     }
 
     /// The turns of the next block, which has `terms` terms.
@@ -238,14 +294,14 @@ impl<'p, 'a> Passing<'p, 'a> {
             let unit_bytes = UNIT * copy.from.bytes();
             // Some hundreds of cycles before it is copied: a row or a few further on.
             units.distance = row_bytes * AHEAD.div_ceil(copy.units());
-            let (from, to) = (copy.from.start(), copy.to.as_mut_ptr());
+            let (from, to) = (copy.from.start(), copy.to.as_mut_ptr().cast::<f32>());
             let mut done = 0;
             while done < used {
                 let piece = (copy.units() - copy.unit).min(used - done);
                 let from = from.wrapping_add(copy.row * row_bytes + copy.unit * unit_bytes);
-                let to = to.cast::<f32>().wrapping_add(copy.row * copy.pitch + copy.unit * UNIT).cast::<Line>();
-                for (i, copy) in units.copies[done..done + piece].iter_mut().enumerate() {
-                    *copy = (from.wrapping_add(i * unit_bytes), to.wrapping_add(i));
+                for (i, unit) in units.copies[done..done + piece].iter_mut().enumerate() {
+                    let at = copy.layout.at(copy.from.rows, copy.row, (copy.unit + i) * UNIT);
+                    *unit = (from.wrapping_add(i * unit_bytes), to.wrapping_add(at).cast());
                 }
                 done += piece;
                 copy.unit += piece;
@@ -268,12 +324,12 @@ impl<'p, 'a> Passing<'p, 'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ahead, Matrix, Passing, Units, elements_of};
+    use super::{Ahead, Layout, Matrix, Passing, Units, elements_of};
 
     /// Runs blocks of 16 terms until `blocks` have passed, and takes what was copied.
-    fn copied(from: Matrix<'_>, pitch: usize, blocks: usize) -> (usize, Vec<f32>) {
+    fn copied(from: Matrix<'_>, layout: Layout, blocks: usize) -> (usize, Vec<f32>) {
         let mut ahead = Ahead::default();
-        ahead.want(3, from, vec![], pitch);
+        ahead.want(3, from, vec![], layout);
         let mut passing = Passing::new(&mut ahead, blocks);
         for _ in 0..blocks {
             let units = passing.block(16);
@@ -283,8 +339,8 @@ mod tests {
             }
         }
         let left = ahead.copies[0].left();
-        assert!(ahead.take(4, from, pitch).is_none(), "another tile's");
-        (left, elements_of::<f32>(&mut ahead.take(3, from, pitch).expect("copied")).to_vec())
+        assert!(ahead.take(4, from, layout).is_none(), "another tile's");
+        (left, elements_of::<f32>(&mut ahead.take(3, from, layout).expect("copied")).to_vec())
     }
 
     #[test]
@@ -296,18 +352,19 @@ mod tests {
         {
             for blocks in [0, 1, 3, 100] {
                 let all = rows * (columns / 16);
-                let to = columns + 16;
                 let element = |r: usize, c: usize| wide[start + r * pitch + c];
-                let f32 = Matrix::f32(&wide, start, [rows, columns], pitch).expect("inside");
-                let (left, found) = copied(f32, to, blocks);
-                assert_eq!(left, all - all.min(all.div_ceil(blocks.max(1)).min(4) * blocks));
-                let bf16 = Matrix::bf16(&narrow, start, [rows, columns], pitch).expect("inside");
-                let (_, rounded) = copied(bf16, to, blocks);
-                for r in 0..rows {
-                    for c in 0..columns {
-                        let code = einloom_cascade::numeric::f32_to_bf16(element(r, c));
-                        assert_eq!(found[r * to + c], element(r, c));
-                        assert_eq!(rounded[r * to + c], einloom_cascade::numeric::bf16_to_f32(code));
+                for to in [Layout::Rows(columns + 16), Layout::Panels] {
+                    let f32 = Matrix::f32(&wide, start, [rows, columns], pitch).expect("inside");
+                    let (left, found) = copied(f32, to, blocks);
+                    assert_eq!(left, all - all.min(all.div_ceil(blocks.max(1)).min(4) * blocks));
+                    let bf16 = Matrix::bf16(&narrow, start, [rows, columns], pitch).expect("inside");
+                    let (_, rounded) = copied(bf16, to, blocks);
+                    for r in 0..rows {
+                        for c in 0..columns {
+                            let code = einloom_cascade::numeric::f32_to_bf16(element(r, c));
+                            assert_eq!(found[to.at(rows, r, c)], element(r, c));
+                            assert_eq!(rounded[to.at(rows, r, c)], einloom_cascade::numeric::bf16_to_f32(code));
+                        }
                     }
                 }
             }

@@ -2,12 +2,16 @@
 //! part that the caches hold.
 
 use super::ahead::{Passing, Units};
-use super::{Contraction, Scale, Start};
+use super::{Contraction, Layout, PANEL, Scale, Start};
 use crate::kernels::lanes::Lanes;
+use crate::kernels::memory::soon;
 
 /// Terms summed in registers before they are added to the result: keeps the part of `b` that is read again and again
 /// in the caches near by, and shortens the chains in which rounding errors grow.
 pub(super) const DEPTH: usize = 256;
+/// Elements of four bytes in a line of the caches, and lines of them in a panel's row.
+const UNIT: usize = 16;
+const LINES: usize = PANEL / UNIT;
 /// Terms between two units that are copied in passing.
 pub(super) const TURN: usize = 4;
 
@@ -33,6 +37,8 @@ struct Block<T: Copy> {
     c_i: usize,
     /// Columns in the last register.
     last: usize,
+    /// The panel that will be multiplied next, or something near; asked for in passing.
+    next: *const T,
     /// What is copied in passing, where something is adjacent in `a`.
     units: *const Units,
 }
@@ -49,6 +55,10 @@ pub(super) unsafe fn contract<V: Lanes>(job: Contraction<'_, '_, V::Element>) {
     };
     let wide = V::LANES * if V::WIDE { 4 } else { 2 };
     let mut passing = Passing::new(job.ahead, job.m.div_ceil(6) * job.n.div_ceil(wide) * job.k.div_ceil(DEPTH));
+    let b_k = match job.b_layout {
+        Layout::Rows(pitch) => pitch,
+        Layout::Panels => PANEL,
+    };
     let same;
     let (mut scale, scale_i) = match job.scale {
         Scale::One => (std::ptr::null(), None),
@@ -67,13 +77,14 @@ pub(super) unsafe fn contract<V: Lanes>(job: Contraction<'_, '_, V::Element>) {
             let registers = (job.n - j).div_ceil(V::LANES);
             let registers = if V::WIDE && registers >= 4 { 4 } else { registers.min(2) };
             let columns = (registers * V::LANES).min(job.n - j);
-            let block = Block {
+            let mut block = Block {
                 k,
                 a: job.a.as_ptr().wrapping_add(k0 * job.a_k),
                 a_i: job.a_i,
                 a_k: job.a_k,
-                b: job.b.as_ptr().wrapping_add(k0 * job.b_k + j),
-                b_k: job.b_k,
+                // No register's columns lie in two panels.
+                b: job.b.as_ptr().wrapping_add(job.b_layout.at(job.k, k0, j)),
+                b_k,
                 acc: if acc.is_null() { acc } else { acc.wrapping_add(j) },
                 acc_i,
                 scale: if scale.is_null() || scale_i.is_some() { scale } else { scale.wrapping_add(j) },
@@ -82,7 +93,15 @@ pub(super) unsafe fn contract<V: Lanes>(job: Contraction<'_, '_, V::Element>) {
                 c: c.wrapping_add(j),
                 c_i: job.c_i,
                 last: columns - (registers - 1) * V::LANES,
+                next: std::ptr::null(),
                 units: std::ptr::null(),
+            };
+            block.next = match job.b_layout {
+                Layout::Rows(_) => block.b,
+                Layout::Panels if j + columns < job.n => {
+                    job.b.as_ptr().wrapping_add(job.b_layout.at(job.k, k0, j + PANEL))
+                }
+                Layout::Panels => passing.panels().map_or(block.b, std::ptr::without_provenance),
             };
             // SAFETY: rows 0..m of `columns` columns from `j` and terms `k0..k0 + k` lie in the checked slices.
             unsafe {
@@ -114,6 +133,8 @@ unsafe fn column<V: Lanes, const NR: usize, const RAGGED: bool>(
     passing: &mut Passing<'_, '_>,
 ) {
     let mut rows = m;
+    // Lines of the next panel that no block has asked for; each asks for one a turn.
+    let mut lines = if std::ptr::eq(block.next, block.b) { 0 } else { block.k * LINES };
     // One block with MR rows, as often as it fits.
     macro_rules! rows_of {
         ($mr:literal) => {
@@ -129,6 +150,9 @@ unsafe fn column<V: Lanes, const NR: usize, const RAGGED: bool>(
                     };
                 if often {
                     block.units = passing.block(block.k);
+                    if lines == 0 {
+                        block.next = passing.asks(block.k / TURN).map_or(block.b, std::ptr::without_provenance);
+                    }
                 }
                 // SAFETY: the caller's; `rows` rows are left.
                 unsafe {
@@ -140,6 +164,9 @@ unsafe fn column<V: Lanes, const NR: usize, const RAGGED: bool>(
                         registers::<V, $mr, NR, RAGGED, NEITHER>(block);
                     }
                 }
+                let asked = (block.k / TURN).min(lines);
+                lines -= asked;
+                block.next = if lines > 0 { block.next.wrapping_add(asked * UNIT) } else { block.b };
                 block.a = block.a.wrapping_add($mr * block.a_i);
                 block.c = block.c.wrapping_add($mr * block.c_i);
                 if !block.acc.is_null() {
@@ -211,6 +238,7 @@ unsafe fn registers<V: Lanes, const MR: usize, const NR: usize, const RAGGED: bo
         // expects it.
         while ADJACENT != NEITHER && at + TURN <= x.k {
             Units::pass(x.units, at / TURN);
+            soon(x.next.wrapping_add(at / TURN * UNIT));
             term!(0);
             term!(1);
             term!(2);

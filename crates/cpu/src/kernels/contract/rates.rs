@@ -1,7 +1,7 @@
 //! How fast the two ways to multiply bf16 are on the processor at hand, measured once.
 
 use super::pairs::PairToken;
-use super::{Ahead, Contraction, Scale, Start};
+use super::{Ahead, Contraction, Layout, Scale, Start};
 use crate::kernels::isa::{Isa, Token};
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -59,7 +59,22 @@ fn seconds(k: usize, run: impl Fn(Contraction<'_, '_, f32>)) -> f64 {
     for _ in 0..REPEATS {
         let (start, scale, ahead) = (Start::Kept, Scale::One, &mut ahead);
         let (a, b, c) = (&a[..], &b[..], &mut c[..]);
-        run(Contraction { m: M, n: N, k, a, a_i: k, a_k: 1, b, b_k: N, c, c_i: N, start, scale, times: None, ahead });
+        run(Contraction {
+            m: M,
+            n: N,
+            k,
+            a,
+            a_i: k,
+            a_k: 1,
+            b,
+            b_layout: Layout::Rows(N),
+            c,
+            c_i: N,
+            start,
+            scale,
+            times: None,
+            ahead,
+        });
     }
     begun.elapsed().as_secs_f64() / REPEATS as f64
 }

@@ -1,0 +1,126 @@
+//! The order of the grid's points. Points that differ along one axis only follow each other, so that tiles which do not
+//! depend on it are the same at all of them, and are copied, converted and rearranged once.
+
+use super::{Access, Carrier, Contract, Keep, Product, Step, Tile, Viewable, each_step, reads};
+use einloom_tile::{AxisId, CoordAtom, Kernel, Program, TensorId, ValueId, grid_steps};
+
+/// The axis of the grid along which one point follows the other: the one that leaves the most to be kept; the last one
+/// if none does. Marks the loads whose tiles are worth keeping.
+pub(super) fn choose(program: &Program, kernel: &Kernel, tiles: &[Tile], steps: &mut [Step]) -> Option<AxisId> {
+    let mut fastest = *kernel.grid.last()?;
+    let saved = |axis: AxisId| saved(program, kernel, tiles, steps, axis);
+    let mut most = saved(fastest);
+    for &axis in kernel.grid.iter().rev().skip(1) {
+        let this = saved(axis);
+        if this > most {
+            (fastest, most) = (axis, this);
+        }
+    }
+    if most > 0.0 {
+        let right = only_right(tiles, steps);
+        mark(program, &right, steps, fastest);
+    }
+    Some(fastest)
+}
+
+/// Elements that need not be moved again if points that differ along `axis` follow each other, for all of them.
+fn saved(program: &Program, kernel: &Kernel, tiles: &[Tile], steps: &[Step], axis: AxisId) -> f64 {
+    let points = |a: &AxisId| grid_steps(kernel.axis(*a)) as f64;
+    let all: f64 = kernel.grid.iter().map(points).product();
+    let once = all / points(&axis);
+    (all - once) * moved(program, kernel, tiles, steps, axis)
+}
+
+/// Elements that one point moves for tiles that do not depend on `axis`.
+fn moved(program: &Program, kernel: &Kernel, tiles: &[Tile], steps: &[Step], axis: AxisId) -> f64 {
+    let mut sum = 0.0;
+    for step in steps {
+        match step {
+            Step::Load { dst, tensor, access, view, .. } if is_kept(program, access, axis, *tensor, *view) => {
+                let tile = tiles[dst.at()];
+                let length = |a: AxisId| kernel.axis(a).tile.min(kernel.axis(a).extent) as f64;
+                sum += tile.outer.map_or(1.0, length) * tile.inner.map_or(1.0, length);
+            }
+            Step::Stream { axis: along, body, .. } => {
+                sum += grid_steps(kernel.axis(*along)) as f64 * moved(program, kernel, tiles, body, axis);
+            }
+            _ => {}
+        }
+    }
+    sum
+}
+
+fn mark(program: &Program, right: &[bool], steps: &mut [Step], axis: AxisId) {
+    for step in steps {
+        match step {
+            Step::Load { dst, tensor, access, view, kept, .. } if is_kept(program, access, axis, *tensor, *view) => {
+                *kept = if right[dst.at()] { Keep::Panels } else { Keep::Rows };
+            }
+            Step::Stream { body, .. } => mark(program, right, body, axis),
+            _ => {}
+        }
+    }
+}
+
+/// Lets tiles stay where they are whose rows contractions broadcast element after element, and that nothing else reads.
+pub(super) fn leave_terms(tiles: &[Tile], steps: &mut [Step]) {
+    let terms = only(tiles, steps, |c| Some(c.left).filter(|v| tiles[v.at()].inner == Some(c.sum)));
+    fn allow(terms: &[bool], steps: &mut [Step]) {
+        for step in steps {
+            match step {
+                Step::Load { dst, view: view @ Viewable::Near, .. } if terms[dst.at()] => *view = Viewable::Terms,
+                Step::Stream { body, .. } => allow(terms, body),
+                _ => {}
+            }
+        }
+    }
+    allow(&terms, steps);
+}
+
+/// Which tiles of f32 are read by nothing but contractions as their right factor.
+fn only_right(tiles: &[Tile], steps: &[Step]) -> Vec<bool> {
+    only(tiles, steps, |c| Some(c.right))
+}
+
+/// Which tiles of f32 with two sides are read by nothing but contractions of broadcast elements, as the operand that
+/// `which` gives.
+fn only(tiles: &[Tile], steps: &[Step], which: impl Fn(&Contract) -> Option<ValueId>) -> Vec<bool> {
+    let mut out: Vec<bool> = tiles.iter().map(|t| t.carrier == Carrier::F32 && t.outer.is_some()).collect();
+    each_step(steps, &mut |step| {
+        let operand = match step {
+            Step::Contract(c) if c.product == Product::Broadcast => {
+                let all = [Some(c.left), Some(c.right), c.start, c.scale.map(|(v, _)| v)];
+                which(c).filter(|v| all.iter().filter(|x| **x == Some(*v)).count() == 1)
+            }
+            _ => None,
+        };
+        reads(step).iter().filter(|v| Some(**v) != operand).for_each(|v| out[v.at()] = false);
+        if let Step::Stream { states, .. } = step {
+            states.iter().for_each(|s| [s.value, s.next].iter().for_each(|v| out[v.at()] = false));
+        }
+    });
+    out
+}
+
+/// Whether the tile does not depend on `axis`, and has to be moved wherever it is loaded.
+fn is_kept(program: &Program, access: &Access, axis: AxisId, tensor: TensorId, view: Viewable) -> bool {
+    let independent = access.tiles.is_empty()
+        && access.dimensions.iter().all(|d| {
+            d.axes.iter().all(|(_, a)| *a != axis) && d.irregular.iter().all(|(_, atom)| !depends(atom, axis))
+        });
+    let bytes = program.tensor(tensor).dtype.bytes() as i64;
+    let stays = match view {
+        Viewable::No => false,
+        Viewable::Near => access.is_adjacent() && !access.competes(bytes),
+        Viewable::Rows | Viewable::Terms | Viewable::Encoded => access.is_adjacent(),
+    };
+    independent && !stays
+}
+
+fn depends(atom: &CoordAtom, axis: AxisId) -> bool {
+    match atom {
+        CoordAtom::Axis(a) => *a == axis,
+        CoordAtom::Floor(inner, _) => inner.terms.iter().any(|(_, atom)| depends(atom, axis)),
+        CoordAtom::Tile(_) => true,
+    }
+}
