@@ -208,7 +208,11 @@ fn kernel_text(planned: &Planned, kernel: &PlannedKernel, transfers: &KernelTran
         let one = |(name, tile): &(String, usize)| if *tile > 1 { format!("{name}:{tile}") } else { name.clone() };
         if axes.is_empty() { "-".to_string() } else { axes.iter().map(one).collect::<Vec<_>>().join(" ") }
     };
-    let mut out = format!("\n{} computes {}\n", kernel.name, statements(planned, kernel).join(", "));
+    let (does, what) = match statements(planned, kernel) {
+        none if none.is_empty() => ("finds", kernel.materialised.join(", ")),
+        names => ("computes", names.join(", ")),
+    };
+    let mut out = format!("\n{} {does} {what}\n", kernel.name);
     out += &format!("  group   {}\n  stream  {}\n", axes(&kernel.group), axes(&kernel.stream));
     let (seconds, bound_by) = time(kernel, transfers);
     out += &format!(
