@@ -503,7 +503,7 @@ fn a_state_declared_by_hand_may_change_its_number_type_at_the_start() {
         let (value, next) = (g.value("s", &[i], I32), g.value("next", &[i], I32));
         let body = vec![Op::Map { dst: next, expr: Scalar::from(value) * 3.0 }];
         let states = vec![State { value, init: Init::Value(x), next }];
-        g.push(Op::Stream { axis: t, within: Predicate::always(), states, body });
+        g.push(Op::Stream { axis: t, within: Predicate::always(), guards: vec![], states, body });
         g.store(y, [i], value);
     });
     check(&finish(p), &[ramp(20)], 0.0);

@@ -109,7 +109,8 @@ impl<'a> Nest<'a> {
                 }
                 Op::Mma { dst, a, b, acc } => self.combine(kernel, *dst, &[Some(*a), Some(*b), *acc]),
                 Op::Reduce { dst, src, acc, .. } => self.combine(kernel, *dst, &[Some(*src), *acc]),
-                Op::Stream { axis, within, states, body: inner } => {
+                Op::Stream { axis, within, guards, states, body: inner } => {
+                    self.data_dependent |= !guards.is_empty();
                     for state in states {
                         self.depends[state.value.at()] = sides(kernel, state.value);
                     }

@@ -195,8 +195,9 @@ impl Workshop<'_> {
             // Where threads can agree to leave a multiplication out.
             let lag = self.machine.lanes.is_some();
             match emit(self.p, self.x, self.types, cone, lowered, &tiling, name, lag) {
-                Ok((kernel, repeats)) => {
+                Ok((kernel, repeats, refused)) => {
                     notes.extend(printed);
+                    notes.extend(refused);
                     return Ok(Tried {
                         cost: Cost::default(),
                         kernel,

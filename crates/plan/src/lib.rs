@@ -33,6 +33,7 @@ mod search;
 mod shrink;
 mod straighten;
 mod substitute;
+mod summaries;
 mod tiling;
 mod types;
 
@@ -114,7 +115,8 @@ fn plan_by(
         planned.push(describe(&problem, &kernel, built, notes));
         kernels.push(kernel);
     }
-    let program = program::program_of(&problem, &exprs, &mut types, kernels);
+    let mut program = program::program_of(&problem, &exprs, &mut types, kernels);
+    summaries::add(&mut program, &mut planned, machine);
     Ok(Plan { program, kernels: planned, seconds: division.seconds, work, lost })
 }
 

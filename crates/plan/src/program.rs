@@ -43,7 +43,12 @@ fn tensors(ops: &mut [Op], f: &mut dyn FnMut(&mut TensorId)) {
     for op in ops {
         match op {
             Op::Load { tensor, .. } | Op::Store { tensor, .. } => f(tensor),
-            Op::Stream { body, .. } => tensors(body, f),
+            Op::Stream { guards, body, .. } => {
+                guards.iter_mut().for_each(|g| {
+                    g.elements_mut(&mut |e| [&mut e.of, &mut e.low, &mut e.high].into_iter().for_each(&mut *f));
+                });
+                tensors(body, f);
+            }
             _ => {}
         }
     }

@@ -100,6 +100,37 @@ fn intermediates_read_elsewhere() {
 }
 
 #[test]
+fn conditions_that_leave_chunks_out() {
+    // Disjunctions, quotients and magnitudes of positions; elements that a chunk shares and such that differ in it.
+    let filters = [
+        "n <= m or n < 3",
+        "n <= m or n < p[b]",
+        "not n <= m and n < p[b] * 2",
+        "floor(n / 4) == floor(m / 4)",
+        "abs(floor(m / 3) - floor(n / 3)) <= 1 and abs(m - 3 * floor(m / 3) - (n - 3 * floor(n / 3))) <= 1",
+        "x[b,m] == y[b,n]",
+        "n <= m and x[b,m] == y[b,n]",
+        "y[b,n] < 3 or y[b,n] > x[b,m] + 2",
+        "where(n < 5, y[b,n], m) <= x[b,m]",
+        "n <= m and y[b,n] * 0.3 <= x[b,m] * 0.1 + 0.4",
+        "y[b,n] == 99",
+    ];
+    for filter in filters {
+        for (monoid, body) in [("sum", "A[b,m,n] * B[b,n]"), ("max", "A[b,m,n]"), ("min", "exp(A[b,m,n] + B[b,n])")] {
+            let text = format!(
+                "input A[b,m,n]: f32, B[b,n]: f32, x[b,m]: i32, y[b,n]: i32, p[b]: i32\noutput Y: f32\n\
+                 Y[b,m] = {monoid}(n: {filter}) {body}"
+            );
+            computes(&text, "B=2,M=7,N=11");
+        }
+    }
+    let text = "input A[m,n]: f32, V[n,e]: f32, x[m]: i8, y[n]: u8\noutput O: f32\n\
+                P[m,n] = exp(A[m,n] - max(n: x[m] == y[n]) A[m,n])\n\
+                O[m,e] = sum(n: x[m] == y[n]) P[m,n] / (sum(n: x[m] == y[n]) P[m,n]) * V[n,e]";
+    computes(text, "M=9,N=14,E=3");
+}
+
+#[test]
 fn several_outputs() {
     let text = "input X[m,n]: f32\noutput Y, L, S: f32\nS[m,n] = X[m,n]*2\nL[m] = logsumexp(n) S[m,n]\n\
                 Y[m,n] = exp(S[m,n] - L[m])";

@@ -5,7 +5,7 @@
 //! has a current window `base..base + len` with `len <= tile`, and a tile has exactly the lengths of its axes'
 //! windows. No element outside the extents exists, so no operation needs padding or a neutral element for edges.
 
-use crate::Layout;
+use crate::{Guard, Layout};
 use einloom_cascade::{BinaryOp, DType, UnaryOp};
 
 macro_rules! ids {
@@ -221,6 +221,9 @@ pub enum Op {
         axis: AxisId,
         /// Chunks in which this holds nowhere are not visited.
         within: Predicate,
+        /// Chunks in which one of these holds nowhere, as far as intervals tell, need not be visited: the body leaves
+        /// the states as they are wherever one fails.
+        guards: Vec<Guard>,
         /// Carried from chunk to chunk.
         states: Vec<State>,
         /// Executed per chunk.

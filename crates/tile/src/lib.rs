@@ -5,6 +5,8 @@
 
 mod build;
 pub mod by_hand;
+pub mod guard;
+mod interval;
 mod ir;
 mod layout;
 mod print;
@@ -12,8 +14,10 @@ mod verify;
 mod window;
 
 pub use build::{Builder, Carry, KernelBuilder, carry, carry_from, select};
+pub use guard::{Extremes, Guard};
+pub use interval::{AROUND, Interval, first_position, interval, unknown, verdict, visited};
 pub use ir::*;
 pub use layout::{ALIGNMENT, Layout};
-pub use print::{print, print_kernel};
+pub use print::{print, print_guard, print_kernel};
 pub use verify::{Defect, verify};
 pub use window::*;

@@ -1,8 +1,11 @@
 //! Prints a tile program as pseudocode, the form in which people read it: `emit --target pseudo` and `--dump=tile`.
 
 mod expr;
+mod guard;
 
-use crate::{Axis, AxisId, AxisKind, Init, Kernel, Op, Program, State, TensorId, TensorRole, TileMonoid, ValueId};
+use crate::{
+    Axis, AxisId, AxisKind, Guard, Init, Kernel, Op, Program, State, TensorId, TensorRole, TileMonoid, ValueId,
+};
 use einloom_cascade::DType;
 use expr::Names;
 use std::fmt::Write;
@@ -40,6 +43,12 @@ pub fn print_kernel(program: &Program, kernel: &Kernel) -> String {
     printer.header();
     printer.ops(&kernel.body, 1);
     printer.out
+}
+
+/// A guard of the kernel as the condition that it stands for.
+pub fn print_guard(program: &Program, kernel: &Kernel, guard: &Guard) -> String {
+    let printer = Printer { program, kernel, names: Names::new(kernel), out: String::new() };
+    printer.names.guard(guard, &|e| printer.element(e.of, &e.at))
 }
 
 struct Printer<'a> {
@@ -106,7 +115,7 @@ impl Printer<'_> {
                 let text = self.reduce(*src, *axis, monoid, *acc);
                 self.assign(depth, *dst, DType::F32, &text);
             }
-            Op::Stream { axis, within, states, body } => {
+            Op::Stream { axis, within, guards, states, body } => {
                 self.states(depth, states, |p, s| match &s.init {
                     Init::Const(v) => expr::number(*v),
                     Init::Value(v) => p.names.value(*v).to_string(),
@@ -114,6 +123,10 @@ impl Printer<'_> {
                 let mut head = format!("stream {}", self.with_tile(*axis));
                 if !within.all.is_empty() {
                     let _ = write!(head, " while {}", self.names.predicate(within));
+                }
+                for (k, guard) in guards.iter().enumerate() {
+                    let text = self.names.guard(guard, &|e| self.element(e.of, &e.at));
+                    let _ = write!(head, "{}{text}", if k == 0 { " where some " } else { " and some " });
                 }
                 self.line(depth, &head);
                 self.ops(body, depth + 1);
@@ -218,7 +231,14 @@ fn tensors(ops: &[Op], read: &mut Vec<TensorId>, written: &mut Vec<TensorId>) {
         match op {
             Op::Load { tensor, .. } if !read.contains(tensor) => read.push(*tensor),
             Op::Store { tensor, .. } if !written.contains(tensor) => written.push(*tensor),
-            Op::Stream { body, .. } => tensors(body, read, written),
+            Op::Stream { guards, body, .. } => {
+                for t in guards.iter().flat_map(|g| g.tensors()) {
+                    if !read.contains(&t) {
+                        read.push(t);
+                    }
+                }
+                tensors(body, read, written);
+            }
             _ => {}
         }
     }

@@ -2,6 +2,7 @@
 
 mod access;
 mod body;
+mod guards;
 mod scalars;
 
 use crate::{AxisKind, Kernel, Op, Program, TensorRole};
@@ -129,7 +130,10 @@ fn accesses(ops: &[Op], path: &mut Vec<usize>, reads: &mut Vec<Access>, writes: 
         match op {
             Op::Load { tensor, .. } => reads.push((path.clone(), tensor.at())),
             Op::Store { tensor, .. } => writes.push((path.clone(), tensor.at())),
-            Op::Stream { body, .. } => accesses(body, path, reads, writes),
+            Op::Stream { guards, body, .. } => {
+                reads.extend(guards.iter().flat_map(|g| g.tensors()).map(|t| (path.clone(), t.at())));
+                accesses(body, path, reads, writes);
+            }
             _ => {}
         }
         path.pop();

@@ -168,7 +168,13 @@ fn states() {
 fn streams() {
     check(
         |p| {
-            let inner = Op::Stream { axis: AxisId(5), within: Predicate::always(), states: vec![], body: vec![] };
+            let inner = Op::Stream {
+                axis: AxisId(5),
+                within: Predicate::always(),
+                guards: vec![],
+                states: vec![],
+                body: vec![],
+            };
             stream(p).1.push(inner);
         },
         "kernel attention, op 1.11: streams over `n` inside a stream over it",
@@ -178,6 +184,7 @@ fn streams() {
             p.kernels[0].body.push(Op::Stream {
                 axis: AxisId(2),
                 within: Predicate::always(),
+                guards: vec![],
                 states: vec![],
                 body: vec![],
             })
@@ -187,7 +194,8 @@ fn streams() {
     check(
         |p| {
             let within = Predicate { all: vec![Affine { terms: vec![(0, AxisId(2)), (1, AxisId(2))], constant: 0 }] };
-            p.kernels[0].body = vec![Op::Stream { axis: AxisId(5), within, states: vec![], body: vec![] }];
+            p.kernels[0].body =
+                vec![Op::Stream { axis: AxisId(5), within, guards: vec![], states: vec![], body: vec![] }];
         },
         "kernel attention, op 0: a predicate has a coefficient 0
 kernel attention, op 0: a predicate names axis 2 twice

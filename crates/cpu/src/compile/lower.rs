@@ -208,7 +208,7 @@ impl Lower<'_> {
                 out.push(Step::Reduce { dst, src, axis, monoid, start });
             }
             Op::SkipUnless { any } => out.push(Step::SkipUnless { any: *any }),
-            Op::Stream { axis, within, states, body } => {
+            Op::Stream { axis, within, guards, states, body } => {
                 let carried = states.iter().map(|s| {
                     let init = match &s.init {
                         einloom_tile::Init::Value(v) => einloom_tile::Init::Value(self.like(s.value, *v)),
@@ -220,7 +220,13 @@ impl Lower<'_> {
                 let mut steps = vec![];
                 states.iter().for_each(|s| self.relayout(s.value, &mut steps));
                 self.body(body, &mut steps)?;
-                out.push(Step::Stream { axis: *axis, within: within.clone(), states: states_plan, body: steps });
+                out.push(Step::Stream {
+                    axis: *axis,
+                    within: within.clone(),
+                    guards: guards.clone(),
+                    states: states_plan,
+                    body: steps,
+                });
             }
         }
         Ok(())

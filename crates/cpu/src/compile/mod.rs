@@ -21,7 +21,7 @@ pub(crate) use expression::{ElementKind, ExpressionPlan, Leaf, Strips};
 use crate::BuildError;
 use crate::kernels::fold::Monoid;
 use einloom_cascade::DType;
-use einloom_tile::{AxisId, Init, Kernel, Predicate, Program, TensorId, TileMonoid, ValueId};
+use einloom_tile::{AxisId, Guard, Init, Kernel, Predicate, Program, TensorId, TileMonoid, ValueId};
 use std::collections::BTreeSet;
 
 /// How a tile's elements are held.
@@ -198,6 +198,7 @@ pub(crate) enum Step {
     Stream {
         axis: AxisId,
         within: Predicate,
+        guards: Vec<Guard>,
         states: Vec<Carried>,
         body: Vec<Step>,
     },

@@ -34,9 +34,9 @@ fn ops(kernel: &mut Kernel, body: Vec<Op>, constants: &mut BTreeMap<ValueId, f64
                 out.push(Op::Map { dst, expr });
             }
             Op::Mma { dst, a, b, acc } => mma(kernel, dst, a, b, acc, &mut out),
-            Op::Stream { axis, within, states, body } => {
+            Op::Stream { axis, within, guards, states, body } => {
                 let body = ops(kernel, body, constants);
-                out.push(Op::Stream { axis, within, states, body });
+                out.push(Op::Stream { axis, within, guards, states, body });
             }
             Op::Reduce { dst, src, axis, monoid: TileMonoid::Sum, acc: None } => {
                 let sum = constants.get(&src).and_then(|x| equal_numbers(kernel, axis, *x));

@@ -4,6 +4,7 @@ mod arena;
 mod contract;
 mod convert;
 mod elementwise;
+mod guards;
 mod kept;
 mod load;
 mod map;

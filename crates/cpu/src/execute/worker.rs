@@ -10,7 +10,9 @@ use crate::kernels::contract::{Ahead, PairToken};
 use crate::kernels::isa::Token;
 use crate::kernels::memory::{self, Shared};
 use einloom_cascade::numeric::round;
-use einloom_tile::{AxisId, Init, Program, ValueId, Window, chunks, initial_windows, set_grid_point};
+use einloom_tile::{
+    AxisId, Extremes, Init, Program, ValueId, Window, chunks, initial_windows, set_grid_point, visited,
+};
 
 /// A kernel with its memory.
 #[derive(Clone, Copy)]
@@ -115,11 +117,17 @@ impl<'a> Worker<'a> {
                         return Ok(Flow::Skip);
                     }
                 }
-                Step::Stream { axis, within, states, body } => {
+                Step::Stream { axis, within, guards, states, body } => {
                     states.iter().for_each(|s| self.begin(s));
                     let outside = self.next;
-                    let mut chunks = chunks(&self.job.plan.kernel, *axis, within, &self.windows).peekable();
+                    let (job, kernel) = (self.job, &self.job.plan.kernel);
+                    if !guards.is_empty() {
+                        self.skipped += chunks(kernel, *axis, within, &self.windows).count() as u64;
+                    }
+                    let element = |e: &Extremes, windows: &[Window]| job.extremes(e, windows);
+                    let mut chunks = visited(kernel, (*axis, within, guards), &self.windows, &element).peekable();
                     while let Some(chunk) = chunks.next() {
+                        self.skipped -= u64::from(!guards.is_empty());
                         self.windows[axis.at()] = chunk;
                         self.next = chunks.peek().map(|next| (*axis, *next));
                         if self.steps(body)? == Flow::Next {

@@ -228,7 +228,7 @@ impl Machine<'_> {
                     }
                     self.set(*dst, values);
                 }
-                Op::Stream { axis, within, states, body } => {
+                Op::Stream { axis, within, states, body, .. } => {
                     for state in states {
                         let values = match &state.init {
                             Init::Const(x) => vec![*x; self.elements(state.value).len()],

@@ -3,7 +3,7 @@
 use super::names::Names;
 use super::writer::Writer;
 use crate::schedule::{Digit, Facts, FrameId, Made, Schedule, Side, Span};
-use einloom_tile::{Affine, AxisId, AxisKind, TensorId, ValueId};
+use einloom_tile::{Affine, AxisId, AxisKind, Guard, TensorId, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The text of one kernel under construction.
@@ -16,6 +16,8 @@ pub(super) struct Emitter<'a> {
     pub number: usize,
     /// Streams around the operation being emitted, outermost first.
     pub open: Vec<AxisId>,
+    /// Their guards.
+    pub conditions: Vec<Vec<Guard>>,
     /// Tiles whose asynchronous copies may not have arrived.
     pub pending: BTreeSet<ValueId>,
     /// For tiles with several stages, the stream whose stage is current.

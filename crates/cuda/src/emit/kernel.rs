@@ -35,6 +35,7 @@ pub(super) fn begin<'a>(
         w: Writer::default(),
         number,
         open: vec![],
+        conditions: vec![],
         pending: BTreeSet::new(),
         staged: BTreeMap::new(),
         whole: BTreeSet::new(),
@@ -103,7 +104,10 @@ fn accesses(ops: &[Op], read: &mut BTreeSet<TensorId>, written: &mut BTreeSet<Te
             Op::Store { tensor, .. } => {
                 written.insert(*tensor);
             }
-            Op::Stream { body, .. } => accesses(body, read, written),
+            Op::Stream { guards, body, .. } => {
+                read.extend(guards.iter().flat_map(|g| g.tensors()));
+                accesses(body, read, written);
+            }
             _ => {}
         }
     }
@@ -144,7 +148,9 @@ impl Emitter<'_> {
                     self.reduce(*dst, *src, *axis, monoid, *acc);
                     self.share(*dst);
                 }
-                Op::Stream { axis, within, states, body } => self.stream(*axis, within, states, body),
+                Op::Stream { axis, within, guards, states, body } => {
+                    self.stream(*axis, (within, guards), states, body);
+                }
                 Op::SkipUnless { any } => self.skip_unless(*any),
             }
         }

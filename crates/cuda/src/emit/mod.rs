@@ -4,6 +4,7 @@
 //! only. It compiles with NVRTC and nvcc, without headers.
 
 mod element;
+mod guards;
 mod hopper;
 mod kernel;
 mod load;

@@ -192,8 +192,8 @@ const TAKEN: &[&str] = &[
 
 /// Endings of names that the emitter makes from others.
 const DERIVED: &[&str] = &[
-    "_base", "_len", "_at", "_full", "_stage", "_begin", "_end", "_fetch", "_chunk", "_in", "_next", "_ahead", "_from",
-    "_test", "_held",
+    "_base", "_len", "_at", "_full", "_stage", "_begin", "_end", "_fetch", "_chunk", "_in", "_next", "_ahead",
+    "_reach", "_kind", "_other", "_from", "_test", "_held",
 ];
 
 impl Names {

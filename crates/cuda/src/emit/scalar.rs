@@ -207,6 +207,15 @@ impl Emitter<'_> {
 
     /// An expression as a condition: whether it is not 0.
     fn condition(&self, expr: &Scalar, context: Context) -> String {
+        match self.open.last() {
+            Some(&axis) if !matches!(expr, Scalar::Within(_)) && self.is_guarded(expr) => {
+                format!("({}_full || {})", self.names.axis(axis), self.tested(expr, context))
+            }
+            _ => self.tested(expr, context),
+        }
+    }
+
+    fn tested(&self, expr: &Scalar, context: Context) -> String {
         let context = Context { short: false, ..context };
         match expr {
             Scalar::Within(predicate) => self.holds(predicate, context.frame),

@@ -1,11 +1,11 @@
 //! Streams: the loop over chunks, the pipeline of copies before it, and full chunks apart from partial ones.
 
 use super::element::{Emitter, add};
-use einloom_tile::{Affine, AxisId, Init, Op, Predicate, Scalar, State, ValueId};
+use einloom_tile::{Affine, AxisId, Guard, Init, Op, Predicate, Scalar, State, ValueId};
 
 impl Emitter<'_> {
     /// Emits a stream with its body.
-    pub fn stream(&mut self, axis: AxisId, within: &Predicate, states: &[State], body: &[Op]) {
+    pub fn stream(&mut self, axis: AxisId, (within, guards): (&Predicate, &[Guard]), states: &[State], body: &[Op]) {
         let pipeline = self.schedule.pipelines.get(self.streams).cloned();
         self.streams += 1;
         let stages = pipeline.as_ref().map_or(1, |p| p.stages);
@@ -14,6 +14,7 @@ impl Emitter<'_> {
         // Another stream may run over the same axis.
         self.w.open("");
         self.range(axis, within);
+        self.guards(axis, guards);
         if self.never_clipped(axis, within) {
             self.whole.insert(axis);
         }
@@ -21,16 +22,33 @@ impl Emitter<'_> {
         let tile = self.facts.kernel.axis(axis).tile;
         let nested = !self.open.is_empty();
         self.open.push(axis);
+        self.conditions.push(guards.to_vec());
+        let guarded = !guards.is_empty();
+        // The position after one, or the first: with guards, of a chunk that is visited.
+        let after = |at: &str, kind: &str| match guarded {
+            true => format!("{name}_next({at}, {kind})"),
+            false => at.to_string(),
+        };
         let ahead = stages > 1;
         if ahead {
             self.fetch(axis, body, &loads);
             if nested {
                 self.w.line("__syncthreads();  // the previous run of this loop has read its tiles");
             }
+            if guarded {
+                self.w.line(format!("int {name}_other = 0;  // what the chunk that is copied ahead is like"));
+                self.w.line(format!("int {name}_ahead = {name}_next({name}_begin, {name}_other);"));
+            }
             self.w.line("#pragma unroll");
             self.w.open(format!("for (int stage = 0; stage < {}; ++stage)", stages - 1));
-            self.w.line(format!("const int ahead = {name}_begin + stage * {tile};"));
-            self.w.line(format!("if (ahead < {name}_end) {name}_fetch(ahead, stage);"));
+            if guarded {
+                self.w.line(format!("if ({name}_ahead < {name}_end) {name}_fetch({name}_ahead, stage);"));
+                let next = after(&format!("{name}_ahead + {tile}"), &format!("{name}_other"));
+                self.w.line(format!("{name}_ahead = {next};"));
+            } else {
+                self.w.line(format!("const int ahead = {name}_begin + stage * {tile};"));
+                self.w.line(format!("if (ahead < {name}_end) {name}_fetch(ahead, stage);"));
+            }
             self.w.line("copies_commit();");
             self.w.close("");
         }
@@ -52,11 +70,17 @@ impl Emitter<'_> {
             if ahead {
                 e.w.line(format!("copies_wait<{}>();", stages - 2));
                 e.w.line("__syncthreads();  // this chunk is there, and the one before it has been read");
-                e.w.line(format!(
-                    "if ({name}_base + {0} < {name}_end) {name}_fetch({name}_base + {0}, ({name}_stage + {1}) % {stages});",
-                    (stages - 1) * tile,
-                    stages - 1
-                ));
+                let stage = format!("({name}_stage + {}) % {stages}", stages - 1);
+                if guarded {
+                    e.w.line(format!("if ({name}_ahead < {name}_end) {name}_fetch({name}_ahead, {stage});"));
+                    let next = after(&format!("{name}_ahead + {tile}"), &format!("{name}_other"));
+                    e.w.line(format!("{name}_ahead = {next};"));
+                } else {
+                    e.w.line(format!(
+                        "if ({name}_base + {0} < {name}_end) {name}_fetch({name}_base + {0}, {stage});",
+                        (stages - 1) * tile
+                    ));
+                }
                 e.w.line("copies_commit();");
             }
             e.w.line(format!("const int {name}_len = min_int({tile}, {name}_end - {name}_base);"));
@@ -68,6 +92,14 @@ impl Emitter<'_> {
             e.w.close("");
         };
         let on = format!("{name}_base < {name}_end");
+        let step = match guarded {
+            true => format!("{name}_base = {}", after(&format!("{name}_base + {tile}"), &format!("{name}_kind"))),
+            false => format!("{name}_base += {tile}"),
+        };
+        let begin = after(&format!("{name}_begin"), &format!("{name}_kind"));
+        if guarded {
+            self.w.line(format!("int {name}_kind = 0;"));
+        }
         match splits {
             Some(mut all) => {
                 if !self.always_full(axis) {
@@ -78,17 +110,18 @@ impl Emitter<'_> {
                 self.w.line(format!("const int {name}_len = min_int({tile}, {name}_end - {name}_base);"));
                 self.w.line(format!("return {};", all.join(" && ")));
                 self.w.close(";");
-                self.w.line(format!("int {name}_base = {name}_begin;"));
+                self.w.line(format!("int {name}_base = {begin};"));
                 self.w.open(format!("while ({on})"));
                 for (test, full) in [("", true), ("!", false)] {
-                    let head = format!("for (; {on} && {test}{name}_test({name}_base); {name}_base += {tile})");
+                    let head = format!("for (; {on} && {test}{name}_test({name}_base); {step})");
                     one(self, head, full);
                 }
                 self.w.close("");
             }
-            None => one(self, format!("for (int {name}_base = {name}_begin; {on}; {name}_base += {tile})"), false),
+            None => one(self, format!("for (int {name}_base = {begin}; {on}; {step})"), false),
         }
         self.open.pop();
+        self.conditions.pop();
         self.whole.remove(&axis);
         self.w.close("");
         for v in loads {
@@ -234,9 +267,14 @@ impl Emitter<'_> {
     /// The predicates of the body's own operations, as conditions that they hold at every element.
     pub(super) fn full_conditions(&self, body: &[Op]) -> Vec<String> {
         let mut out = vec![];
+        if let (Some(guards), Some(axis)) = (self.conditions.last(), self.open.last())
+            && !guards.is_empty()
+        {
+            out.push(format!("{}_kind == 2", self.names.axis(*axis)));
+        }
         for op in body {
             if let Op::Map { expr, .. } = op {
-                predicates(expr, &mut |p| {
+                self.predicates(expr, &mut |p| {
                     for affine in &p.all {
                         let smallest = self.bound(affine, false);
                         let test = format!("{} >= 0", add("0", 1, &smallest));
@@ -260,14 +298,18 @@ impl Emitter<'_> {
         self.w.line(format!("{to} = {from};"));
         self.close(loops);
     }
-}
 
-fn predicates<'a>(expr: &'a Scalar, f: &mut dyn FnMut(&'a Predicate)) {
-    match expr {
-        Scalar::Within(p) => f(p),
-        Scalar::Const(_) | Scalar::Tile(_) | Scalar::Position(_) | Scalar::Argument(_) => {}
-        Scalar::Round(_, x) | Scalar::Unary(_, x) => predicates(x, f),
-        Scalar::Binary(_, x, y) => [x, y].into_iter().for_each(|e| predicates(e, f)),
-        Scalar::Select(c, x, y) => [c, x, y].into_iter().for_each(|e| predicates(e, f)),
+    /// Calls `f` with the predicates that an expression tests, but for those of conditions that guards tell of.
+    fn predicates<'s>(&self, expr: &'s Scalar, f: &mut dyn FnMut(&'s Predicate)) {
+        if self.is_guarded(expr) {
+            return;
+        }
+        match expr {
+            Scalar::Within(p) => f(p),
+            Scalar::Const(_) | Scalar::Tile(_) | Scalar::Position(_) | Scalar::Argument(_) => {}
+            Scalar::Round(_, x) | Scalar::Unary(_, x) => self.predicates(x, f),
+            Scalar::Binary(_, x, y) => [x, y].into_iter().for_each(|e| self.predicates(e, f)),
+            Scalar::Select(c, x, y) => [c, x, y].into_iter().for_each(|e| self.predicates(e, f)),
+        }
     }
 }

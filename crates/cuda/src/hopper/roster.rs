@@ -7,7 +7,7 @@
 
 use super::walk::windows;
 use crate::schedule::Order;
-use einloom_tile::{Kernel, Op, chunks};
+use einloom_tile::{Kernel, Op, unknown, visited};
 
 /// What a point costs beside its chunks (first copies, the last products, stores), in half chunks.
 const FIXED: usize = 3;
@@ -63,7 +63,8 @@ pub fn roster(kernel: &Kernel, order: &Order, blocks: usize) -> Option<Roster> {
 fn length(kernel: &Kernel, order: &Order, point: usize) -> usize {
     let windows = windows(kernel, order, point, 0);
     let count = |op: &Op| match op {
-        Op::Stream { axis, within, .. } => chunks(kernel, *axis, within, &windows).count(),
+        // As far as positions alone tell: where data decides, every chunk counts.
+        Op::Stream { axis, within, guards, .. } => visited(kernel, (*axis, within, guards), &windows, &unknown).count(),
         _ => 0,
     };
     2 * kernel.body.iter().map(count).sum::<usize>() + FIXED

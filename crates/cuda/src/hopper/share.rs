@@ -151,7 +151,9 @@ fn is_same(coord: &Coord, axis: AxisId, span: usize) -> bool {
 
 fn bounds_depend(given: &Given<'_, '_>, stream: Option<usize>, axis: AxisId) -> bool {
     let op = stream.and_then(|k| given.known.facts.kernel.body.get(k));
-    matches!(op, Some(Op::Stream { within, .. }) if within.all.iter().any(|a| a.terms.iter().any(|t| t.1 == axis)))
+    let Some(Op::Stream { within, guards, .. }) = op else { return false };
+    let bounds = within.all.iter().any(|a| a.terms.iter().any(|t| t.1 == axis));
+    bounds || guards.iter().any(|g| g.axes().contains(&axis))
 }
 
 /// Fewest copies first: whole panels, else some rows of each.

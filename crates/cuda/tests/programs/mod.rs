@@ -2,6 +2,7 @@
 // Each user needs a part; where the compiler is comes from the environment, and what is skipped is said.
 #![allow(dead_code, clippy::disallowed_methods, clippy::disallowed_macros)]
 
+mod guarded;
 pub mod interpret;
 mod rows;
 
@@ -162,6 +163,7 @@ pub fn features() -> Vec<Case> {
     out.push(case("empty", empty()));
     out.push(case("mixed factors", mixed()));
     out.push(case("keys normalised", keys_normalised()));
+    out.extend(guarded::guarded());
     out
 }
 

@@ -243,7 +243,11 @@ fn kernel_text(
         let one = |(name, tile): &(String, usize)| if *tile > 1 { format!("{name}:{tile}") } else { name.clone() };
         if axes.is_empty() { "-".to_string() } else { axes.iter().map(one).collect::<Vec<_>>().join(" ") }
     };
-    let mut out = format!("\n{} computes {}\n", kernel.name, statements(planned, kernel).join(", "));
+    let (does, what) = match statements(planned, kernel) {
+        none if none.is_empty() => ("finds", kernel.materialised.join(", ")),
+        names => ("computes", names.join(", ")),
+    };
+    let mut out = format!("\n{} {does} {what}\n", kernel.name);
     out += &format!("  group   {}\n  stream  {}\n", axes(&kernel.group), axes(&kernel.stream));
     out += &kernel_formula::text(derived, planned, place, transfers);
     let (seconds, bound_by) = time(planned, kernel, transfers);

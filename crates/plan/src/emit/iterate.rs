@@ -58,7 +58,7 @@ impl Emitter<'_> {
         let body = self.scopes.pop().map(|s| s.ops).unwrap_or_default();
         let list =
             (states.iter().zip(starts).zip(&next)).map(|((&value, init), &next)| State { value, init, next }).collect();
-        self.push(Op::Stream { axis, within: Predicate::default(), states: list, body });
+        self.push(Op::Stream { axis, within: Predicate::default(), guards: vec![], states: list, body });
         self.finals = members.into_iter().zip(states).collect();
         Ok(())
     }

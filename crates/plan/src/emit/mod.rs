@@ -2,6 +2,7 @@
 //! that loop-invariant work leaves loops by itself. Equal expressions are equal ids, so what two readers need is
 //! computed once per place.
 
+mod guards;
 mod iterate;
 mod lag;
 mod load;
@@ -46,7 +47,7 @@ impl From<PlanError> for Fail {
 /// The axes down and across.
 type Sides = (Option<AxisId>, Option<AxisId>);
 
-/// The kernel that computes a cone, and whether it computes some reduction more often than once per element. Its
+/// The kernel that computes a cone, whether it computes some reduction more often than once per element, and notes. Its
 /// tensors are numbered by node; the caller renumbers them. With `lag`, anchors may lag behind (see [`lag`]).
 #[allow(clippy::too_many_arguments)] // What one kernel depends on.
 pub(crate) fn emit(
@@ -58,7 +59,7 @@ pub(crate) fn emit(
     tiling: &Tiling,
     name: &str,
     lag: bool,
-) -> Result<(Kernel, bool), Fail> {
+) -> Result<(Kernel, bool, Vec<String>), Fail> {
     let kernel = Kernel { name: name.to_string(), ..Kernel::default() };
     let unguarded = load::unguarded(x, &lowered);
     let orient = orient::Orientation::new(p, x, cone, tiling);
@@ -79,13 +80,14 @@ pub(crate) fn emit(
         behind: BTreeMap::new(),
         pending: vec![],
         lag,
+        notes: vec![],
     };
     e.open_kernel();
     e.iterate()?;
     e.store_roots()?;
     e.kernel.body = e.scopes.pop().map(|s| s.ops).unwrap_or_default();
     let repeats = e.repeats();
-    Ok((e.kernel, repeats))
+    Ok((e.kernel, repeats, e.notes))
 }
 
 struct Emitter<'a> {
@@ -111,8 +113,10 @@ struct Emitter<'a> {
     behind: BTreeMap<NodeId, ValueId>,
     /// Reductions whose loops are being made: what needs them complete joins no loop that they wait for.
     pending: Vec<NodeId>,
-    /// Whether anchors may lag behind.
+    /// Whether anchors may lag behind, and chunks are best left out before anything of them is copied.
     lag: bool,
+    /// Which conditions leave no chunks out by intervals, and why.
+    notes: Vec<String>,
 }
 
 /// A list of operations under construction.

@@ -38,7 +38,7 @@ impl Emitter<'_> {
         }
         for &axis in axes.iter().rev() {
             let body = self.scopes.pop().map(|s| s.ops).unwrap_or_default();
-            self.push(Op::Stream { axis, within: Predicate::default(), states: vec![], body });
+            self.push(Op::Stream { axis, within: Predicate::default(), guards: vec![], states: vec![], body });
         }
         Ok(())
     }

@@ -5,13 +5,14 @@ use crate::expr::{Expr, ExprId, Linear};
 use crate::lower::{How, Lowered};
 use einloom_algebra::NodeId;
 use einloom_cascade::{DType, IndexId};
-use einloom_tile::{AxisId, AxisKind, Init, Op, Predicate, State, ValueId};
+use einloom_tile::{AxisId, AxisKind, Guard, Init, Op, Predicate, State, ValueId};
 use std::collections::BTreeSet;
 
 /// One of the nested streams of a traversal.
 struct Level {
     axis: AxisId,
     within: Predicate,
+    guards: Vec<Guard>,
     /// One per member.
     states: Vec<ValueId>,
     /// One per anchor that lags.
@@ -80,7 +81,7 @@ impl Emitter<'_> {
             let lagging = self.lag_states(&lags)?;
             self.scopes.push(Scope { bindings: [(i, axis)].into(), ..Scope::default() });
             let within = self.bounds(&common, i, &streamed[k + 1..])?;
-            levels.push(Level { axis, within, states, lagging });
+            levels.push(Level { axis, within, guards: vec![], states, lagging });
         }
         if let (Some(scope), Some(level)) = (self.scopes.last_mut(), levels.last()) {
             for (&m, &old) in members.iter().zip(&level.states) {
@@ -90,6 +91,17 @@ impl Emitter<'_> {
             }
         }
         for &f in common.iter().filter(|&&f| !matches!(self.x.get(f), Expr::Within(_))).collect::<Vec<_>>() {
+            match self.guard(f)? {
+                Ok(guard) => {
+                    let known = guard.is_static();
+                    levels.last_mut().into_iter().for_each(|l| l.guards.push(guard.clone()));
+                    // Where a chunk is copied before it is known to be needed, intervals alone decide.
+                    if self.lag || known {
+                        continue;
+                    }
+                }
+                Err(why) => self.refuse(f, &why),
+            }
             let any = self.tile(f)?;
             if self.kernel.value(any).dtype == DType::B1 {
                 self.push(Op::SkipUnless { any });
@@ -117,7 +129,9 @@ impl Emitter<'_> {
             states.extend(self.lagging_states(&levels[k].lagging, outer, &next_lagging));
             next = levels[k].states.clone();
             next_lagging = levels[k].lagging.clone();
-            self.push(Op::Stream { axis: levels[k].axis, within: levels[k].within.clone(), states, body });
+            let (axis, within) = (levels[k].axis, levels[k].within.clone());
+            let guards = std::mem::take(&mut levels[k].guards);
+            self.push(Op::Stream { axis, within, guards, states, body });
         }
         self.pending.truncate(waiting);
         let mut values: Vec<(NodeId, ValueId)> = members.iter().copied().zip(next).collect();

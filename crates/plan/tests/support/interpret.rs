@@ -4,8 +4,8 @@
 use einloom_cascade::meaning::{Array, Arrays};
 use einloom_cascade::{BinaryOp, DType, numeric};
 use einloom_tile::{
-    AxisId, Coord, CoordAtom, Init, Kernel, Op, Predicate, Program, Scalar, TileMonoid, ValueId, Window, chunks,
-    grid_points, initial_windows, set_grid_point,
+    AxisId, Coord, CoordAtom, Extremes, Init, Interval, Kernel, Op, Predicate, Program, Scalar, TensorId, TileMonoid,
+    ValueId, Window, first_position, grid_points, initial_windows, set_grid_point, visited,
 };
 
 /// The program's tensors after it has run.
@@ -51,6 +51,23 @@ struct At {
 }
 
 impl Run<'_> {
+    /// What memory holds where a guard looks.
+    fn extremes(&self, e: &Extremes, windows: &[Window]) -> Interval {
+        let at = |tensor: TensorId| {
+            let decl = self.program.tensor(tensor);
+            let mut place = 0;
+            for (coord, &size) in e.places.iter().zip(&decl.dims) {
+                let x = first_position(coord, windows).expect("no gather");
+                assert!((0..size as i64).contains(&x), "a guard looks outside {}", decl.name);
+                place = place * size + x as usize;
+            }
+            let value = self.memory[tensor.at()][place];
+            assert!(!value.is_nan(), "a guard reads {} before it is written", decl.name);
+            value
+        };
+        Interval { low: at(e.low), high: at(e.high) }
+    }
+
     fn len(&self, axis: Option<AxisId>) -> usize {
         axis.map_or(1, |a| self.windows[a.at()].len)
     }
@@ -211,7 +228,7 @@ impl Run<'_> {
                     }
                     self.set(*dst, tile);
                 }
-                Op::Stream { axis, within, states, body } => {
+                Op::Stream { axis, within, guards, states, body } => {
                     for s in states {
                         let tile = match s.init {
                             Init::Const(v) => vec![v; self.points(s.value).len()],
@@ -221,7 +238,9 @@ impl Run<'_> {
                         };
                         self.set(s.value, tile);
                     }
-                    let list: Vec<Window> = chunks(self.kernel, *axis, within, &self.windows).collect();
+                    let element = |e: &Extremes, windows: &[Window]| self.extremes(e, windows);
+                    let list = visited(self.kernel, (*axis, within, guards), &self.windows, &element);
+                    let list: Vec<Window> = list.collect();
                     for window in list {
                         self.windows[axis.at()] = window;
                         if self.ops(body)? {

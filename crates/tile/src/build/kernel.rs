@@ -268,7 +268,7 @@ impl<'a> KernelBuilder<'a> {
         let body = self.open.pop().unwrap_or_default();
         let states = inits.into_iter().zip(values).zip(next);
         let states = states.map(|((init, value), next)| State { value, init, next }).collect();
-        self.push(Op::Stream { axis, within, states, body });
+        self.push(Op::Stream { axis, within, guards: vec![], states, body });
         values
     }
 

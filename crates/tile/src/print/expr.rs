@@ -159,16 +159,16 @@ impl<'a> Names<'a> {
 }
 
 const OR: u8 = 0;
-const AND: u8 = 1;
-const NOT: u8 = 2;
-const COMPARISON: u8 = 3;
+pub(super) const AND: u8 = 1;
+pub(super) const NOT: u8 = 2;
+pub(super) const COMPARISON: u8 = 3;
 const SUM: u8 = 4;
 const PRODUCT: u8 = 5;
-const NEGATION: u8 = 6;
-const POWER: u8 = 7;
-const ATOM: u8 = 8;
+pub(super) const NEGATION: u8 = 6;
+pub(super) const POWER: u8 = 7;
+pub(super) const ATOM: u8 = 8;
 
-fn binding(op: BinaryOp) -> u8 {
+pub(super) fn binding(op: BinaryOp) -> u8 {
     match op {
         BinaryOp::Or => OR,
         BinaryOp::And => AND,

@@ -1,7 +1,7 @@
 //! The rules for operations: scopes of values and axes, and the shapes each operation needs.
 
 use super::Defect;
-use crate::{AxisId, AxisKind, Init, Kernel, Op, Predicate, Program, State, ValueId};
+use crate::{AxisId, AxisKind, Guard, Init, Kernel, Op, Predicate, Program, State, ValueId};
 use einloom_cascade::DType;
 
 pub(super) fn check(program: &Program, kernel: &Kernel, defects: &mut Vec<Defect>) {
@@ -137,7 +137,7 @@ impl<'a> Walk<'a> {
                     self.reduce(*dst, *src, *axis, *acc);
                 }
             }
-            Op::Stream { axis, within, states, body } => self.stream(*axis, within, states, body),
+            Op::Stream { axis, within, guards, states, body } => self.stream(*axis, (within, guards), states, body),
             Op::SkipUnless { any } => {
                 if self.streams.is_empty() {
                     self.fault("a skip outside a stream".to_string());
@@ -207,7 +207,13 @@ impl<'a> Walk<'a> {
         (a.rows, a.cols) == (b.rows, b.cols)
     }
 
-    fn stream(&mut self, axis: AxisId, within: &'a Predicate, states: &'a [State], body: &'a [Op]) {
+    fn stream(
+        &mut self,
+        axis: AxisId,
+        (within, guards): (&'a Predicate, &[Guard]),
+        states: &'a [State],
+        body: &'a [Op],
+    ) {
         match self.kernel.axes.get(axis.at()) {
             None => return self.fault(format!("axis {} is not declared", axis.0)),
             Some(a) if a.kind != AxisKind::Stream => {
@@ -226,6 +232,7 @@ impl<'a> Walk<'a> {
         let after = self.readable.clone();
         self.streams.push((axis, within));
         self.predicate(within, |_, _| true);
+        guards.iter().for_each(|g| self.guard(g));
         self.ops(body);
         for state in states {
             self.state_next(state, &after);

@@ -199,33 +199,49 @@ impl Emitter<'_> {
 
     /// The chunks of a stream: the first apart from the others, full ones apart from partial ones.
     fn chunks(&mut self, s: &Specialised, stream: usize, steps: [&Vec<Step>; 3], progress: &mut Progress) {
-        let Some(Op::Stream { axis, within, body, states }) = self.facts.kernel.body.get(stream) else { return };
+        let Some(Op::Stream { axis, within, guards, body, states }) = self.facts.kernel.body.get(stream) else {
+            return;
+        };
         let [first, rest, after] = steps;
         let name = self.names.axis(*axis).to_string();
         let tile = self.facts.kernel.axis(*axis).tile;
         self.hoist(s, rest);
         self.w.open("");
         self.range(*axis, within);
+        // Before anything that only this role knows of the chunks: see `Emitter::guards`.
+        self.guards(*axis, guards);
+        let guarded = !guards.is_empty();
         let neutral = is_neutral(&self.facts, &s.layout.products, *axis, within, body);
         if neutral || self.never_clipped(*axis, within) {
             self.whole.insert(*axis);
         }
         self.open.push(*axis);
+        self.conditions.push(guards.clone());
         let full = self.full_tests(*axis, body);
         let one = self.chunk_function(s, &format!("{name}_first"), *axis, first, progress);
         let other = self.chunk_function(s, &format!("{name}_rest"), *axis, rest, progress);
-        self.w.open(format!("if ({name}_begin < {name}_end)"));
+        let first = if guarded { format!("{name}_first_base") } else { format!("{name}_begin") };
+        if guarded {
+            self.w.line(format!("int {name}_kind = 0;"));
+            self.w.line(format!("const int {first} = {name}_next({name}_begin, {name}_kind);"));
+        }
+        self.w.open(format!("if ({first} < {name}_end)"));
         self.w.open("");
-        self.w.line(format!("const int {name}_base = {name}_begin;"));
+        self.w.line(format!("const int {name}_base = {first};"));
         self.call(&format!("{name}_first"), *axis, one, &full);
         self.w.close("");
         self.w.line("#pragma unroll 1");
-        self.w.open(format!(
-            "for (int {name}_base = {name}_begin + {tile}; {name}_base < {name}_end; {name}_base += {tile})"
-        ));
+        self.w.open(if guarded {
+            let next = |at: &str| format!("{name}_next({at} + {tile}, {name}_kind)");
+            let (start, step) = (next(&first), next(&format!("{name}_base")));
+            format!("for (int {name}_base = {start}; {name}_base < {name}_end; {name}_base = {step})")
+        } else {
+            format!("for (int {name}_base = {name}_begin + {tile}; {name}_base < {name}_end; {name}_base += {tile})")
+        });
         self.call(&format!("{name}_rest"), *axis, other, &full);
         self.w.close("");
         self.open.pop();
+        self.conditions.pop();
         self.consumer(s, after, progress);
         self.w.close("");
         self.whole.remove(axis);

@@ -17,15 +17,22 @@ impl Emitter<'_> {
                 }
                 Step::Fill { ring } => self.fill(s, *ring),
                 Step::Chunks { stream, rest, .. } => {
-                    let Some(Op::Stream { axis, within, .. }) = self.facts.kernel.body.get(*stream) else { continue };
+                    let Some(Op::Stream { axis, within, guards, .. }) = self.facts.kernel.body.get(*stream) else {
+                        continue;
+                    };
                     let name = self.names.axis(*axis).to_string();
                     let tile = self.facts.kernel.axis(*axis).tile;
                     self.w.open("");
                     self.range(*axis, within);
+                    self.guards(*axis, guards);
+                    let (mut start, mut step) = (format!("{name}_begin"), format!("{name}_base += {tile}"));
+                    if !guards.is_empty() {
+                        self.w.line(format!("int {name}_kind = 0;"));
+                        start = format!("{name}_next({name}_begin, {name}_kind)");
+                        step = format!("{name}_base = {name}_next({name}_base + {tile}, {name}_kind)");
+                    }
                     self.w.line("#pragma unroll 1");
-                    self.w.open(format!(
-                        "for (int {name}_base = {name}_begin; {name}_base < {name}_end; {name}_base += {tile})"
-                    ));
+                    self.w.open(format!("for (int {name}_base = {start}; {name}_base < {name}_end; {step})"));
                     self.producer(s, rest);
                     self.w.close("");
                     self.w.close("");

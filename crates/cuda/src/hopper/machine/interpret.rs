@@ -3,7 +3,8 @@
 use super::Arrays;
 use super::evaluate::{Effect, Fault, Scope, Values, rounded};
 use einloom_tile::{
-    Init, Kernel, Op, Program, TensorId, ValueId, Window, chunks, grid_points, initial_windows, set_grid_point,
+    Init, Kernel, Op, Program, TensorId, ValueId, Window, grid_points, initial_windows, set_grid_point, unknown,
+    visited,
 };
 
 /// Runs a well-formed kernel, one grid point after the other.
@@ -65,7 +66,7 @@ impl Run<'_> {
     }
 
     fn stream(&mut self, op: &Op) -> Result<(), Fault> {
-        let Op::Stream { axis, within, states, body } = op else { return Err(Fault::NotSingle) };
+        let Op::Stream { axis, within, guards, states, body } = op else { return Err(Fault::NotSingle) };
         for s in states {
             let scope = Scope { program: self.program, kernel: self.kernel, windows: &self.windows };
             let size = scope.sides(s.value).iter().map(|w| w.len).product();
@@ -75,7 +76,7 @@ impl Run<'_> {
             };
             self.state.tiles[s.value.at()] = rounded(self.kernel.value(s.value).dtype, start);
         }
-        for window in chunks(self.kernel, *axis, within, &self.windows).collect::<Vec<_>>() {
+        for window in visited(self.kernel, (*axis, within, guards), &self.windows, &unknown).collect::<Vec<_>>() {
             self.windows[axis.at()] = window;
             if self.ops(body)? {
                 let next: Vec<_> = states.iter().map(|s| self.state.tiles[s.next.at()].clone()).collect();

@@ -1,11 +1,12 @@
-//! The steps of a role for one block, with loops unrolled. No step depends on data, so that this is known beforehand.
+//! The steps of a role for one block, with loops unrolled. No step depends on data, so that this is known beforehand;
+//! chunks that only data could leave out are visited, which guards allow.
 
 use super::Hazard;
 use crate::hopper::walk;
 use crate::hopper::{OpAt, RingId, Specialised, Step};
 use crate::schedule::Order;
 use crate::schedule::facts::written;
-use einloom_tile::{AxisId, Kernel, Op, Program, ValueId, Window, chunks};
+use einloom_tile::{AxisId, Kernel, Op, Program, ValueId, Window, unknown, visited};
 use std::rc::Rc;
 
 /// A step at its windows.
@@ -42,11 +43,11 @@ pub(super) fn unroll<'a>(
                 out.push(Event { step, windows: outside.clone(), point, stream: None, chunk: None });
                 continue;
             };
-            let Some(Op::Stream { axis, within, .. }) = kernel.body.get(*stream) else {
+            let Some(Op::Stream { axis, within, guards, .. }) = kernel.body.get(*stream) else {
                 return Err(Hazard::malformed(format!("operation {stream} of the kernel is no stream")));
             };
             let mut count = 0;
-            for window in chunks(kernel, *axis, within, &windows) {
+            for window in visited(kernel, (*axis, within, guards), &windows, &unknown) {
                 let mut inside = windows.clone();
                 inside[axis.at()] = window;
                 let inside: Rc<[Window]> = inside.into();
