@@ -52,7 +52,6 @@ impl Emitter<'_> {
                     value = dst;
                 }
                 if let (None, Some(start)) = (&old, self.custom_start(f.monoid)) {
-                    let sides = self.sides_or(&state, || vec![axes.clone()])?;
                     let expr = self.combined(f.monoid, start, Scalar::Tile(value));
                     value = self.new_value(name, sides, f.dtype);
                     self.push(Op::Map { dst: value, expr });

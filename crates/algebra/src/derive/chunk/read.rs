@@ -142,7 +142,7 @@ impl Rewriter<'_> {
             }
             let scores = self.local_sum(node, "scores", &r.over, filter, body);
             let decay = if inside { None } else { self.stretch(a, Some(self.n), Some((self.t, later))) };
-            value = self.since(node, value, u, later, weighted(Some(scores), decay), &right)?;
+            value = self.since(node, value, (u, &r.over), later, weighted(Some(scores), decay), &right)?;
         }
         // A sum over nothing is 0, whatever the chunk adds.
         let size = r.over.iter().map(|&i| SizeExpr::rank(self.graph.cascade[i].rank));
@@ -160,7 +160,7 @@ impl Rewriter<'_> {
         for u in &a.summands {
             let (_, whole) = u.split(self.t, self.n, &[])?;
             let decay = self.stretch(a, Some(self.n), Some((self.t, later)));
-            value = self.since(node, value, u, later, decay, &whole)?;
+            value = self.since(node, value, (u, &[]), later, decay, &whole)?;
         }
         Ok(value)
     }
@@ -171,17 +171,19 @@ impl Rewriter<'_> {
         Term::Binary(op, Box::new(Term::Position(self.n)), Box::new(Term::Position(self.t)))
     }
 
-    /// `value + Σ(n: n <= t) weights · right`.
+    /// `value + Σ(n: n <= t) weights · right`, where the weights have been summed over some indices.
     fn since(
         &mut self,
         node: &Node,
         value: Term,
-        u: &super::step::Summand,
+        (u, summed): (&super::step::Summand, &[IndexId]),
         later: bool,
         weights: Option<Term>,
         right: &Product,
     ) -> Result<Term, Why> {
         let (_, mut filter) = u.at(self.t, self.n)?;
+        // Conditions on what was summed over before were met there.
+        filter.retain(|f| !f.mentions(summed));
         filter.insert(0, self.earlier(later));
         let sum = self.local_sum(node, "since", &[self.n], filter, times(weights, right.term()));
         Ok(Term::Binary(BinaryOp::Add, Box::new(value), Box::new(sum)))
