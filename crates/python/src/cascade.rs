@@ -208,7 +208,7 @@ impl Cascade {
         let mut gradient = false;
         for (object, &tensor) in arguments.arrays.iter().zip(&this.inputs) {
             let own = Framework::of(object)?;
-            own.read(object, &mut arrays).map_err(|e| this.unreadable(object, tensor, &e))?;
+            own.read(object, &mut arrays).map_err(|e| this.unreadable(py, tensor, &e))?;
             gradient |= own.wants_gradient(object)?;
         }
         if gradient && let Some(result) = crate::gradient::instead(slf, &arguments)? {
@@ -220,7 +220,7 @@ impl Cascade {
             if own.is_immutable() {
                 return Err(this.raise(py, &outputs::read_only(this.checked(), tensor)));
             }
-            own.read(object, &mut arrays).map_err(|e| this.unreadable(object, tensor, &e))?;
+            own.read(object, &mut arrays).map_err(|e| this.unreadable(py, tensor, &e))?;
         }
         arrays.words.extend(extra_words(&arguments.extra));
         let made = this.kernel(py, &arrays, inputs, &arguments.extra);
@@ -358,14 +358,10 @@ impl Cascade {
     }
 
     /// An array that cannot be read, in the program's terms.
-    fn unreadable(&self, object: &Bound<'_, PyAny>, tensor: TensorId, error: &PyErr) -> PyErr {
-        let (py, t) = (object.py(), &self.checked()[tensor]);
-        let device = || object.getattr("device")?.getattr("type")?.extract::<String>();
-        let class = match device() {
-            Ok(device) if !matches!(device.as_str(), "cpu" | "cuda") => "DeviceError",
-            _ if error.is_instance_of::<pyo3::exceptions::PyTypeError>(py) => "DtypeError",
-            _ => "LayoutError",
-        };
+    fn unreadable(&self, py: Python<'_>, tensor: TensorId, error: &PyErr) -> PyErr {
+        let t = &self.checked()[tensor];
+        let class =
+            if error.is_instance_of::<pyo3::exceptions::PyTypeError>(py) { "DtypeError" } else { "LayoutError" };
         // Some frameworks append a trace of their own.
         let said = error.value(py).to_string();
         let said = said.lines().next().unwrap_or_default();
