@@ -18,6 +18,8 @@ pub(super) struct Wide {
     exponent: i64,
 }
 
+/// Bits of a number that a few roundings leave alone.
+const CERTAIN: i64 = 90;
 /// Exponents beyond this are as good as infinite: no program of ours means them.
 const FARTHEST: i64 = 1 << 50;
 
@@ -198,12 +200,15 @@ pub(super) struct Range<'a> {
     pub(super) farthest: Cell<i64>,
     /// The smallest.
     pub(super) nearest: Cell<i64>,
+    /// Whether some sum of two numbers cancelled but for what these numbers round: it may well be 0.
+    pub(super) left_noise: Cell<bool>,
 }
 
 impl<'a> Range<'a> {
     pub(super) fn new(graph: &'a Graph, bound: &'a Bound, inputs: &'a Arrays) -> Self {
         let (met_nan, met_infinity) = (Cell::new(false), Cell::new(false));
-        Self { graph, bound, inputs, met_nan, met_infinity, farthest: Cell::new(0), nearest: Cell::new(0) }
+        let (farthest, nearest, left_noise) = (Cell::new(0), Cell::new(0), Cell::new(false));
+        Self { graph, bound, inputs, met_nan, met_infinity, farthest, nearest, left_noise }
     }
 
     fn noted(&self, v: Wide) -> Wide {
@@ -216,6 +221,14 @@ impl<'a> Range<'a> {
         self.farthest.set(self.farthest.get().max(v.exponent));
         self.nearest.set(self.nearest.get().min(v.exponent));
         v
+    }
+
+    fn sum(&self, a: Wide, b: Wide) -> Wide {
+        let sum = a.add(b);
+        if a.is_plain() && b.is_plain() && sum.is_plain() && sum.exponent < a.exponent.max(b.exponent) - CERTAIN {
+            self.left_noise.set(true);
+        }
+        self.noted(sum)
     }
 
     fn function(&self, op: UnaryOp, x: &Wide) -> Wide {
@@ -275,8 +288,8 @@ impl Domain for Range<'_> {
         let truth = |t: bool| Wide::of(f64::from(t));
         let nan = a.mantissa.high.is_nan() || b.mantissa.high.is_nan();
         match op {
-            BinaryOp::Add => self.noted(a.add(*b)),
-            BinaryOp::Sub => self.noted(a.add(b.neg())),
+            BinaryOp::Add => self.sum(*a, *b),
+            BinaryOp::Sub => self.sum(*a, b.neg()),
             BinaryOp::Mul => self.noted(a.mul(*b)),
             BinaryOp::Div => self.noted(a.div(*b)),
             BinaryOp::Pow => self.noted(a.pow(*b)),
@@ -341,7 +354,7 @@ impl Domain for Range<'_> {
 
     fn combine(&self, m: Monoid, a: &Wide, b: &Wide) -> Option<Wide> {
         Some(match m {
-            Monoid::Sum => self.noted(a.add(*b)),
+            Monoid::Sum => self.sum(*a, *b),
             Monoid::Prod => self.noted(a.mul(*b)),
             Monoid::Max => self.binary(BinaryOp::Max, a, b),
             Monoid::Min => self.binary(BinaryOp::Min, a, b),
