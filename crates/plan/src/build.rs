@@ -332,8 +332,7 @@ impl Workshop<'_> {
                 (64, 128, 256),
                 (128, 128, 256),
                 (128, 256, 128),
-                (256, 256, 128),
-                (256, 512, 192),
+                (128, 512, 256),
                 (32, 128, 256),
                 (32, 64, 128),
                 (64, all, 128),
@@ -342,9 +341,9 @@ impl Workshop<'_> {
                 (16, all, 128),
             ];
             // What goes over tiles element by element goes over rows that are set apart one by one: the largest tiles pay
-            // where there are only products.
-            let most = if cone.folds.len() == 1 { 256 } else { 128 };
-            let sizes = sizes.iter().filter(|(rows, ..)| *rows <= most);
+            // where there are only products. Few rows do then: the backend keeps what all rows are multiplied by.
+            let most = if cone.folds.len() == 1 { 512 } else { 256 };
+            let sizes = sizes.iter().filter(|(_, cols, _)| *cols <= most || *cols == all);
             sizes.map(|&(r, c, s)| style(r, c, s, 256, row(r).max(256))).collect()
         } else {
             let sizes = [(16, 1024, 1024), (64, 256, 512), (4, 4096, 4096), (8, 2048, 2048), (256, 64, 256)];

@@ -241,15 +241,16 @@ impl Subject {
                 return Verdict::Undefined;
             }
         }
-        let evaluate = |graph: &Graph, cut: Cut| -> Option<(Array, bool)> {
+        let evaluate = |graph: &Graph, cut: Cut| -> Option<(Array, bool, bool)> {
             let range = Range::new(graph, &self.bound, inputs);
             let (shape, values) = evaluate_in(&range, graph, &self.bound, cut)?.swap_remove(number);
             let values = values.into_iter().map(|v| v.to_f64()).collect();
             // A product of numbers that vanish is a small number, a quotient by one is none.
             let vanishes = seen.error.is_infinite() && range.nearest.get() < NEAR_ZERO;
-            Some((Array { shape, values }, vanishes || range.farthest.get() > NEAR_OVERFLOW))
+            let extreme = vanishes || range.farthest.get() > NEAR_OVERFLOW;
+            Some((Array { shape, values }, extreme, range.left_noise.get()))
         };
-        let (Some((truth, extreme)), Some((derived, _))) =
+        let (Some((truth, extreme, noise)), Some((derived, ..))) =
             (evaluate(&derivation.written, Cut::Whole), evaluate(&derivation.derived, cut))
         else {
             return Verdict::Differs(Difference::stopped());
@@ -281,6 +282,14 @@ impl Subject {
             false => self.by_accident(derivation, inputs, number, cut),
         };
         if accident {
+            return Verdict::Sensitive;
+        }
+        // The text divides by a sum of which only rounding is left even here, and that exact arithmetic may find to be 0:
+        // as derived it is, and the quotient is no number.
+        if noise
+            && difference.error.is_infinite()
+            && let Certificate::Certified { .. } = certify(derivation, &self.bound, 2)
+        {
             return Verdict::Sensitive;
         }
         // What cancels beyond even these digits: only exact arithmetic can tell that both are the same.
@@ -327,6 +336,15 @@ impl Subject {
             }
         }
         moved
+    }
+
+    /// Whether some sum of the text cancels but for rounding, however many digits there are, or with more of them leaves 0
+    /// divided by 0: whether a quotient by it is a number is then an accident of the order of operations.
+    pub(super) fn leaves_noise(&self, cascade: &Cascade, inputs: &Arrays) -> bool {
+        let graph = flatten(cascade);
+        let range = Range::new(&graph, &self.bound, inputs);
+        evaluate_in(&range, &graph, &self.bound, Cut::Whole).is_some()
+            && (range.left_noise.get() || range.met_nan.get())
     }
 
     /// Whether the text as written leaves the range of its numbers, or comes near its end.

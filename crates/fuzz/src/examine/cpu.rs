@@ -142,6 +142,7 @@ impl Subject {
             }
             let verdict = match difference.error.is_finite() {
                 true => self.excuse(cascade, inputs, output, step, difference),
+                false if self.leaves_noise(cascade, inputs) => Verdict::Sensitive,
                 false => Verdict::Differs(difference),
             };
             match verdict {

@@ -18,6 +18,8 @@ pub(super) struct Wide {
     exponent: i64,
 }
 
+/// Bits of a number that a few roundings leave alone.
+const CERTAIN: i64 = 90;
 /// Exponents beyond this are as good as infinite: no program of ours means them.
 const FARTHEST: i64 = 1 << 50;
 
@@ -200,22 +202,16 @@ pub(super) struct Range<'a> {
     pub(super) farthest: Cell<i64>,
     /// The smallest.
     pub(super) nearest: Cell<i64>,
+    /// Whether some sum of two numbers cancelled but for what these numbers round: it may well be 0.
+    pub(super) left_noise: Cell<bool>,
 }
 
 impl<'a> Range<'a> {
     pub(super) fn new(graph: &'a Graph, bound: &'a Bound, inputs: &'a Arrays) -> Self {
         let (met_nan, met_infinity) = (Cell::new(false), Cell::new(false));
-        let met_infinite_factor = Cell::new(false);
-        Self {
-            graph,
-            bound,
-            inputs,
-            met_nan,
-            met_infinity,
-            met_infinite_factor,
-            farthest: Cell::new(0),
-            nearest: Cell::new(0),
-        }
+        let (met_infinite_factor, left_noise) = (Cell::new(false), Cell::new(false));
+        let (farthest, nearest) = (Cell::new(0), Cell::new(0));
+        Self { graph, bound, inputs, met_nan, met_infinity, met_infinite_factor, farthest, nearest, left_noise }
     }
 
     fn noted(&self, v: Wide) -> Wide {
@@ -228,6 +224,14 @@ impl<'a> Range<'a> {
         self.farthest.set(self.farthest.get().max(v.exponent));
         self.nearest.set(self.nearest.get().min(v.exponent));
         v
+    }
+
+    fn sum(&self, a: Wide, b: Wide) -> Wide {
+        let sum = a.add(b);
+        if a.is_plain() && b.is_plain() && sum.is_plain() && sum.exponent < a.exponent.max(b.exponent) - CERTAIN {
+            self.left_noise.set(true);
+        }
+        self.noted(sum)
     }
 
     fn function(&self, op: UnaryOp, x: &Wide) -> Wide {
@@ -291,8 +295,8 @@ impl Domain for Range<'_> {
             self.met_infinite_factor.set(true);
         }
         match op {
-            BinaryOp::Add => self.noted(a.add(*b)),
-            BinaryOp::Sub => self.noted(a.add(b.neg())),
+            BinaryOp::Add => self.sum(*a, *b),
+            BinaryOp::Sub => self.sum(*a, b.neg()),
             BinaryOp::Mul => self.noted(a.mul(*b)),
             BinaryOp::Div => self.noted(a.div(*b)),
             BinaryOp::Pow => self.noted(a.pow(*b)),
@@ -357,7 +361,7 @@ impl Domain for Range<'_> {
 
     fn combine(&self, m: Monoid, a: &Wide, b: &Wide) -> Option<Wide> {
         Some(match m {
-            Monoid::Sum => self.noted(a.add(*b)),
+            Monoid::Sum => self.sum(*a, *b),
             Monoid::Prod => self.noted(a.mul(*b)),
             Monoid::Max => self.binary(BinaryOp::Max, a, b),
             Monoid::Min => self.binary(BinaryOp::Min, a, b),
