@@ -143,8 +143,8 @@ impl Roles {
         out
     }
 
-    /// The index to visit one by one when a value would have more than two tiled axes. First a parallel one that all
-    /// of its large operands carry: then no operand is read more often. Then a parallel one that moves the same operands as
+    /// The index to visit one by one when a value would have more than two tiled axes. First a parallel one that all large
+    /// operands carry: then little is read more often. Then a parallel one that moves the same operands as
     /// another: the two are one index of the product of their positions, along which the other's tile does as well. Then
     /// any other parallel one if those go first; a reduced one; anything.
     pub(crate) fn demote(
@@ -155,18 +155,26 @@ impl Roles {
         parallel_first: bool,
     ) -> Option<IndexId> {
         let leaves: Vec<&Vec<IndexId>> = leaves.iter().filter(|l| l.iter().any(|i| indices.contains(i))).collect();
-        // What is small beside the largest operand is read again at little cost.
-        let size = |l: &Vec<IndexId>| l.iter().map(|&i| p[i].extent as f64).product::<f64>();
-        let largest = leaves.iter().map(|l| size(l)).fold(0.0, f64::max);
-        let leaves: Vec<&Vec<IndexId>> = leaves.into_iter().filter(|l| size(l) * SMALL >= largest).collect();
         let last: BTreeSet<IndexId> = leaves.iter().filter_map(|l| l.last().copied()).collect();
         let batch = |i: &IndexId| leaves.iter().all(|l| l.contains(i));
+        // Elements that are read again, or one by one, if this index gives way.
+        let size = |l: &Vec<IndexId>| l.iter().map(|&i| p[i].extent as f64).product::<f64>();
+        let again = |i: &IndexId| -> f64 {
+            let of = |l: &&Vec<IndexId>| match l.contains(i) {
+                false => p[*i].extent as f64 * size(l),
+                true if l.last() == Some(i) => ONE_BY_ONE * size(l),
+                true => 0.0,
+            };
+            leaves.iter().map(of).sum()
+        };
+        let few = FEW * leaves.iter().map(|l| size(l)).sum::<f64>();
         let open = |i: &&IndexId| indices.contains(i) && !self.state.contains(i);
         let alike = |i: &IndexId, j: &IndexId| i != j && leaves.iter().all(|l| l.contains(i) == l.contains(j));
         let grid = || self.grid.iter().filter(open);
         let inner = || self.inner.iter().filter(open);
         grid()
-            .find(|i| batch(i) && !last.contains(i))
+            .filter(|i| again(i) <= few)
+            .min_by(|a, b| again(a).total_cmp(&again(b)))
             .or_else(|| grid().find(|i| !last.contains(i) && grid().any(|j| alike(i, j))))
             .or_else(|| grid().find(|i| parallel_first && !last.contains(i)))
             .or_else(|| inner().find(|i| !self.stored.contains(i) && !batch(i) && !last.contains(i)))
@@ -179,8 +187,10 @@ impl Roles {
     }
 }
 
-/// An operand that many times smaller than the largest is small.
-const SMALL: f64 = 16.0;
+/// An index gives way without more ado if no more is read again than so many times all operands.
+const FEW: f64 = 4.0;
+/// An element that is read by itself costs as much as so many that are read in a row.
+const ONE_BY_ONE: f64 = 16.0;
 
 /// The largest tile of at most `wish` positions, made smaller where that leaves all tiles of a loop about equal.
 fn even(extent: usize, wish: usize, step: usize) -> usize {

@@ -145,7 +145,7 @@ fn thirty_statements_are_no_more_work_than_two_seconds() {
     let layer = program("cascades/transformer_layer.ein");
     let bound = sized(&layer, "B=1, M=2048, C=4096, H=32, G=8, D=128, F=14336");
     let plan = planned(&layer, &bound, &machine("h200"));
-    assert!(layer.statements.len() >= 30 && plan.work.tilings <= 7000, "{:?}", plan.work);
+    assert!(layer.statements.len() >= 30 && plan.work.tilings <= 7500, "{:?}", plan.work);
 }
 
 #[test]
@@ -160,7 +160,19 @@ fn a_layer_is_cut_where_contractions_follow_each_other() {
     assert!(plan.seconds < 6e-3, "{}", plan.seconds);
     let on_unit = |k: &&einloom_plan::PlannedKernel| k.gpu.as_ref().is_some_and(|g| g.unit.as_deref() == Some("wgmma"));
     let units: Vec<&str> = plan.kernels.iter().filter(on_unit).map(|k| k.name.as_str()).collect();
-    assert_eq!(units, ["q0_moment1", "k0_moment1_v_moment1", "attended", "f", "y"]);
+    assert_eq!(units, ["q0_moment1", "k0_moment1_v_moment1_normk_sum", "attended", "f", "y"]);
+}
+
+#[test]
+fn what_is_never_stored_does_not_decide_which_index_gives_way() {
+    // Products of tokens and experts are 128 times as many as tokens, but nobody reads them: tokens and weights are read.
+    let experts = program("cascades/mixture_of_experts.ein");
+    let bound = sized(&experts, "T=1024, D=128, E=128, F=128");
+    let plan = planned(&experts, &bound, &machine("h200"));
+    let last = plan.kernels.last().expect("kernels");
+    let index = |name: &str, tile| vec![(name.to_string(), tile)];
+    assert_eq!((&last.group, &last.stream), (&index("t", 16), &index("e", 1)));
+    assert!(plan.seconds < 330e-6, "{}", plan.seconds);
 }
 
 #[test]

@@ -145,13 +145,23 @@ impl Emitter<'_> {
         Ok(values.iter().find(|v| v.0 == n).unwrap_or(&values[0]).1)
     }
 
-    /// The dimensions of what a reduction reads, for messages about too many axes.
+    /// The dimensions of what a reduction reads from memory, also through others, for messages about too many axes.
     pub(super) fn operands(&self, n: NodeId) -> Vec<Vec<IndexId>> {
-        let leaves = |e| orient::leaves(self.p, self.x, e);
-        match self.l.folds[&n].how {
-            How::Contract(a, b) => [leaves(a), leaves(b)].concat(),
-            How::Fold(e) => leaves(e),
+        let (mut out, mut seen, mut todo) = (vec![], BTreeSet::new(), vec![n]);
+        while let Some(n) = todo.pop() {
+            let Some(fold) = self.l.folds.get(&n).filter(|_| seen.insert(n)) else { continue };
+            let parts = match fold.how {
+                How::Contract(a, b) => vec![a, b],
+                How::Fold(e) => vec![e],
+            };
+            for e in parts {
+                self.x.reads(e, &mut BTreeSet::new(), &mut |m, at| match self.l.folds.contains_key(&m) {
+                    true => todo.push(m),
+                    false => out.push(if at.is_empty() { self.p[m].axes.clone() } else { orient::dims(at) }),
+                });
+            }
         }
+        out
     }
 
     /// The complete value of a reduction is known here.

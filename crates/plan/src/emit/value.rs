@@ -76,7 +76,15 @@ impl Emitter<'_> {
         }
         let fail = || match self.x.get(e) {
             Expr::Read(n, _) if self.l.folds.contains_key(n) => self.operands(*n),
-            _ => orient::leaves(self.p, self.x, e),
+            Expr::Read(..) => orient::leaves(self.p, self.x, e),
+            _ => {
+                let mut out = vec![];
+                self.x.reads(e, &mut BTreeSet::new(), &mut |n, at| match self.l.folds.contains_key(&n) {
+                    true => out.extend(self.operands(n)),
+                    false => out.push(if at.is_empty() { self.p[n].axes.clone() } else { orient::dims(at) }),
+                });
+                out
+            }
         };
         self.sides_or(tiled, fail)
     }
