@@ -24,6 +24,7 @@ pub(crate) fn rewritten(program: &Program) -> Program {
     for (k, kernel) in program.kernels.iter().enumerate() {
         let mut rewriter = Rewriter { kernel: kernel.clone(), rounded: rounded(kernel) };
         let mut body = std::mem::take(&mut rewriter.kernel.body);
+        masks::join(&mut body);
         rewriter.block(&mut body);
         rewriter.kernel.body = body;
         masks::share(&mut rewriter.kernel);

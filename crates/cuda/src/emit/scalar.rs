@@ -224,12 +224,25 @@ impl Emitter<'_> {
                 let op = if *op == BinaryOp::And { "&&" } else { "||" };
                 format!("({} {op} {})", self.condition(a, context), self.condition(b, context))
             }
+            // Whole numbers as they are: no conversion, and the same answer.
+            Scalar::Binary(op, a, b) if op.is_comparison() && self.is_whole(a) && self.is_whole(b) => {
+                let [a, b] = [a, b].map(|x| match &**x {
+                    Scalar::Tile(v) => self.element(*v, context.frame),
+                    other => self.value(other, context),
+                });
+                format!("({a} {} {b})", op.symbol())
+            }
             Scalar::Binary(op, a, b) if op.is_comparison() => {
                 format!("({} {} {})", self.value(a, context), op.symbol(), self.value(b, context))
             }
             Scalar::Const(x) => if *x != 0.0 { "true" } else { "false" }.to_string(),
             _ => format!("({} != {})", self.value(expr, context), literal(0.0, context.wide)),
         }
+    }
+
+    /// Whether the expression is an element of a tile that is held in integer registers.
+    fn is_whole(&self, expr: &Scalar) -> bool {
+        matches!(expr, Scalar::Tile(v) if self.facts.carrier(*v) == Carrier::I32)
     }
 
     /// Whether a predicate holds at the element. In a full chunk of the innermost stream it does everywhere.

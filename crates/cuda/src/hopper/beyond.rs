@@ -91,6 +91,9 @@ fn is_zero(
 
 /// Whether the test fails wherever the condition does.
 fn implies(test: &Scalar, within: &Predicate) -> bool {
+    if let Scalar::Binary(BinaryOp::And, a, b) = test {
+        return implies(a, within) || implies(b, within);
+    }
     let Scalar::Within(p) = test else { return false };
     let sorted = |a: &Affine| {
         let mut a = a.clone();

@@ -1,8 +1,8 @@
-//! Masks once. Both rules are exact:
+//! Masks once. All rules are exact:
 //!
+//! * `where(p, where(q, x, k), k)` is `where(p and q, x, k)`.
 //! * `where(p, exp(x * c - m), 0)` is `exp(t * c - m)` if the same body has a tile `t = where(p, x, -inf)`, `c > 0`, and
 //!   `m` is finite because it was made so: `m = where(abs(y) < inf, y, k)` with a finite `k`. Then `p` is tested once.
-//!   The same with several conditions, one inside the other.
 //! * `where(p, x, x * f)` is `x * where(p, 1, f)`: if `p` and `f` are rows, the choice is made once per row.
 
 use crate::schedule::facts::{each_op, leaves};
@@ -10,7 +10,41 @@ use einloom_cascade::{BinaryOp, DType, UnaryOp};
 use einloom_tile::{Kernel, Op, Scalar, ValueId};
 use std::collections::BTreeMap;
 
-/// Applies both rules to every map of the kernel.
+/// Applies the first rule to every map of the body, so that other rules find one choice.
+pub(super) fn join(body: &mut [Op]) {
+    for op in body {
+        match op {
+            Op::Stream { body, .. } => join(body),
+            Op::Map { expr, .. } => joined(expr),
+            _ => {}
+        }
+    }
+}
+
+fn joined(expr: &mut Scalar) {
+    match expr {
+        Scalar::Unary(_, x) | Scalar::Round(_, x) => joined(x),
+        Scalar::Binary(_, x, y) => {
+            joined(x);
+            joined(y);
+        }
+        Scalar::Select(_, x, y) => {
+            joined(x);
+            joined(y);
+        }
+        Scalar::Const(_) | Scalar::Tile(_) | Scalar::Position(_) | Scalar::Within(_) | Scalar::Argument(_) => {}
+    }
+    if let Scalar::Select(p, inner, k) = expr
+        && let Scalar::Select(q, x, l) = &**inner
+        && k == l
+        && matches!(**k, Scalar::Const(_))
+    {
+        let both = Scalar::Binary(BinaryOp::And, p.clone(), q.clone());
+        *expr = Scalar::Select(Box::new(both), x.clone(), k.clone());
+    }
+}
+
+/// Applies the other rules to every map of the kernel.
 pub(super) fn share(kernel: &mut Kernel) {
     let mut made: BTreeMap<ValueId, Scalar> = BTreeMap::new();
     each_op(&kernel.body, &mut |op| {
@@ -72,8 +106,8 @@ fn choice(expr: &mut Scalar) {
 }
 
 fn exponent(kernel: &Kernel, made: &BTreeMap<ValueId, Scalar>, masked: &[(ValueId, Scalar)], expr: &mut Scalar) {
-    let (conditions, exp) = conditions(expr, 0.0);
-    let (Scalar::Unary(UnaryOp::Exp, difference), false) = (exp, conditions.is_empty()) else { return };
+    let Scalar::Select(p, exp, zero) = &*expr else { return };
+    let (Scalar::Unary(UnaryOp::Exp, difference), Scalar::Const(0.0)) = (&**exp, &**zero) else { return };
     let Scalar::Binary(BinaryOp::Sub, scaled, m) = &**difference else { return };
     let Scalar::Tile(m) = **m else { return };
     if !made.get(&m).is_some_and(|e| finite(made, e)) {
@@ -87,7 +121,7 @@ fn exponent(kernel: &Kernel, made: &BTreeMap<ValueId, Scalar>, masked: &[(ValueI
         x => (x, None),
     };
     let Scalar::Tile(v) = x else { return };
-    let wanted = |s: &Scalar| self::conditions(s, f64::NEG_INFINITY) == (conditions.clone(), &Scalar::Tile(*v));
+    let wanted = |s: &Scalar| matches!(s, Scalar::Select(q, y, _) if q == p && **y == Scalar::Tile(*v));
     let Some((t, _)) = masked.iter().find(|(t, s)| wanted(s) && same_axes(kernel, *t, *v)) else { return };
     let t = Scalar::Tile(*t);
     let scaled = match c {
@@ -96,18 +130,6 @@ fn exponent(kernel: &Kernel, made: &BTreeMap<ValueId, Scalar>, masked: &[(ValueI
     };
     let difference = Scalar::Binary(BinaryOp::Sub, Box::new(scaled), Box::new(Scalar::Tile(m)));
     *expr = Scalar::Unary(UnaryOp::Exp, Box::new(difference));
-}
-
-/// The conditions of choices in choices that all end in `otherwise`, outermost first, and what stands under them all.
-fn conditions(mut expr: &Scalar, otherwise: f64) -> (Vec<&Scalar>, &Scalar) {
-    let mut out = vec![];
-    while let Scalar::Select(p, x, k) = expr
-        && **k == Scalar::Const(otherwise)
-    {
-        out.push(&**p);
-        expr = x;
-    }
-    (out, expr)
 }
 
 fn same_axes(kernel: &Kernel, a: ValueId, b: ValueId) -> bool {

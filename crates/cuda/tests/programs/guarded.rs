@@ -15,6 +15,14 @@ struct Sizes {
     tiles: [usize; 2],
 }
 
+/// The 16th part, rounded down.
+fn part(x: Scalar) -> Scalar {
+    Scalar::Unary(UnaryOp::Floor, Box::new(x * 0.0625))
+}
+
+/// A condition of the positions along `m` and `n` and of the element `x`.
+type Condition = dyn Fn(Scalar, Scalar, Scalar) -> Scalar;
+
 /// The cases: conditions that hold in a band, in two places, as data says, and nowhere.
 pub fn guarded() -> Vec<Case> {
     let mut out = vec![];
@@ -23,9 +31,8 @@ pub fn guarded() -> Vec<Case> {
         Sizes { m: 70, n: 205, e: 24, tiles: [64, 32] },
         Sizes { m: 128, n: 320, e: 64, tiles: [64, 64] },
     ];
-    let part = |x: Scalar| Scalar::Unary(UnaryOp::Floor, Box::new(x * 0.0625));
     for s in sizes {
-        let conditions: [(&str, &dyn Fn(Scalar, Scalar, Scalar) -> Scalar); 4] = [
+        let conditions: [(&str, &Condition); 4] = [
             ("band", &|m, n, _| (part(m) - part(n)).apply(UnaryOp::Abs).with(BinaryOp::Le, 1.0)),
             ("two places", &|m, n, _| {
                 n.clone().with(BinaryOp::Lt, 20.0).with(BinaryOp::Or, n.with(BinaryOp::Ge, m + 100.0))
@@ -41,7 +48,7 @@ pub fn guarded() -> Vec<Case> {
     out
 }
 
-fn product(s: Sizes, condition: &dyn Fn(Scalar, Scalar, Scalar) -> Scalar) -> Result<Program, Vec<Defect>> {
+fn product(s: Sizes, condition: &Condition) -> Result<Program, Vec<Defect>> {
     let mut p = Builder::new("guarded");
     let a = p.input("A", &[3, s.m, s.n], DType::Bf16);
     let b = p.input("B", &[3, s.n, s.e], DType::Bf16);
