@@ -321,6 +321,9 @@ impl Resolver<'_> {
         for f in &mut fold.filter {
             *f = self.resolve(*f)?;
         }
+        if let Some(m) = self.leaves_chunk(n, &fold)? {
+            return Err(ConeError::NotPlain(m));
+        }
         if fold.is_joint() && fold.anchors.iter().any(|&a| self.in_memory(a)) {
             // The states of a vector move together, or not at all.
             fold.anchors.clear();
@@ -338,6 +341,41 @@ impl Resolver<'_> {
         self.cone.folds.insert(n, fold);
         self.cone.order.push(n);
         Ok(())
+    }
+
+    /// What a reduction over all positions of a recurrence needs of the chunk at hand: the values are those of one chunk
+    /// only, so what is put together from them has to be in memory.
+    fn leaves_chunk(&mut self, n: NodeId, fold: &Fold) -> Result<Option<NodeId>, ConeError> {
+        let chunked = |k: &usize| !self.p.loops[*k].within.is_empty() && fold.over.contains(&self.p.loops[*k].index);
+        let loops: Vec<usize> = (0..self.p.loops.len()).filter(chunked).collect();
+        if loops.is_empty() || self.p[n].internal {
+            return Ok(None);
+        }
+        let local = |s: &Self, e: ExprId| {
+            let mut found = None;
+            s.x.reads(e, &mut BTreeSet::new(), &mut |m, _| {
+                let own = s.p[m].internal && s.p[m].recurrence.is_some_and(|k| loops.contains(&k));
+                found = found.or(own.then_some(m));
+            });
+            found
+        };
+        let Some(inner) = [fold.body].iter().chain(&fold.filter).find_map(|&e| local(self, e)) else { return Ok(None) };
+        let ItemDef::Fold(written) = &self.p[n].def else { return Ok(Some(inner)) };
+        let mut direct = BTreeSet::new();
+        for &e in [written.body].iter().chain(&written.filter) {
+            self.x.reads(e, &mut BTreeSet::new(), &mut |m, _| _ = direct.insert(m));
+        }
+        for m in direct {
+            if let ItemDef::Map(body) = self.p[m].def
+                && !self.in_memory(m)
+            {
+                let value = self.resolve(body)?;
+                if local(self, value).is_some() {
+                    return Ok(Some(m));
+                }
+            }
+        }
+        Ok(Some(inner))
     }
 
     /// Stops before a kernel computes too long a chain of reductions.
