@@ -9,6 +9,7 @@ use crate::lost::{self, Cost, Lost};
 use crate::problem::{ItemDef, Problem};
 use crate::{Fusion, PlanError};
 use einloom_algebra::NodeId;
+use einloom_tile::grid_points;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -335,7 +336,9 @@ impl<'a> Search<'a> {
             division.kernels.iter().filter(|k| k.cone.computed.contains(n)).map(|k| k.cost.seconds).sum()
         };
         for k in &division.kernels {
-            if !k.repeats {
+            // What is computed more often than once gains by a cut, and what leaves cores idle: the part that goes through
+            // memory has a grid of its own.
+            if !k.repeats && grid_points(&k.kernel) >= self.shop.machine.cores {
                 continue;
             }
             for &n in k.cone.computed.iter().filter(|n| gain(n) > worth) {

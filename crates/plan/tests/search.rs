@@ -164,6 +164,20 @@ fn a_layer_is_cut_where_contractions_follow_each_other() {
 }
 
 #[test]
+fn a_sum_over_all_rows_leaves_the_rows_their_cores() {
+    let text = "cascade loss
+        input X[b,t,v]: f32
+        output L: f32
+        G[b,t] = max(v) X[b,t,v]
+        Z[b,t] = log(sum(v) exp(X[b,t,v] - G[b,t])) + G[b,t]
+        L = sum(b, t) Z[b,t]";
+    let (cascade, h200) = (read(text), machine("h200"));
+    let plan = planned(&cascade, &sized(&cascade, "B=8, T=1024, V=50257"), &h200);
+    let points: Vec<usize> = plan.program.kernels.iter().map(einloom_tile::grid_points).collect();
+    assert!(points.len() == 2 && points[0] >= h200.cores, "grids of {points:?}");
+}
+
+#[test]
 fn what_is_never_stored_does_not_decide_which_index_gives_way() {
     // Products of tokens and experts are 128 times as many as tokens, but nobody reads them: tokens and weights are read.
     let experts = program("cascades/mixture_of_experts.ein");
