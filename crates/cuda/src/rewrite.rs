@@ -3,7 +3,8 @@
 //!
 //! Each rule needs all numbers concerned to be f32 and the constant `c` to be normal, and:
 //!
-//! * `x / c` is `x * (1 / c)` if `x` comes out of a product or a sum, whose own roundings are larger.
+//! * `x / c` is `x * (1 / c)`, and `x * c * d` is `x * (c * d)`, if `x` comes out of a product or a sum, whose own roundings
+//!   are larger.
 //! * `where(p, x * c, k)` is `where(p, x, k) * c` for `c > 0` and `k` 0 or infinite: exact.
 //! * `max(n) (x * c)` is `(max(n) x) * c` for `c > 0`, and so is `min`: exact, because rounding is monotone.
 //! * `x ^ 2` is `x * x` where `x` is a tile, or a tile times a constant.
@@ -11,7 +12,8 @@
 //!   `where(p, s, k)`, to which the rule above then applies.
 //! * Loads whose coordinates are other tiles' elements come after the loads that follow them: they wait for memory twice.
 
-pub(crate) mod masks;
+pub(crate) mod finite;
+mod masks;
 
 use crate::schedule::facts::{each_op, each_use, leaves};
 use einloom_cascade::{BinaryOp, DType, UnaryOp};
@@ -91,11 +93,15 @@ impl Rewriter {
         }
     }
 
-    /// Whether an expression that writes an f32 tile is computed in f32 with f32 leaves.
+    /// Whether an expression that writes an f32 tile is computed in f32 with f32 leaves, conditions aside.
     fn single(&self, expr: &Scalar) -> bool {
-        let mut ok = true;
-        leaves(expr, &mut |v| ok &= self.kernel.value(v).dtype == DType::F32);
-        ok && !positions(expr)
+        match expr {
+            Scalar::Tile(v) => self.kernel.value(*v).dtype == DType::F32,
+            Scalar::Position(_) => false,
+            Scalar::Const(_) | Scalar::Within(_) | Scalar::Argument(_) => true,
+            Scalar::Round(_, x) | Scalar::Unary(_, x) => self.single(x),
+            Scalar::Binary(_, x, y) | Scalar::Select(_, x, y) => self.single(x) && self.single(y),
+        }
     }
 
     /// Whether an expression that writes an f32 tile is computed in f32.
@@ -103,6 +109,11 @@ impl Rewriter {
         let mut ok = true;
         leaves(expr, &mut |v| ok &= !matches!(self.kernel.value(v).dtype, DType::F64 | DType::I32));
         ok
+    }
+
+    /// Whether the expression is an f32 tile that carries roundings.
+    fn is_rounded(&self, expr: &Scalar) -> bool {
+        matches!(expr, Scalar::Tile(v) if self.rounded.contains(v) && self.single(expr))
     }
 
     /// Divisions by constants; factors out of selections.
@@ -123,9 +134,16 @@ impl Rewriter {
             && let Scalar::Const(c) = **c
             && normal(c)
             && normal(1.0 / c)
-            && matches!(**x, Scalar::Tile(v) if self.rounded.contains(&v) && self.single(x))
+            && self.is_rounded(scaling(x).map_or(&**x, |s| s.0))
         {
             *expr = times((**x).clone(), 1.0 / c);
+        }
+        if let Some((x, d)) = scaling(expr)
+            && let Some((x, c)) = scaling(x)
+            && normal(c * d)
+            && self.is_rounded(x)
+        {
+            *expr = times(x.clone(), c * d);
         }
         if let Scalar::Binary(BinaryOp::Pow, x, two) = expr
             && **two == Scalar::Const(2.0)
@@ -152,7 +170,7 @@ impl Rewriter {
         if !self.single(&inner) {
             return 0;
         }
-        let whole = matches!(inner, Scalar::Tile(_) | Scalar::Select(..));
+        let whole = matches!(inner, Scalar::Tile(_) | Scalar::Select(..) | Scalar::Unary(..));
         let reads = |op: &Op| {
             let mut found = false;
             each_use(op, &mut |v, _| found |= v == dst);
@@ -241,16 +259,6 @@ fn scaling(expr: &Scalar) -> Option<(&Scalar, f64)> {
     match (&**x, &**y) {
         (x, Scalar::Const(c)) | (Scalar::Const(c), x) if normal(*c) => Some((x, *c)),
         _ => None,
-    }
-}
-
-fn positions(expr: &Scalar) -> bool {
-    match expr {
-        Scalar::Position(_) => true,
-        Scalar::Const(_) | Scalar::Tile(_) | Scalar::Within(_) | Scalar::Argument(_) => false,
-        Scalar::Round(_, x) | Scalar::Unary(_, x) => positions(x),
-        Scalar::Binary(_, x, y) => positions(x) || positions(y),
-        Scalar::Select(c, x, y) => positions(c) || positions(x) || positions(y),
     }
 }
 

@@ -287,7 +287,8 @@ impl TileMonoid {
 }
 
 /// A scalar expression over tiles. It is computed in f64 if the destination or any leaf is f64 or i32, or a
-/// position may exceed 2^24; else in f32 (in which all narrower types are exact).
+/// position may exceed 2^24; else in f32 (in which all narrower types are exact). Leaves of a selection's condition ask
+/// for f64 in that condition only; a backend may compute more in f64 than this.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scalar {
     /// A constant.

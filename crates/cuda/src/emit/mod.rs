@@ -20,6 +20,7 @@ mod sizes;
 mod store;
 mod stream;
 mod tensor_map;
+mod whole;
 mod writer;
 
 use crate::hopper::{Reason, Roster, Specialised};

@@ -24,6 +24,8 @@ struct alignas(sizeof(T) * N) Pack {
 };
 
 DEVICE i64 floor_div(i64 a, i64 b) { return a / b - (a % b != 0 && a < 0); }
+DEVICE int floor_div_int(int a, int b) { return a / b - (a % b != 0 && a < 0); }
+DEVICE int abs_int(int x) { return x < 0 ? -x : x; }
 DEVICE int min_int(int a, int b) { return a < b ? a : b; }
 DEVICE int max_int(int a, int b) { return a > b ? a : b; }
 
@@ -183,12 +185,18 @@ struct B1 {
 // exp(x) to 2^-20 or so: a multiplication and the exp unit. For results that are rounded to 11 bits or fewer.
 DEVICE float exp_short(float x) { return ex2(x * 1.4426950408889634f); }
 // exp(x - y) likewise: the scaling by log2(e) is fused with the subtraction, and y's part is loop-invariant. Where both
-// are infinite with one sign the result is NaN, as exp(x - y) is.
+// are infinite with one sign the result is NaN, as exp(x - y) is. A y that the scaling would make infinite (the largest of
+// scores that were masked with the lowest number) is scaled by less: numbers so large differ by nothing or by so much that
+// the exponential is 0 or infinite either way.
 DEVICE float exp_short_difference(float x, float y) {
-  return ex2(fmaf(x, 1.4426950408889634f, -(y * 1.4426950408889634f)));
+  const float scale = fabsf(y) > 0x1p127f ? 0.25f : 1.4426950408889634f;
+  return ex2(fmaf(x, scale, -(y * scale)));
 }
-// exp(x * c - y) likewise, given c * log2(e).
-DEVICE float exp_short_scaled(float x, float scale, float y) { return ex2(fmaf(x, scale, -(y * 1.4426950408889634f))); }
+// exp(x * c - y) likewise, given c * log2(e). Numbers so large that scaling them overflows stay finite, so that an x of
+// -inf gives 0 beside them; others of that size carry roundings that are far larger than 1.
+DEVICE float exp_short_scaled(float x, float scale, float y) {
+  return ex2(fmaf(x, scale, -multiply_down(y, 1.4426950408889634f)));
+}
 
 // a / b to 1 ulp where the quotient is normal, without the branches of a full division: rows are divided by one number,
 // whose part of the work the compiler takes out of the loop. Divisors are brought near 1 by powers of two first.
@@ -228,6 +236,17 @@ DEVICE double sqrt_(double x) { return sqrt(x); }
 DEVICE float rsqrt_(float x) { return 1.0f / sqrtf(x); }
 DEVICE double rsqrt_(double x) { return 1.0 / sqrt(x); }
 DEVICE float tanh_(float x) { return tanhf(x); }
+// tanh(x) within 8 ulp: its series up to 0.35 (the next term is 2^-22 of it there), 1 - 2 / (exp(2 x) + 1) beyond. Both are
+// computed: no branch, and a third of the instructions.
+DEVICE float tanh_short(float x) {
+  const float y = fabsf(x), z = x * x;
+  const float high = fmaf(reciprocal(ex2(y * 2.8853900817779268f) + 1.0f), -2.0f, 1.0f);
+  float low = fmaf(z, 2.18694885e-2f, -5.39682540e-2f);
+  low = fmaf(low, z, 1.33333333e-1f);
+  low = fmaf(low, z, -3.33333333e-1f);
+  low = fmaf(low * z, y, y);
+  return copysignf(y < 0.35f ? low : high, x);
+}
 DEVICE double tanh_(double x) { return tanh(x); }
 DEVICE float erf_(float x) { return erff(x); }
 DEVICE double erf_(double x) { return erf(x); }

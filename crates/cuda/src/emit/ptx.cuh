@@ -37,6 +37,12 @@ DEVICE float from_f16(u16 x) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x));
   return r;
 }
+// A product rounded towards zero, so that only infinite factors make it infinite.
+DEVICE float multiply_down(float x, float y) {
+  float r;
+  asm("mul.rz.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y));
+  return r;
+}
 DEVICE float ex2(float x) {
   float r;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));

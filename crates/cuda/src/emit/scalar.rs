@@ -117,7 +117,8 @@ impl Emitter<'_> {
             Scalar::Const(_) | Scalar::Within(_) | Scalar::Argument(_) => false,
             Scalar::Round(_, x) | Scalar::Unary(_, x) => self.is_wide(x),
             Scalar::Binary(_, x, y) => self.is_wide(x) || self.is_wide(y),
-            Scalar::Select(c, x, y) => self.is_wide(c) || self.is_wide(x) || self.is_wide(y),
+            // The condition has a number type of its own.
+            Scalar::Select(_, x, y) => self.is_wide(x) || self.is_wide(y),
         }
     }
 
@@ -153,6 +154,10 @@ impl Emitter<'_> {
             Scalar::Unary(op @ (UnaryOp::Sigmoid | UnaryOp::Silu), x) if short && !wide => {
                 format!("{}short({})", function(*op), bare(&self.value(x, exact)))
             }
+            // Some ulp are no more than what comes with the argument.
+            Scalar::Unary(UnaryOp::Tanh, x) if !wide && self.is_computed(x) => {
+                format!("tanh_short({})", bare(&self.value(x, exact)))
+            }
             Scalar::Unary(op, x) => format!("{}({})", function(*op), bare(&self.value(x, exact))),
             Scalar::Binary(BinaryOp::Mul, a, b) => {
                 format!("({} * {})", self.value(a, context), self.value(b, context))
@@ -172,10 +177,17 @@ impl Emitter<'_> {
                 }
             }
             Scalar::Select(c, a, b) => {
-                let c = self.condition(c, exact);
+                let c = self.condition(c, Context { wide: wide || self.is_wide(c), ..exact });
                 format!("({c} ? {} : {})", self.value(a, context), self.value(b, context))
             }
         }
+    }
+
+    /// Whether the expression carries roundings of f32 sums.
+    fn is_computed(&self, expr: &Scalar) -> bool {
+        let mut computed = false;
+        leaves(expr, &mut |v| computed |= self.facts.rounded.contains(&v));
+        computed
     }
 
     /// `exp(x)` to 2^-20. A difference of which the first part carries roundings of f32 sums may be off by another one of
@@ -184,9 +196,7 @@ impl Emitter<'_> {
         let Scalar::Binary(BinaryOp::Sub, a, b) = x else {
             return format!("exp_short({})", bare(&self.value(x, exact)));
         };
-        let mut computed = false;
-        leaves(a, &mut |v| computed |= self.facts.rounded.contains(&v));
-        if !computed {
+        if !self.is_computed(a) {
             return format!("exp_short({})", bare(&self.value(x, exact)));
         }
         let b = self.value(b, exact);
@@ -233,6 +243,9 @@ impl Emitter<'_> {
                 format!("({a} {} {b})", op.symbol())
             }
             Scalar::Binary(op, a, b) if op.is_comparison() => {
+                if let (Some(a), Some(b)) = (self.whole(a, context.frame), self.whole(b, context.frame)) {
+                    return format!("({} {} {})", a.text, op.symbol(), b.text);
+                }
                 format!("({} {} {})", self.value(a, context), op.symbol(), self.value(b, context))
             }
             Scalar::Const(x) => if *x != 0.0 { "true" } else { "false" }.to_string(),

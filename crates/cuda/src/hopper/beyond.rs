@@ -2,9 +2,9 @@
 //! copied all the same. It needs no test of its own if the body already makes it neutral: wherever the condition fails,
 //! what is summed or multiplied along the stream is 0, and what a maximum runs over is -inf.
 
-use crate::rewrite::masks::finite;
+use crate::rewrite::finite::Finite;
 use crate::schedule::Product;
-use crate::schedule::facts::{Facts, each_op};
+use crate::schedule::facts::Facts;
 use einloom_cascade::{BinaryOp, UnaryOp};
 use einloom_tile::{Affine, AxisId, Op, Predicate, Scalar, TileMonoid, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,19 +21,14 @@ pub(crate) fn is_neutral(
     if within.all.is_empty() || !decl.extent.is_multiple_of(decl.tile) {
         return false;
     }
-    let mut made = BTreeMap::new();
-    each_op(&facts.kernel.body, &mut |op| {
-        if let Op::Map { dst, expr } = op {
-            made.insert(*dst, expr.clone());
-        }
-    });
+    let finite = Finite::new(&facts.kernel.body);
     let (mut zero, mut lowest) = (BTreeSet::new(), BTreeSet::new());
     for op in body {
         match op {
             Op::Map { dst, expr } => {
                 if is_lowest(expr, within) {
                     lowest.insert(*dst);
-                } else if is_zero(expr, within, &zero, &lowest, &made) {
+                } else if is_zero(expr, within, &zero, &lowest, &finite) {
                     zero.insert(*dst);
                 }
             }
@@ -70,11 +65,11 @@ fn is_zero(
     within: &Predicate,
     zero: &BTreeSet<ValueId>,
     lowest: &BTreeSet<ValueId>,
-    made: &BTreeMap<ValueId, Scalar>,
+    finite: &Finite,
 ) -> bool {
     match expr {
         Scalar::Tile(v) => zero.contains(v),
-        Scalar::Round(_, x) => is_zero(x, within, zero, lowest, made),
+        Scalar::Round(_, x) => is_zero(x, within, zero, lowest, finite),
         Scalar::Select(p, _, k) => implies(p, within) && **k == Scalar::Const(0.0),
         Scalar::Unary(UnaryOp::Exp, x) => {
             let Scalar::Binary(BinaryOp::Sub, t, m) = &**x else { return false };
@@ -82,7 +77,7 @@ fn is_zero(
                 Scalar::Binary(BinaryOp::Mul, t, c) if matches!(**c, Scalar::Const(c) if c > 0.0) => t,
                 _ => t,
             };
-            let bounded = matches!(&**m, Scalar::Tile(m) if made.get(m).is_some_and(|e| finite(made, e)));
+            let bounded = matches!(&**m, Scalar::Tile(m) if finite.holds(*m));
             matches!(&**t, Scalar::Tile(t) if lowest.contains(t)) && bounded
         }
         _ => false,

@@ -2,13 +2,12 @@
 //!
 //! * `where(p, where(q, x, k), k)` is `where(p and q, x, k)`.
 //! * `where(p, exp(x * c - m), 0)` is `exp(t * c - m)` if the same body has a tile `t = where(p, x, -inf)`, `c > 0`, and
-//!   `m` is finite because it was made so: `m = where(abs(y) < inf, y, k)` with a finite `k`. Then `p` is tested once.
+//!   `m` is finite because it was made so: see [`super::finite`]. Then `p` is tested once.
 //! * `where(p, x, x * f)` is `x * where(p, 1, f)`: if `p` and `f` are rows, the choice is made once per row.
 
-use crate::schedule::facts::{each_op, leaves};
+use super::finite::Finite;
 use einloom_cascade::{BinaryOp, DType, UnaryOp};
 use einloom_tile::{Kernel, Op, Scalar, ValueId};
-use std::collections::BTreeMap;
 
 /// Applies the first rule to every map of the body, so that other rules find one choice.
 pub(super) fn join(body: &mut [Op]) {
@@ -46,27 +45,22 @@ fn joined(expr: &mut Scalar) {
 
 /// Applies the other rules to every map of the kernel.
 pub(super) fn share(kernel: &mut Kernel) {
-    let mut made: BTreeMap<ValueId, Scalar> = BTreeMap::new();
-    each_op(&kernel.body, &mut |op| {
-        if let Op::Map { dst, expr } = op {
-            made.insert(*dst, expr.clone());
-        }
-    });
+    let finite = Finite::new(&kernel.body);
     let mut body = std::mem::take(&mut kernel.body);
-    block(kernel, &made, &mut body);
+    block(kernel, &finite, &mut body);
     kernel.body = body;
 }
 
-fn block(kernel: &Kernel, made: &BTreeMap<ValueId, Scalar>, body: &mut [Op]) {
+fn block(kernel: &Kernel, finite: &Finite, body: &mut [Op]) {
     // Tiles `where(p, x, -inf)` of this body so far.
     let mut masked: Vec<(ValueId, Scalar)> = vec![];
     for op in body.iter_mut() {
         match op {
-            Op::Stream { body, .. } => block(kernel, made, body),
+            Op::Stream { body, .. } => block(kernel, finite, body),
             Op::Map { dst, expr } => {
                 if single(kernel, expr) {
                     choice(expr);
-                    exponent(kernel, made, &masked, expr);
+                    exponent(kernel, finite, &masked, expr);
                 }
                 if kernel.value(*dst).dtype == DType::F32
                     && matches!(&*expr, Scalar::Select(_, _, k) if **k == Scalar::Const(f64::NEG_INFINITY))
@@ -79,11 +73,14 @@ fn block(kernel: &Kernel, made: &BTreeMap<ValueId, Scalar>, body: &mut [Op]) {
     }
 }
 
-/// Whether the expression is computed in f32.
+/// Whether the expression is computed in f32, conditions aside.
 fn single(kernel: &Kernel, expr: &Scalar) -> bool {
-    let mut ok = true;
-    leaves(expr, &mut |v| ok &= !matches!(kernel.value(v).dtype, DType::F64 | DType::I32));
-    ok
+    match expr {
+        Scalar::Tile(v) => !matches!(kernel.value(*v).dtype, DType::F64 | DType::I32),
+        Scalar::Const(_) | Scalar::Position(_) | Scalar::Within(_) | Scalar::Argument(_) => true,
+        Scalar::Round(_, x) | Scalar::Unary(_, x) => single(kernel, x),
+        Scalar::Binary(_, x, y) | Scalar::Select(_, x, y) => single(kernel, x) && single(kernel, y),
+    }
 }
 
 fn choice(expr: &mut Scalar) {
@@ -105,12 +102,12 @@ fn choice(expr: &mut Scalar) {
     }
 }
 
-fn exponent(kernel: &Kernel, made: &BTreeMap<ValueId, Scalar>, masked: &[(ValueId, Scalar)], expr: &mut Scalar) {
+fn exponent(kernel: &Kernel, finite: &Finite, masked: &[(ValueId, Scalar)], expr: &mut Scalar) {
     let Scalar::Select(p, exp, zero) = &*expr else { return };
     let (Scalar::Unary(UnaryOp::Exp, difference), Scalar::Const(0.0)) = (&**exp, &**zero) else { return };
     let Scalar::Binary(BinaryOp::Sub, scaled, m) = &**difference else { return };
     let Scalar::Tile(m) = **m else { return };
-    if !made.get(&m).is_some_and(|e| finite(made, e)) {
+    if !finite.holds(m) {
         return;
     }
     let (x, c) = match &**scaled {
@@ -135,20 +132,4 @@ fn exponent(kernel: &Kernel, made: &BTreeMap<ValueId, Scalar>, masked: &[(ValueI
 fn same_axes(kernel: &Kernel, a: ValueId, b: ValueId) -> bool {
     let axes = |v| (kernel.value(v).rows, kernel.value(v).cols);
     axes(a) == axes(b)
-}
-
-/// Whether the expression is `where(abs(y) < inf, y, k)` with a finite `k`, the test by itself or in a tile.
-pub(crate) fn finite(made: &BTreeMap<ValueId, Scalar>, expr: &Scalar) -> bool {
-    let Scalar::Select(test, y, k) = expr else { return false };
-    let test = match &**test {
-        Scalar::Tile(v) => match made.get(v) {
-            Some(e) => e,
-            None => return false,
-        },
-        e => e,
-    };
-    let Scalar::Binary(BinaryOp::Lt, magnitude, limit) = test else { return false };
-    matches!(&**magnitude, Scalar::Unary(UnaryOp::Abs, of) if of == y)
-        && **limit == Scalar::Const(f64::INFINITY)
-        && matches!(**k, Scalar::Const(k) if k.is_finite())
 }

@@ -132,10 +132,13 @@ fn blocked_warps(facts: &Facts<'_>, frames: &Frames, inlined: &BTreeSet<ValueId>
     let words = |v: &ValueId| if rows { words(facts, frames, *v) } else { elements(v) };
     let per = if rows { ROW } else { 16 };
     // A tile that is reduced as it is made takes no registers, but its loops are unrolled: where it is made of positions
-    // or of vectors, no tile that is held is as large.
-    let reduced = |v: &&ValueId| facts.uses[v.at()].iter().any(|u| matches!(u, Use::Reduced(..)));
-    let held = frames.of.keys().filter(|v| !inlined.contains(v) || reduced(v));
-    let largest = held.map(words).max().unwrap_or(1);
+    // or of vectors, no tile that is held has its axes.
+    let held = || frames.of.keys().filter(|v| !inlined.contains(v));
+    let unrolled = frames.of.keys().filter(|v| {
+        let covers = |h: &ValueId| facts.axes(**v).iter().all(|a| facts.axes(*h).contains(a));
+        facts.uses[v.at()].iter().any(|u| matches!(u, Use::Reduced(..))) && !held().any(covers)
+    });
+    let largest = held().chain(unrolled).map(words).max().unwrap_or(1);
     let summed = (0..facts.kernel.values.len() as u32)
         .map(ValueId)
         .filter(|v| facts.uses[v.at()].iter().any(|u| matches!(u, Use::Factor(_))));

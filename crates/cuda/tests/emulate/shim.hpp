@@ -154,6 +154,11 @@ DEVICE u32 cvt_bf16_pair(float low, float high) { return cvt_bf16(low) | (u32)cv
 DEVICE u16 cvt_f16(float x) { return bits<u16>((_Float16)x); }
 DEVICE u32 cvt_f16_pair(float low, float high) { return cvt_f16(low) | (u32)cvt_f16(high) << 16; }
 DEVICE float from_f16(u16 x) { return (float)bits<_Float16>(x); }
+DEVICE float multiply_down(float x, float y) {
+  const double exact = double(x) * y;
+  const float nearest = float(exact);
+  return std::isfinite(exact) && fabs(double(nearest)) > fabs(exact) ? nextafterf(nearest, 0.0f) : nearest;
+}
 DEVICE float ex2(float x) { return exp2f(x); }
 DEVICE float reciprocal(float x) { return 1.0f / x; }
 DEVICE float max_(float a, float b) { return a != a || a > b ? a : b; }
