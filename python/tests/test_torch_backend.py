@@ -127,6 +127,19 @@ def test_regions_do_not_need_each_other_in_a_circle() -> None:
     assert len(reports()[-1].regions) == 2
 
 
+def test_a_widened_copy_joins_once_all_that_reads_it_has() -> None:
+    def loss(x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        wide = x.float()
+        largest = wide.amax(-1, keepdim=True)
+        normaliser = torch.log(torch.exp(wide - largest).sum(-1)) + largest.squeeze(-1)
+        return normaliser - wide.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+
+    x, targets = torch.randn(4, 64, 1000).to(torch.bfloat16), torch.randint(0, 1000, (4, 64))
+    torch.testing.assert_close(compiled(loss)(x, targets), loss(x, targets), rtol=1e-5, atol=1e-5)
+    read = [node.meta["val"].dtype for node in reports()[-1].regions[0].inputs]
+    assert torch.bfloat16 in read and torch.float32 not in read
+
+
 def test_operations_with_several_results() -> None:
     def f(x):
         largest, where = x.max(-1, keepdim=True)

@@ -112,8 +112,9 @@ class Partitioner:
             reason = self._convert(region) or self._plan(region)
             if reason is None:
                 self._claim(region)
-                while any(self._join(region, step, careful) for step in self._neighbours(region)):
-                    pass
+                while self._grown(region, careful):
+                    # A result that got a kernel of its own has none once all that reads it is here.
+                    self._refused.pop(region, None)
                 most = region.kernels
                 reason = self._plan(region) or self._check(region)
             if reason is None and (careful or region.kernels <= most):
@@ -121,6 +122,13 @@ class Partitioner:
             for n in region.nodes:
                 self.region_of.pop(n, None)
         self.refusals.append(Refusal(str(seed.target), reason or "", place_of(seed)))
+
+    def _grown(self, region: Region, careful: bool) -> bool:
+        """Takes all the steps there are; whether there was one."""
+        any_step = False
+        while any(self._join(region, step, careful) for step in self._neighbours(region)):
+            any_step = True
+        return any_step
 
     def _claim(self, region: Region) -> None:
         for n in region.nodes:
