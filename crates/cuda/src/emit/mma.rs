@@ -2,9 +2,8 @@
 
 use super::element::{Emitter, digits};
 use super::load::zero;
-use super::scalar::bare;
 use super::type_name;
-use crate::schedule::{Carrier, FrameId, Instruction, Operand, Product, Side};
+use crate::schedule::{FrameId, Instruction, Operand, Product, Side};
 use einloom_cascade::DType;
 use einloom_tile::{AxisId, Op, ValueId};
 
@@ -22,7 +21,7 @@ impl Emitter<'_> {
     }
 
     /// Declares the result and sets it to what is added to, or to 0.
-    fn start_sum(&mut self, dst: ValueId, acc: Option<ValueId>) {
+    pub(super) fn start_sum(&mut self, dst: ValueId, acc: Option<ValueId>) {
         let frame = self.frame_of(dst);
         self.declare(dst, frame);
         let (to, from) = (self.element(dst, frame), acc.map(|a| self.element(a, frame)));
@@ -36,7 +35,7 @@ impl Emitter<'_> {
     }
 
     /// Rounds a sum to the result's number type, if that is narrower than its carrier.
-    fn finish_sum(&mut self, dst: ValueId) {
+    pub(super) fn finish_sum(&mut self, dst: ValueId) {
         let dtype = self.facts.dtype(dst);
         if matches!(dtype, DType::F32 | DType::F64 | DType::I32) {
             return;
@@ -207,105 +206,6 @@ impl Emitter<'_> {
         let line = format!("left[x][e] = {pair}({}, {});", part(0), part(1));
         self.w.line(line);
         self.w.close("");
-    }
-
-    fn multiply_add(&mut self, dst: ValueId, acc: Option<ValueId>, p: &Product, number: Carrier) {
-        let carrier = self.facts.carrier(dst);
-        let frame = self.frame_of(dst);
-        // Sums of another type than the result's have registers of their own.
-        let apart = carrier != number;
-        let sum = if apart { "product".to_string() } else { self.variable_of(dst, frame) };
-        if apart {
-            self.declare(dst, frame);
-            self.w.open("");
-            let count = |side| frame.and_then(|f| self.along(dst, f, side).map(|a| self.span(f, a).count.to_string()));
-            let (i, j) = (count(Side::Down).unwrap_or_default(), count(Side::Across).unwrap_or_default());
-            let line = format!("{} product{};", number.name(), self.brackets(dst, frame, &i, &j));
-            self.w.line(line);
-            let loops = self.each_element(dst, frame);
-            let line = format!("product{} = {};", self.brackets(dst, frame, "i", "j"), zero(number));
-            self.w.line(line);
-            self.close(loops);
-        } else {
-            self.start_sum(dst, acc);
-        }
-        let len = self.len(p.sum);
-        self.w.line("#pragma unroll 4");
-        self.w.open(format!("for (int e = 0; e < {len}; ++e)"));
-        for (name, v, side) in [("left", p.left, Side::Down), ("right", p.right, Side::Across)] {
-            self.factor(name, v, side, dst, frame, p.sum, number);
-        }
-        let loops = self.each_element(dst, frame);
-        let has = |side| frame.is_some_and(|f| self.along(dst, f, side).is_some());
-        let left = if has(Side::Down) { "left[i]" } else { "left" };
-        let right = if has(Side::Across) { "right[j]" } else { "right" };
-        let target = format!("{sum}{}", self.brackets(dst, frame, "i", "j"));
-        let line = match number {
-            Carrier::F32 => format!("{target} = fmaf({left}, {right}, {target});"),
-            Carrier::F64 => format!("{target} = fma({left}, {right}, {target});"),
-            Carrier::I32 => format!("{target} += {left} * {right};"),
-        };
-        self.w.line(line);
-        self.close(loops);
-        self.w.close("");
-        if apart {
-            let loops = self.each_element(dst, frame);
-            let brackets = self.brackets(dst, frame, "i", "j");
-            let product = format!("static_cast<double>(product{brackets})");
-            let value = match acc {
-                Some(a) => format!("static_cast<double>({}) + {product}", self.element(a, frame)),
-                None => product,
-            };
-            let value = self.rounded(self.facts.dtype(dst), &value, true);
-            let line = format!("{} = {value};", self.element(dst, frame));
-            self.w.line(line);
-            self.close(loops);
-            self.w.close("");
-        } else {
-            self.finish_sum(dst);
-        }
-    }
-
-    /// Reads what a thread needs of a factor for term `e`.
-    #[allow(clippy::too_many_arguments)]
-    fn factor(
-        &mut self,
-        name: &str,
-        v: ValueId,
-        side: Side,
-        dst: ValueId,
-        frame: Option<FrameId>,
-        sum: AxisId,
-        number: Carrier,
-    ) {
-        let kept = frame.and_then(|f| self.along(dst, f, side).map(|a| (f, a)));
-        if let Some((f, axis)) = kept {
-            let span = self.span(f, axis);
-            let k = super::element::variable(side);
-            self.w.line(format!("{} {name}[{}];", number.name(), span.count));
-            self.w.unrolled(k, span.count);
-            let mut position = self.position(f, axis, k);
-            if span.cover > self.facts.size(axis) {
-                position = format!("min_int({position}, {})", self.facts.size(axis) - 1);
-            }
-            let value = self.term(v, sum, Some((axis, &position)));
-            self.w.line(format!("{name}[{k}] = {}({value});", number.name()));
-            self.w.close("");
-        } else {
-            let value = self.term(v, sum, None);
-            self.w.line(format!("const {} {name} = {}({value});", number.name(), number.name()));
-        }
-    }
-
-    /// The factor's element at term `e` of the summed axis and a position of its other axis.
-    fn term(&self, v: ValueId, sum: AxisId, kept: Option<(AxisId, &str)>) -> String {
-        let Some(tile) = self.shared_tile(v) else { return self.element(v, None) };
-        let element = self.shared_element(v, &tile, &|axis| match kept {
-            _ if axis == sum => "e".to_string(),
-            Some((a, position)) if a == axis => format!("({})", bare(position)),
-            _ => "0".to_string(),
-        });
-        format!("{}::decode({element})", type_name(tile.element))
     }
 }
 

@@ -9,6 +9,7 @@ mod hopper;
 mod kernel;
 mod load;
 mod mma;
+mod multiply_add;
 mod names;
 mod order;
 mod quads;

@@ -40,13 +40,39 @@ pub(super) fn arrange(
         warps = split[0] * split[1];
         frames.frames[f.0].arrangement = Arrangement::Fragment { warps: split };
     }
+    let others: Vec<FrameId> = (0..frames.frames.len()).map(FrameId).filter(|f| !fragments.contains(f)).collect();
+    let arrange = |frames: &mut Frames, warps: usize| {
+        for &f in &others {
+            frames.frames[f.0].arrangement = blocked(facts, frames, products, f, 32 * warps);
+        }
+    };
     if warps == 0 {
         warps = blocked_warps(facts, frames, tiles.inlined);
+        let area = products.keys().filter(|v| facts.axes(**v).len() == 2).map(|v| area(facts, *v)).max();
+        // The larger a thread's block of a product, the fewer factors it reads for each multiplication.
+        for block in [64, 32] {
+            let fewer = (area.unwrap_or(0) / block / 32).next_power_of_two().max(1);
+            if area.is_none() || fewer >= warps {
+                continue;
+            }
+            arrange(frames, fewer);
+            let packed = packing::choose(facts, frames, products, tiles.in_place);
+            let registers = pressure_without(facts, frames, &packed, tiles.inlined) + OVERHEAD + FACTORS + BESIDE;
+            if registers <= limit.min(PARTITION / 64) {
+                warps = fewer;
+                break;
+            }
+        }
     }
-    for f in (0..frames.frames.len()).map(FrameId).filter(|f| !fragments.contains(f)) {
-        frames.frames[f.0].arrangement = blocked(facts, frames, f, 32 * warps);
-    }
+    arrange(frames, warps);
     warps
+}
+
+/// Registers for four terms of the factors of a block of eight by eight.
+const FACTORS: usize = 64;
+
+fn area(facts: &Facts<'_>, v: ValueId) -> usize {
+    facts.axes(v).iter().map(|&a| facts.size(a)).product()
 }
 
 fn multiplies(products: &BTreeMap<ValueId, Product>, f: FrameId) -> bool {
@@ -81,7 +107,7 @@ fn fragment(
             continue;
         }
         for &o in &others {
-            frames.frames[o.0].arrangement = blocked(facts, frames, o, 32 * total);
+            frames.frames[o.0].arrangement = blocked(facts, frames, products, o, 32 * total);
         }
         for rows in (0..5).map(|e| 1 << e).filter(|r| total % r == 0) {
             let split = [rows, total / rows];
@@ -127,7 +153,7 @@ const ROW: usize = 32;
 /// be whole until they are reduced, that is as many as it takes to keep a row in registers; elsewhere about 16, so that
 /// there are many threads to wait for memory.
 fn blocked_warps(facts: &Facts<'_>, frames: &Frames, inlined: &BTreeSet<ValueId>) -> usize {
-    let elements = |v: &ValueId| facts.axes(*v).iter().map(|&a| facts.size(a)).product::<usize>();
+    let elements = |v: &ValueId| area(facts, *v);
     let rows = (0..frames.frames.len()).any(|f| reduces_across(facts, frames, FrameId(f)));
     let words = |v: &ValueId| if rows { words(facts, frames, *v) } else { elements(v) };
     let per = if rows { ROW } else { 16 };
@@ -171,6 +197,8 @@ pub(crate) fn resident(facts: &Facts<'_>, schedule: &Schedule) -> Option<usize> 
         Some(registers.max().unwrap_or(BESIDE))
     });
     let needed = needs.collect::<Option<Vec<_>>>()?.into_iter().max()?;
+    let multiplies = schedule.products.keys().any(|v| facts.axes(*v).len() == 2);
+    let needed = if multiplies { needed.max(schedule.registers + FACTORS) } else { needed };
     let enough = |blocks: usize| {
         let warps = (schedule.warps * blocks).div_ceil(4);
         PARTITION / (32 * warps) / 8 * 8 >= needed
@@ -194,7 +222,7 @@ fn row(facts: &Facts<'_>, frames: &Frames, f: FrameId) -> usize {
 
 /// Registers of the tile's elements, all threads together: half as many where pairs stay as they come from memory.
 fn words(facts: &Facts<'_>, frames: &Frames, v: ValueId) -> usize {
-    let elements = facts.axes(v).iter().map(|&a| facts.size(a)).product::<usize>();
+    let elements = area(facts, v);
     let vectors = frames.of.get(&v).is_some_and(|&f| access::vector(facts, frames, f) > 1);
     let mut pairs = false;
     each_op(&facts.kernel.body, &mut |op| {
@@ -206,12 +234,24 @@ fn words(facts: &Facts<'_>, frames: &Frames, v: ValueId) -> usize {
     if pairs { elements.div_ceil(2) } else { elements * facts.carrier(v).words() }
 }
 
-fn blocked(facts: &Facts<'_>, frames: &Frames, f: FrameId, threads: usize) -> Arrangement {
+fn blocked(
+    facts: &Facts<'_>,
+    frames: &Frames,
+    products: &BTreeMap<ValueId, Product>,
+    f: FrameId,
+    threads: usize,
+) -> Arrangement {
     let frame = &frames.frames[f.0];
     let [down, across] = extents(facts, frame);
     let vector = access::vector(facts, frames, f).min(across.next_power_of_two());
     let wanted = across.div_ceil(vector).next_power_of_two().min(threads);
-    let wanted = if reduces_across(facts, frames, f) {
+    let product = products.iter().any(|(v, p)| p.frame == f && facts.axes(*v).len() == 2);
+    let each = down * across / threads;
+    let wanted = if product && each >= 16 {
+        // Blocks about as wide as they are high have the least factors; at least four wide, as they are read.
+        let wide = (1usize << (each.ilog2().div_ceil(2))).max(4);
+        (across / wide).next_power_of_two().clamp(1, wanted.min(32))
+    } else if reduces_across(facts, frames, f) {
         // The fewer threads share a row, the less they exchange: lanes of a warp by shuffles, warps by shared memory.
         wanted.min((threads / down.next_power_of_two()).max(32))
     } else if down >= threads / 32 {
