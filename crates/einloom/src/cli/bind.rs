@@ -165,8 +165,9 @@ fn compared(args: &BindArgs, wanted: &Wanted<'_>) -> Result<Vec<BindingJson>, Fa
 fn simulated(wanted: &Wanted<'_>, binding: &Binding) -> Result<SimulatedJson, String> {
     let Wanted { program, chip, sizes, faults, .. } = *wanted;
     let setting = Setting { program, chip, binding, sizes, instances: 1.0, faults };
-    let (run, notes) = room::simulate(&setting, &mut Options::default(), None, &mut |_| {})
+    let (run, mut notes) = room::simulate(&setting, &mut Options::default(), None, &mut |_| {})
         .map_err(|all| all.first().map_or(String::new(), ToString::to_string))?;
+    notes.extend(evaluate(&setting).map(|e| e.notes).unwrap_or_default());
     let registers = run.kernels.iter().flat_map(|k| &k.arrays).map(|a| (a.name.clone(), a.registers)).collect();
     Ok(SimulatedJson { cycles: run.cycles, utilisation: run.utilisation, registers, notes })
 }
