@@ -1,7 +1,7 @@
 //! Programs ready to run.
 
 use crate::compile::{self, Plan};
-use crate::execute::{Arena, Job, Worker};
+use crate::execute::{Arena, Disorder, Job, SPOILT, Worker};
 use crate::kernels::contract::PairToken;
 use crate::kernels::isa::{Isa, Token};
 use crate::kernels::memory::{Line, Shared};
@@ -101,6 +101,9 @@ impl Executable {
         let started = Instant::now();
         let aligned = self.check(inputs, outputs)?;
         let mut memory = self.memory(inputs, &aligned, outputs)?;
+        if options.disturb.is_some() {
+            memory.iter_mut().for_each(Memory::spoil);
+        }
         let pool = self.pool(options)?;
         let threads = pool.as_ref().map_or_else(rayon::current_num_threads, |p| p.current_num_threads());
         let points: Vec<usize> = self.plans.iter().map(|p| grid_points(&p.kernel)).collect();
@@ -113,7 +116,9 @@ impl Executable {
             let job = Job { program: &self.program, plan, tensors: &tensors, token: self.token, pairs: self.pairs };
             let threads = if plan.parallel { threads.min(count) } else { 1 };
             let progress = Progress { report: options.progress, before: done, all };
-            let work = Shift { job, count, threads, arenas: &self.arenas, progress };
+            // Where two operations store to one element, the order decides.
+            let disorder = options.disturb.map(|seed| Disorder::new(plan.parallel.then_some(seed), count));
+            let work = Shift { job, count, threads, arenas: &self.arenas, progress, disorder };
             let totals = match &pool {
                 Some(pool) if threads > 1 => pool.install(|| work.run()),
                 _ => work.run(),
@@ -252,6 +257,17 @@ enum Memory<'m> {
     Own(Vec<Line>, usize),
 }
 
+impl Memory<'_> {
+    /// Fills what is still to be written with NaN.
+    fn spoil(&mut self) {
+        match self {
+            Memory::Given(_) => {}
+            Memory::Wanted(bytes) => bytes.fill(SPOILT),
+            Memory::Own(lines, _) => bytemuck::cast_slice_mut(lines).fill(SPOILT),
+        }
+    }
+}
+
 /// The memory of every tensor as one kernel uses it.
 fn share<'s>(plan: &Plan, program: &Program, memory: &'s mut [Memory<'_>]) -> Vec<Shared<'s>> {
     let written = plan.written();
@@ -282,6 +298,7 @@ struct Shift<'a> {
     threads: usize,
     arenas: &'a Mutex<Vec<Arena>>,
     progress: Progress<'a>,
+    disorder: Option<Disorder>,
 }
 
 /// What the threads did.
@@ -352,7 +369,11 @@ impl Shift<'_> {
                 return None;
             }
             let last = (first + batch).min(self.count);
-            for point in first..last {
+            for number in first..last {
+                let point = self.disorder.as_ref().map_or(number, |disorder| disorder.point(number));
+                if self.disorder.is_some() {
+                    worker.arena.spoil();
+                }
                 if let Err(error) = worker.point(point) {
                     stop.store(true, Ordering::Relaxed);
                     return Some((point, error));

@@ -47,4 +47,8 @@ pub struct RunOptions<'a> {
     /// Told the done fraction of the run, from 0 to 1, by whichever thread gets there. Fractions may arrive out of
     /// order.
     pub progress: Option<&'a (dyn Fn(f64) + Sync)>,
+    /// For tests, which find by it what a result must not depend on: the points of every kernel are taken in an order
+    /// drawn from this number, and memory that nothing was written to holds NaN: tiles before each point, outputs and
+    /// temporaries before the run.
+    pub disturb: Option<u64>,
 }

@@ -1,6 +1,7 @@
 //! Reductions in the forms that tiles compute: contractions of two factors, and plain reductions of one value.
 
 mod contract;
+mod range;
 
 use crate::cone::Cone;
 use crate::expr::{Expr, ExprId, Exprs};

@@ -1,5 +1,6 @@
 //! Memory of one thread, kept from one point of the grid to the next.
 
+use super::disorder::SPOILT;
 use crate::kernels::memory::Line;
 use crate::kernels::strip::STRIP;
 use bytemuck::Pod;
@@ -21,6 +22,17 @@ pub(crate) struct Arena {
     pub coordinates: Vec<i64>,
 }
 
+impl Arena {
+    /// Fills everything with NaN. Nothing of it may be needed at the next point.
+    pub(crate) fn spoil(&mut self) {
+        self.slots.iter_mut().chain(&mut self.spare).for_each(Buffer::spoil);
+        self.pairs.iter_mut().for_each(|room| room.fill(f32::NAN));
+        self.narrow.spoil(f32::NAN);
+        self.wide.spoil(f64::NAN);
+        self.coordinates.fill(i64::MIN);
+    }
+}
+
 /// Memory that grows when it must.
 #[derive(Default)]
 pub(crate) struct Buffer(Vec<Line>);
@@ -29,6 +41,11 @@ impl Buffer {
     /// A buffer made of lines.
     pub(crate) fn of(lines: Vec<Line>) -> Self {
         Self(lines)
+    }
+
+    /// Fills it with NaN.
+    fn spoil(&mut self) {
+        bytemuck::cast_slice_mut(&mut self.0).fill(SPOILT);
     }
 
     /// The lines that it is made of.
@@ -65,6 +82,13 @@ pub(crate) struct Scratch<T> {
 }
 
 impl<T: Default + Clone + Copy> Scratch<T> {
+    /// Fills it with what is no number.
+    fn spoil(&mut self, nan: T) {
+        self.registers.iter_mut().chain(&mut self.leaves).for_each(|strip| strip.fill(nan));
+        self.vectors.iter_mut().for_each(|vector| vector.fill(nan));
+        self.row.fill(nan);
+    }
+
     /// Makes sure of as many registers and leaves.
     pub(crate) fn reserve(&mut self, registers: usize, leaves: usize) {
         let strip = || vec![T::default(); STRIP].into_boxed_slice();
