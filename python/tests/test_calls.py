@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 
 import numpy as np
@@ -252,3 +254,21 @@ def test_programs_come_from_files_texts_and_the_library(tmp_path, rng):
     assert einloom.library.softmax is einloom.library.softmax
     with pytest.raises(AttributeError, match="no shipped program 'atention'"):
         einloom.library.atention
+
+
+def test_numbers_of_numpy_are_arrays_without_dimensions(rng):
+    scale = einloom.compile("input X[n]: f32, a: f32\noutput Y: f32\nY = a * sum(n) X[n]\n")
+    x = rng.standard_normal(7).astype(np.float32)
+    np.testing.assert_allclose(scale(x, x.max()), x.max() * x.sum(), rtol=1e-5)
+    with pytest.raises(einloom.LayoutError, match="must not be written"):
+        scale(x, x.max(), out=x.max())
+
+
+def test_programs_are_copied_and_pickled(rng):
+    program = einloom.compile("input X[m,n]: f32\nparam a = 2\noutput Y: f32\nY[m] = a * sum(n) X[m,n]\n",
+                              exact=True, threads=1, params={"a": 3.0}, origin="here.ein")
+    assert copy.deepcopy(program) is program and copy.copy(program) is program
+    again = pickle.loads(pickle.dumps(program))
+    x = rng.standard_normal((3, 4)).astype(np.float32)
+    assert (again.text, again.origin, again.options) == (program.text, "here.ein", program.options)
+    np.testing.assert_array_equal(again(x), program(x))

@@ -84,6 +84,8 @@ def test_gathers_outside_their_tensor(program):
     with pytest.raises(einloom.OutOfRange, match="Q") as caught:
         program(**arrays(ids=np.array([0, 9], np.int32)))
     assert isinstance(caught.value, IndexError)
+    (at,) = [f for f in caught.value.findings if f.line]
+    assert "ids" in at.source_line and at.line == caught.value.line
 
 
 OUT = {

@@ -94,6 +94,9 @@ def _partition(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> tuple[tor
         graph = to_aten(module, inputs)
     except NotConvertible as e:
         return None, Partition([], [Refusal(e.operation, e.reason, e.place)])
+    except Exception as e:  # Whatever PyTorch says while it traces: what cannot be looked into is left as it is.
+        said = (str(e) or type(e).__name__).splitlines()[0]
+        return None, Partition([], [Refusal("the graph", f"it cannot be traced: {said}", None)])
     found = obstacle(graph)
     if found is not None:
         node, reason = found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from typing import Any, Callable, Sequence
 
@@ -73,6 +74,13 @@ class TorchProgram:
             if self._failure is not None:
                 raise self._failure from None
             raise
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TorchProgram:
+        """A copy of the function, which may be a module with parameters of its own; it is captured when it is called."""
+        other = object.__new__(type(self))
+        other.function, other._made, other._failure = copy.deepcopy(self.function, memo), list(self._made), None
+        other._call = torch.compile(other.function, backend=other._compile, fullgraph=True, dynamic=False)
+        return other
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
