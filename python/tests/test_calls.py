@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -262,6 +263,8 @@ def test_numbers_of_numpy_are_arrays_without_dimensions(rng):
     np.testing.assert_allclose(scale(x, x.max()), x.max() * x.sum(), rtol=1e-5)
     with pytest.raises(einloom.LayoutError, match="must not be written"):
         scale(x, x.max(), out=x.max())
+    with pytest.raises(einloom.DtypeError, match="declare a `param`"):
+        scale(x, 2.0)
 
 
 def test_programs_are_copied_and_pickled(rng):
@@ -272,3 +275,16 @@ def test_programs_are_copied_and_pickled(rng):
     x = rng.standard_normal((3, 4)).astype(np.float32)
     assert (again.text, again.origin, again.options) == (program.text, "here.ein", program.options)
     np.testing.assert_array_equal(again(x), program(x))
+
+
+def test_kernels_share_threads():
+    tasks = Path("/proc/self/task")
+    if not tasks.is_dir():
+        pytest.skip("this system does not list threads")
+    program = einloom.compile(SOFTMAX)
+    program(np.ones((400, 4000), np.float32))
+    before = len(list(tasks.iterdir()))
+    for n in range(1, 20):
+        program(np.ones((2, n), np.float32))
+        program(np.ones((400 + n, 4000), np.float32))
+    assert len(list(tasks.iterdir())) <= before

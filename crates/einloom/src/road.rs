@@ -311,8 +311,12 @@ impl Compiled<'_> {
             views.push(given.view());
         }
         let mut outputs: Vec<_> = outputs.iter_mut().map(Tensor::view_mut).collect();
-        let options =
-            einloom_cpu::RunOptions { threads: options.threads, count: options.count, progress: options.progress };
+        let options = einloom_cpu::RunOptions {
+            threads: options.threads,
+            pool: None,
+            count: options.count,
+            progress: options.progress,
+        };
         self.executable.run(&views, &mut outputs, &options).map_err(Error::Run)
     }
 

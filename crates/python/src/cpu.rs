@@ -53,10 +53,9 @@ impl Loaded {
                 ViewMut { dtype: t.dtype, dims: &t.dims, bytes }
             })
             .collect();
-        let options = RunOptions { threads: (self.threads == 1).then_some(1), ..RunOptions::default() };
-        let mut run = || self.executable.run(&inputs, &mut outputs, &options);
-        let report = if self.threads == 1 { run() } else { crate::pool::pool(self.threads)?.install(run) };
-        match report {
+        let pool = if self.threads == 1 { None } else { Some(crate::pool::pool(self.threads)?) };
+        let options = RunOptions { threads: Some(self.threads), pool, ..RunOptions::default() };
+        match self.executable.run(&inputs, &mut outputs, &options) {
             Ok(_) => Ok(()),
             Err(e) => {
                 let span = match &e {
