@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from functools import cached_property
+from keyword import iskeyword
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal, Mapping, Optional, Sequence, Union
@@ -87,6 +89,18 @@ class Cascade(_native.Cascade):
         if target == "cuda" and machine is None:
             machine = "h200"
         return self.source_text(target, machine, sizes, params or {}, dtypes or {})
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What a call takes, for `help` and editors."""
+        kind, none = inspect.Parameter, inspect.Parameter.empty
+        taken = {name: kind(name, kind.POSITIONAL_OR_KEYWORD) for name in self.inputs if not iskeyword(name)}
+        for name, value in [*self.parameters, ("out", None)]:
+            if not iskeyword(name):
+                given = none if value is None and name != "out" else value
+                taken.setdefault(name, kind(name, kind.KEYWORD_ONLY, default=given))
+        taken.setdefault("sizes", kind("sizes", kind.VAR_KEYWORD))
+        return inspect.Signature(list(taken.values()))
 
     def __repr__(self) -> str:
         head = f"<einloom.Cascade {self.name}({', '.join(self.inputs)}) -> {', '.join(self.outputs)}>"

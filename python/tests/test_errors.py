@@ -106,7 +106,7 @@ def test_results_that_must_not_be_written(program):
     fixed.flags.writeable = False
     with pytest.raises(einloom.LayoutError, match="must not be written"):
         program(**arrays(), out=(fixed, np.empty((2, 6), np.float32)))
-    with pytest.raises(einloom.UnknownInput, match="`out` has 1 arrays, the program has 2 outputs"):
+    with pytest.raises(einloom.UnknownInput, match="`out` has 1 array, the program has 2 outputs"):
         program(**arrays(), out=np.empty((4, 5), np.float32))
     given = arrays(n=6, m=6)
     with pytest.raises(einloom.LayoutError, match="S lies in the same memory as Q"):

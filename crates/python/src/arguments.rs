@@ -49,7 +49,7 @@ impl<'py> Arguments<'py> {
             let failure = Failure::new(
                 "UnknownInput",
                 "too-many-inputs",
-                format!("{} takes {takes} arrays, {given} were given", cascade.name),
+                format!("{} takes {}, {given} were given", cascade.name, several(takes, "array")),
             );
             return Err(failure.hint(format!("its inputs are {}", names(cascade, inputs))).into());
         }
@@ -92,6 +92,10 @@ impl<'py> Arguments<'py> {
     }
 }
 
+fn several(number: usize, of: &str) -> String {
+    if number == 1 { format!("1 {of}") } else { format!("{number} {of}s") }
+}
+
 fn missing(cascade: &Cascade, inputs: &[TensorId], tensor: TensorId) -> Failure {
     let t = &cascade[tensor];
     Failure::new("MissingInput", "missing-input", format!("the input {} is missing", t.name))
@@ -128,7 +132,7 @@ fn outputs<'py>(cascade: &Cascade, value: Bound<'py, PyAny>) -> Result<Option<Ve
         let failure = Failure::new(
             "UnknownInput",
             "wrong-outputs",
-            format!("`out` has {given} arrays, the program has {takes} outputs"),
+            format!("`out` has {}, the program has {}", several(given, "array"), several(takes, "output")),
         );
         return Err(failure.hint(format!("the outputs are {}", wanted())).into());
     }

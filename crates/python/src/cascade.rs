@@ -288,6 +288,12 @@ impl Cascade {
         self.inputs.iter().map(|&t| self.checked()[t].name.as_str()).collect()
     }
 
+    /// The parameters and their values where a call gives none.
+    #[getter]
+    fn parameters(&self) -> Vec<(&str, Option<f64>)> {
+        self.checked().params.iter().map(|p| (p.name.as_str(), p.default)).collect()
+    }
+
     /// The names of the outputs, in the order in which a call returns them.
     #[getter]
     fn outputs(&self) -> Vec<&str> {
@@ -394,7 +400,11 @@ impl Cascade {
         // Some frameworks append a trace of their own.
         let said = error.value(py).to_string();
         let said = said.lines().next().unwrap_or_default();
-        let failure = Failure::new(class, "unreadable", format!("{}: {said}", t.name)).at(Some(t.span));
+        let mut failure = Failure::new(class, "unreadable", format!("{}: {said}", t.name)).at(Some(t.span));
+        if class == "DtypeError" && t.ranks.is_empty() {
+            failure =
+                failure.hint("a number of Python has no number type: give numpy.float32(…), or declare a `param`");
+        }
         let raised = self.raise(py, &failure);
         raised.set_cause(py, Some(error.clone_ref(py)));
         raised

@@ -124,12 +124,13 @@ class TorchProgram:
         return run
 
 
-def from_torch(function: Callable[..., Any], example_inputs: Sequence[Any]) -> TorchProgram:
+def from_torch(function: Callable[..., Any], example_inputs: torch.Tensor | Sequence[Any]) -> TorchProgram:
     """The cascade of a PyTorch function or module, captured on `example_inputs`.
 
     Raises `NotConvertible` with the operation that has no cascade, the reason and the line of the program.
     """
-    return TorchProgram(function, tuple(example_inputs))
+    given = (example_inputs,) if isinstance(example_inputs, torch.Tensor) else tuple(example_inputs)
+    return TorchProgram(function, given)
 
 
 def whole(
