@@ -158,3 +158,15 @@ def test_missing_files_are_missing_files(tmp_path):
         einloom.compile(tmp_path / "none.ein")
     with pytest.raises(FileNotFoundError):
         einloom.compile("none.ein")
+
+
+def test_parameters_and_sizes_that_are_none():
+    program = einloom.compile("input X[n]: f32\nparam eps = 1\noutput Y: f32\nrank W\nY[n] = X[n] * W + eps\n")
+    x = np.ones(2, np.float32)
+    with pytest.raises(einloom.DtypeError, match="eps is None, which is not a number") as caught:
+        program(x, W=2, eps=None)
+    assert caught.value.line == 2
+    for size in (-1, 2.5, "3"):
+        with pytest.raises(einloom.DtypeError, match="W is .*, which is not a number of elements"):
+            program(x, W=size)
+    np.testing.assert_array_equal(program(x, W=0, eps=np.float32(3)), [3, 3])
