@@ -14,6 +14,9 @@ from typing import Any, Literal, Mapping, Optional, Sequence, Union
 from . import _native, html, report
 from .errors import UsageError
 
+_call = _native.Cascade.__call__
+"""Named once: to look it up at each call costs as much as the rest of what Python does there."""
+
 Target = Literal["cuda", "pseudo"]
 
 
@@ -131,7 +134,7 @@ class Cascade(_native.Cascade):
             name, order = self._traced(len(args), tuple(given), others)
             arrays = (*args, *given.values())
             return getattr(torch.ops.einloom, name).default(*[arrays[k] for k in order])
-        return super().__call__(*args, **kwargs)
+        return _call(self, *args, **kwargs)
 
     def _traced(
         self, positional: int, named: tuple[str, ...], others: tuple[tuple[str, Any], ...]
