@@ -104,8 +104,10 @@ impl Executable {
         if options.disturb.is_some() {
             memory.iter_mut().for_each(Memory::spoil);
         }
-        let pool = self.pool(options)?;
-        let threads = pool.as_ref().map_or_else(rayon::current_num_threads, |p| p.current_num_threads());
+        let own = self.pool(options)?;
+        let pool = options.pool.or(own.as_deref());
+        let all = || pool.map_or_else(rayon::current_num_threads, rayon::ThreadPool::current_num_threads);
+        let threads = options.threads.map_or_else(all, |wanted| wanted.max(1));
         let points: Vec<usize> = self.plans.iter().map(|p| grid_points(&p.kernel)).collect();
         let all: usize = points.iter().sum();
         let mut done = 0;
@@ -119,10 +121,7 @@ impl Executable {
             // Where two operations store to one element, the order decides.
             let disorder = options.disturb.map(|seed| Disorder::new(plan.parallel.then_some(seed), count));
             let work = Shift { job, count, threads, arenas: &self.arenas, progress, disorder };
-            let totals = match &pool {
-                Some(pool) if threads > 1 => pool.install(|| work.run()),
-                _ => work.run(),
-            }?;
+            let totals = work.run(pool)?;
             done += count;
             kernels.push(KernelReport {
                 name: plan.kernel.name.clone(),
@@ -184,12 +183,13 @@ impl Executable {
     }
 
     fn pool(&self, options: &RunOptions<'_>) -> Result<Option<Arc<rayon::ThreadPool>>, RunError> {
-        let Some(threads) = options.threads else { return Ok(None) };
+        // Work for one thread is done by the caller's.
+        let Some(threads) = options.threads.filter(|&n| n > 1 && options.pool.is_none()) else { return Ok(None) };
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pool) = pools.get(&threads) {
             return Ok(Some(pool.clone()));
         }
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.max(1)).build();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
         let pool = Arc::new(pool.map_err(|e| RunError::Threads { reason: e.to_string() })?);
         pools.insert(threads, pool.clone());
         Ok(Some(pool))
@@ -322,8 +322,16 @@ impl Totals {
     }
 }
 
+/// Gives work to the threads of a scope, of which the one at hand is one.
+fn hand_out<'s>(scope: &rayon::Scope<'s>, threads: usize, work: &'s (impl Fn() + Sync)) {
+    (1..threads).for_each(|_| scope.spawn(|_| work()));
+    work();
+}
+
 impl Shift<'_> {
-    fn run(&self) -> Result<Totals, RunError> {
+    /// Shares it out among threads of the pool (of rayon's at hand if there is none). The caller's thread is one of them: it
+    /// need not be woken.
+    fn run(&self, pool: Option<&rayon::ThreadPool>) -> Result<Totals, RunError> {
         let next = AtomicUsize::new(0);
         let stop = AtomicBool::new(false);
         let outcome = Mutex::new(Ok(Totals {
@@ -351,7 +359,10 @@ impl Shift<'_> {
             self.arenas.lock().unwrap_or_else(PoisonError::into_inner).push(worker.arena);
         };
         if self.threads > 1 {
-            rayon::scope(|scope| (0..self.threads).for_each(|_| scope.spawn(|_| one())));
+            match pool {
+                Some(pool) => pool.in_place_scope(|scope| hand_out(scope, self.threads, &one)),
+                None => rayon::in_place_scope(|scope| hand_out(scope, self.threads, &one)),
+            }
         } else if self.count > 0 {
             one();
         }

@@ -42,6 +42,8 @@ impl std::str::FromStr for Bf16Products {
 pub struct RunOptions<'a> {
     /// Number of threads; as many as rayon's global pool has if `None`. The results do not depend on it.
     pub threads: Option<usize>,
+    /// Threads to use in place of ones of the executable's own.
+    pub pool: Option<&'a rayon::ThreadPool>,
     /// Whether to count the bytes that every kernel loads and stores.
     pub count: bool,
     /// Told the done fraction of the run, from 0 to 1, by whichever thread gets there. Fractions may arrive out of

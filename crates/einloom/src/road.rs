@@ -315,7 +315,7 @@ impl Compiled<'_> {
         }
         let mut outputs: Vec<_> = outputs.iter_mut().map(Tensor::view_mut).collect();
         let RunOptions { threads, count, progress, disturb } = *options;
-        let options = einloom_cpu::RunOptions { threads, count, progress, disturb };
+        let options = einloom_cpu::RunOptions { threads, pool: None, count, progress, disturb };
         self.executable.run(&views, &mut outputs, &options).map_err(Error::Run)
     }
 
