@@ -2,6 +2,7 @@
 
 use crate::compile::{self, Plan};
 use crate::execute::{Arena, Disorder, Job, SPOILT, Worker};
+use crate::kernels::amx::TileToken;
 use crate::kernels::contract::PairToken;
 use crate::kernels::isa::{Isa, Token};
 use crate::kernels::memory::{Line, Shared};
@@ -44,6 +45,8 @@ pub struct Executable {
     token: Token,
     /// Products of bf16 are computed by pairs.
     pairs: Option<PairToken>,
+    /// Contractions whose plan says so are computed by the processor's matrix unit.
+    tiles: Option<TileToken>,
     /// Thread pools of the sizes that runs asked for.
     pools: Mutex<BTreeMap<usize, Arc<rayon::ThreadPool>>>,
     /// Memory for tiles that threads had in earlier runs: to be given it anew takes longer than a small run.
@@ -52,9 +55,13 @@ pub struct Executable {
 
 impl std::fmt::Debug for Executable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { program, plans, token, pairs, .. } = self;
+        let Self { program, plans, token, pairs, tiles, .. } = self;
         let mut all = f.debug_struct("Executable");
-        all.field("program", program).field("plans", plans).field("token", token).field("pairs", pairs);
+        all.field("program", program)
+            .field("plans", plans)
+            .field("token", token)
+            .field("pairs", pairs)
+            .field("tiles", tiles);
         all.finish_non_exhaustive()
     }
 }
@@ -76,10 +83,12 @@ impl Executable {
         }
         let isa = options.isa.unwrap_or_else(Isa::best);
         let token = Token::new(isa).ok_or(BuildError::Isa { isa: isa.name() })?;
-        let plans: Vec<Plan> =
+        let mut plans: Vec<Plan> =
             program.kernels.iter().map(|k| compile::compile(program, k)).collect::<Result<_, _>>()?;
+        let tiles = tiles(&mut plans, token, options.bf16)?;
         let pairs = pairs(&plans, token, options.bf16)?;
-        Ok(Self { program: program.clone(), plans, token, pairs, pools: Mutex::default(), arenas: Mutex::default() })
+        let (pools, arenas) = Default::default();
+        Ok(Self { program: program.clone(), plans, token, pairs, tiles, pools, arenas })
     }
 
     /// The program.
@@ -115,7 +124,14 @@ impl Executable {
         for (plan, &count) in self.plans.iter().zip(&points) {
             let begun = Instant::now();
             let tensors = share(plan, &self.program, &mut memory);
-            let job = Job { program: &self.program, plan, tensors: &tensors, token: self.token, pairs: self.pairs };
+            let job = Job {
+                program: &self.program,
+                plan,
+                tensors: &tensors,
+                token: self.token,
+                pairs: self.pairs,
+                tiles: self.tiles,
+            };
             let threads = if plan.parallel { threads.min(count) } else { 1 };
             let progress = Progress { report: options.progress, before: done, all };
             // Where two operations store to one element, the order decides.
@@ -196,12 +212,33 @@ impl Executable {
     }
 }
 
+/// The processor's matrix unit, if it is to be used; marks the contractions that it computes.
+fn tiles(plans: &mut [Plan], token: Token, wish: Bf16Products) -> Result<Option<TileToken>, BuildError> {
+    let mut any = false;
+    for plan in plans.iter() {
+        compile::each_step(&plan.body, &mut |step| {
+            any |= matches!(step, compile::Step::Contract(c) if compile::can(&plan.tiles, c));
+        });
+    }
+    let (unit, rates) = match wish {
+        Bf16Products::Tiles => (Some(TileToken::new(token).ok_or(BuildError::Isa { isa: "amx" })?), None),
+        Bf16Products::Fastest if any => match TileToken::new(token) {
+            // Measured only where it may be used.
+            Some(unit) => (Some(unit), Some(ProductRates::measured())),
+            None => return Ok(None),
+        },
+        Bf16Products::Fastest | Bf16Products::Widened | Bf16Products::Pairs => return Ok(None),
+    };
+    plans.iter_mut().for_each(|plan| compile::choose(plan, rates));
+    Ok(unit)
+}
+
 /// The instructions for products of bf16 by pairs, if they are to be used.
 fn pairs(plans: &[Plan], token: Token, wish: Bf16Products) -> Result<Option<PairToken>, BuildError> {
     let mut wanted = false;
     for plan in plans {
         compile::each_step(&plan.body, &mut |step| {
-            wanted |= matches!(step, compile::Step::Contract(c) if c.is_of_bf16(&plan.tiles));
+            wanted |= matches!(step, compile::Step::Contract(c) if c.parts.is_none() && c.is_of_bf16(&plan.tiles));
         });
     }
     match wish {
@@ -210,7 +247,7 @@ fn pairs(plans: &[Plan], token: Token, wish: Bf16Products) -> Result<Option<Pair
             some => Ok(some),
         },
         Bf16Products::Fastest if wanted && ProductRates::measured().prefers_pairs() => Ok(PairToken::new(token)),
-        Bf16Products::Fastest | Bf16Products::Widened => Ok(None),
+        Bf16Products::Fastest | Bf16Products::Widened | Bf16Products::Tiles => Ok(None),
     }
 }
 

@@ -11,7 +11,7 @@ pub struct Options {
     pub bf16: Bf16Products,
 }
 
-/// How products of bf16 are computed. Both ways sum in f32.
+/// How products of bf16 are computed. All ways sum in f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bf16Products {
     /// As [`crate::ProductRates`] says is faster here.
@@ -21,17 +21,21 @@ pub enum Bf16Products {
     Widened,
     /// By instructions that multiply pairs of bf16 (AVX512-BF16): they take subnormal factors and results for 0.
     Pairs,
+    /// By the processor's matrix unit (AMX), and those of wider numbers too, as sums of several of bf16 (`f32`: of three,
+    /// which lack at most a rounding of each product). Takes subnormal factors and results for 0.
+    Tiles,
 }
 
 impl std::str::FromStr for Bf16Products {
     type Err = BuildError;
 
-    /// `fastest`, `widened` or `pairs`.
+    /// `fastest`, `widened`, `pairs` or `tiles`.
     fn from_str(given: &str) -> Result<Self, BuildError> {
         match given {
             "fastest" => Ok(Self::Fastest),
             "widened" => Ok(Self::Widened),
             "pairs" => Ok(Self::Pairs),
+            "tiles" => Ok(Self::Tiles),
             _ => Err(BuildError::Bf16 { given: given.to_string() }),
         }
     }

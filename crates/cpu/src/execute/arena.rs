@@ -1,6 +1,7 @@
 //! Memory of one thread, kept from one point of the grid to the next.
 
 use super::disorder::SPOILT;
+use crate::kernels::contract::Room;
 use crate::kernels::memory::Line;
 use crate::kernels::strip::STRIP;
 use bytemuck::Pod;
@@ -14,6 +15,8 @@ pub(crate) struct Arena {
     pub spare: Vec<Buffer>,
     /// Factors packed by pairs.
     pub pairs: [Vec<f32>; 2],
+    /// Factors packed for the processor's matrix unit.
+    pub packed: Room,
     /// For expressions in f32.
     pub narrow: Scratch<f32>,
     /// For expressions in f64.
@@ -51,6 +54,14 @@ impl Buffer {
     /// The lines that it is made of.
     pub(crate) fn into_lines(self) -> Vec<Line> {
         self.0
+    }
+
+    /// The lines, so many at least.
+    pub(crate) fn lines_mut(&mut self, lines: usize) -> &mut [Line] {
+        if self.0.len() < lines {
+            self.0.resize(lines, Line::ZERO);
+        }
+        &mut self.0
     }
 
     /// As many elements as it has room for.

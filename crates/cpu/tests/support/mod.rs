@@ -13,10 +13,12 @@ pub fn isas() -> impl Iterator<Item = Isa> {
     Isa::ALL.into_iter().filter(|isa| isa.is_available())
 }
 
-/// The ways to compute of this machine: its instruction sets, and the one that multiplies pairs of bf16.
+/// The ways to compute of this machine: its instruction sets, pairs of bf16 and the matrix unit.
 pub fn ways() -> impl Iterator<Item = Options> {
-    let pairs = ProductRates::measured().pairs.map(|_| Options { isa: None, bf16: Bf16Products::Pairs });
-    isas().map(|isa| Options { isa: Some(isa), bf16: Bf16Products::Widened }).chain(pairs)
+    let rates = ProductRates::measured();
+    let pairs = rates.pairs.map(|_| Options { isa: None, bf16: Bf16Products::Pairs });
+    let tiles = rates.tiles.map(|_| Options { isa: None, bf16: Bf16Products::Tiles });
+    isas().map(|isa| Options { isa: Some(isa), bf16: Bf16Products::Widened }).chain(pairs).chain(tiles)
 }
 
 /// Runs on arrays of values, in the order of the program's inputs; the outputs' values.
