@@ -3,6 +3,7 @@
 use super::{How, Lowering, Product};
 use crate::expr::{Expr, ExprId, Exprs};
 use crate::problem::{Fold, FoldMonoid};
+use crate::products::mixed;
 use einloom_algebra::NodeId;
 use einloom_cascade::{DType, IndexId};
 use std::collections::BTreeSet;
@@ -99,17 +100,18 @@ impl Lowering<'_> {
     }
 
     fn narrowed(&mut self, n: NodeId, operands: [ExprId; 2], types: [DType; 2]) -> [ExprId; 2] {
-        let narrow = |d: DType| matches!(d, DType::Bf16 | DType::F16 | DType::E4m3 | DType::E5m2);
-        let to = match types {
-            [a, DType::F32 | DType::Tf32] if narrow(a) => a,
-            [DType::F32 | DType::Tf32, b] if narrow(b) => b,
-            _ => return operands,
-        };
-        if !self.narrow {
-            return operands;
-        }
+        let Some((wide, narrow)) = mixed(types) else { return operands };
+        self.mixed.insert((wide, narrow));
+        let (products, liberty, unit) = self.products;
+        let Some(to) = products.to((wide, narrow), liberty, unit) else { return operands };
         let name = &self.p[n].name;
-        self.notes.push(format!("{name}: the wider operand is rounded to {to}, the type of the narrower one"));
+        self.notes.push(match to {
+            to if to == narrow => {
+                format!("{name}: the wider operand is rounded to {to}, the type of the narrower one")
+            }
+            to if to == wide => format!("{name}: the narrower operand becomes {to}, which it is exactly"),
+            to => format!("{name}: the wider operand is rounded to {to}, which the narrower one is exactly"),
+        });
         operands.map(|e| if self.types.of(self.p, self.x, e) == to { e } else { self.x.round(to, e) })
     }
 }
