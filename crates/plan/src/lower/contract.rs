@@ -4,6 +4,7 @@ use super::range::largest;
 use super::{How, Lowering, Product};
 use crate::expr::{Expr, ExprId, Exprs, Linear};
 use crate::problem::{Fold, FoldMonoid};
+use crate::products::mixed;
 use einloom_algebra::NodeId;
 use einloom_cascade::{BinaryOp, DType, IndexId};
 use std::collections::BTreeSet;
@@ -135,25 +136,22 @@ impl Lowering<'_> {
     }
 
     fn narrowed(&mut self, n: NodeId, operands: [ExprId; 2], types: [DType; 2]) -> [ExprId; 2] {
-        let narrow = |d: DType| matches!(d, DType::Bf16 | DType::F16 | DType::E4m3 | DType::E5m2);
-        let to = match types {
-            [a, DType::F32 | DType::Tf32] if narrow(a) => a,
-            [DType::F32 | DType::Tf32, b] if narrow(b) => b,
-            _ => return operands,
-        };
-        if !self.narrow {
-            return operands;
-        }
+        let Some((wide, narrow)) = mixed(types) else { return operands };
+        self.mixed.insert((wide, narrow));
+        let (products, liberty, unit) = self.products;
+        let Some(to) = products.to((wide, narrow), liberty, unit) else { return operands };
         let name = &self.p[n].name;
-        let wide = operands[usize::from(matches!(types[1], DType::F32 | DType::Tf32))];
-        let fits = largest(to).is_none_or(|most| self.range(wide, &[]).most() <= most);
-        let to = if fits {
-            self.notes.push(format!("{name}: the wider operand is rounded to {to}, the type of the narrower one"));
-            to
-        } else {
-            self.notes.push(format!("{name}: both operands are rounded to bf16, because the wider one may leave {to}"));
-            DType::Bf16
+        let wider = operands[usize::from(types[1] == wide)];
+        let fits = to == wide || largest(to).is_none_or(|most| self.range(wider, &[]).most() <= most);
+        let (to, note) = match to {
+            to if !fits => {
+                (DType::Bf16, format!("both operands are rounded to bf16, because the wider one may leave {to}"))
+            }
+            to if to == narrow => (to, format!("the wider operand is rounded to {to}, the type of the narrower one")),
+            to if to == wide => (to, format!("the narrower operand becomes {to}, which it is exactly")),
+            to => (to, format!("the wider operand is rounded to {to}, which the narrower one is exactly")),
         };
+        self.notes.push(format!("{name}: {note}"));
         operands.map(|e| if self.types.of(self.p, self.x, e) == to { e } else { self.x.round(to, e) })
     }
 }
