@@ -46,6 +46,10 @@ __version__ = _native.__version__
 _native.set_places(_sys.prefix, [p for p in _sys.path if p])
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), "from_torch", "torch"})
+
+
 def __getattr__(name: str) -> _Any:
     """`from_torch` and `torch` need PyTorch, which is imported when they are first named."""
     if name not in ("from_torch", "torch"):

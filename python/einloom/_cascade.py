@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import sys
 from functools import cached_property
+from keyword import iskeyword
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal, Mapping, Optional, Sequence, Union
 
 from . import _native, html, report
 from .errors import UsageError
+
+_call = _native.Cascade.__call__
+"""Named once: to look it up at each call costs as much as the rest of what Python does there."""
 
 Target = Literal["cuda", "pseudo"]
 
@@ -87,6 +93,18 @@ class Cascade(_native.Cascade):
             machine = "h200"
         return self.source_text(target, machine, sizes, params or {}, dtypes or {})
 
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What a call takes, for `help` and editors."""
+        kind, none = inspect.Parameter, inspect.Parameter.empty
+        taken = {name: kind(name, kind.POSITIONAL_OR_KEYWORD) for name in self.inputs if not iskeyword(name)}
+        for name, value in [*self.parameters, ("out", None)]:
+            if not iskeyword(name):
+                given = none if value is None and name != "out" else value
+                taken.setdefault(name, kind(name, kind.KEYWORD_ONLY, default=given))
+        taken.setdefault("sizes", kind("sizes", kind.VAR_KEYWORD))
+        return inspect.Signature(list(taken.values()))
+
     def __repr__(self) -> str:
         head = f"<einloom.Cascade {self.name}({', '.join(self.inputs)}) -> {', '.join(self.outputs)}>"
         return "\n".join([head, *self._derivation.summary()])
@@ -94,17 +112,55 @@ class Cascade(_native.Cascade):
     def _repr_html_(self) -> str:
         return html.cascade(self)
 
-    def _with_gradient(
+    def _as_operator(
         self,
         arrays: Sequence[Any],
         out: Optional[Sequence[Any]],
         sizes: Mapping[str, int],
         params: Mapping[str, float],
     ) -> Any:
-        """Calls whose result must carry a gradient end here: they run as an operator of PyTorch."""
+        """Calls whose result must carry a gradient, or whose tensors are not in memory, end here: they run as an operator of
+        PyTorch."""
         from .torch.gradient import call
 
         return call(self, arrays, out, sizes, params)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # Dynamo cannot look into the extension module: it gets the operator, and what is known before there are arrays.
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.compiler.is_compiling():
+            given = {n: a for n, a in kwargs.items() if isinstance(a, torch.Tensor)}
+            others = tuple((n, a) for n, a in kwargs.items() if n not in given)
+            name, order = self._traced(len(args), tuple(given), others)
+            arrays = (*args, *given.values())
+            return getattr(torch.ops.einloom, name).default(*[arrays[k] for k in order])
+        return _call(self, *args, **kwargs)
+
+    def _traced(
+        self, positional: int, named: tuple[str, ...], others: tuple[tuple[str, Any], ...]
+    ) -> tuple[str, tuple[int, ...]]:
+        """The name of a call's operator, and which of its tensors, by position and then by name, each input is."""
+        from .torch.gradient import traced
+
+        return traced(self, positional, named, others)
+
+    # What `torch.compiler.assume_constant_result` says, without an import of PyTorch.
+    _traced._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+    # Kernels are all that a program gathers, and copies may share them.
+    def __copy__(self) -> Cascade:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Cascade:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.text, self.origin, self.options)
+
+
+def _again(kind: type[Cascade], text: str, origin: str, options: dict[str, Any]) -> Cascade:
+    """A program that was pickled. Its kernels are made anew."""
+    return kind(text, origin, **options)
 
 
 def compile(

@@ -165,7 +165,7 @@ class Derivation:
         if once:
             out.append(f"  one pass over {', '.join(once)}")
         rules = list(dict.fromkeys(step.rule for step in self.steps))
-        out.append(f"  {len(self.steps)} steps: {', '.join(rules)}" if rules else "  streams as it is written")
+        out.append(f"  {units.several(len(self.steps), 'step')}: {', '.join(rules)}" if rules else "  streams as it is written")
         saved = [f"  {line}" for line in dict.fromkeys(str(r).split("\n")[0] for r in self.refusals)]
         return out + saved
 

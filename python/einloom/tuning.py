@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional, Union
 
 from . import _native, units
+from .errors import EinloomError
 
 if TYPE_CHECKING:
     from ._cascade import Cascade
@@ -133,7 +134,13 @@ def _search(program: Cascade, trial: _native.Trial, effort: str) -> None:
             sys.stderr.flush()
 
     best, seconds, planned = search(trial.measure, trial.tiles, trial.extents, effort, tell)
-    trial.adopt(best, seconds, planned)
+    try:
+        trial.adopt(best, seconds, planned)
+    except EinloomError as e:
+        # The call goes on: it has its kernel, and only later processes do without.
+        if e.code != "cache":
+            raise
+        print(f"einloom: {e}", file=sys.stderr)
     if shown:
         sys.stderr.write("\r\x1b[K")
     sizes = ", ".join(f"{name}={size}" for name, size in trial.sizes)

@@ -36,3 +36,8 @@ def count(value: float) -> str:
     """A number, such as `35.1 G`."""
     scaled, name = _scaled(value, 1000, ["", "k", "M", "G", "T", "P"])
     return f"{_three(scaled)} {name}".rstrip()
+
+
+def several(number: int, of: str) -> str:
+    """A number of things, such as `1 kernel` or `2 kernels`."""
+    return f"{number} {of}" + ("" if number == 1 else "s")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -252,3 +255,36 @@ def test_programs_come_from_files_texts_and_the_library(tmp_path, rng):
     assert einloom.library.softmax is einloom.library.softmax
     with pytest.raises(AttributeError, match="no shipped program 'atention'"):
         einloom.library.atention
+
+
+def test_numbers_of_numpy_are_arrays_without_dimensions(rng):
+    scale = einloom.compile("input X[n]: f32, a: f32\noutput Y: f32\nY = a * sum(n) X[n]\n")
+    x = rng.standard_normal(7).astype(np.float32)
+    np.testing.assert_allclose(scale(x, x.max()), x.max() * x.sum(), rtol=1e-5)
+    with pytest.raises(einloom.LayoutError, match="must not be written"):
+        scale(x, x.max(), out=x.max())
+    with pytest.raises(einloom.DtypeError, match="declare a `param`"):
+        scale(x, 2.0)
+
+
+def test_programs_are_copied_and_pickled(rng):
+    program = einloom.compile("input X[m,n]: f32\nparam a = 2\noutput Y: f32\nY[m] = a * sum(n) X[m,n]\n",
+                              exact=True, threads=1, params={"a": 3.0}, origin="here.ein")
+    assert copy.deepcopy(program) is program and copy.copy(program) is program
+    again = pickle.loads(pickle.dumps(program))
+    x = rng.standard_normal((3, 4)).astype(np.float32)
+    assert (again.text, again.origin, again.options) == (program.text, "here.ein", program.options)
+    np.testing.assert_array_equal(again(x), program(x))
+
+
+def test_kernels_share_threads():
+    tasks = Path("/proc/self/task")
+    if not tasks.is_dir():
+        pytest.skip("this system does not list threads")
+    program = einloom.compile(SOFTMAX)
+    program(np.ones((400, 4000), np.float32))
+    before = len(list(tasks.iterdir()))
+    for n in range(1, 20):
+        program(np.ones((2, n), np.float32))
+        program(np.ones((400 + n, 4000), np.float32))
+    assert len(list(tasks.iterdir())) <= before

@@ -84,6 +84,8 @@ def test_gathers_outside_their_tensor(program):
     with pytest.raises(einloom.OutOfRange, match="Q") as caught:
         program(**arrays(ids=np.array([0, 9], np.int32)))
     assert isinstance(caught.value, IndexError)
+    (at,) = [f for f in caught.value.findings if f.line]
+    assert "ids" in at.source_line and at.line == caught.value.line
 
 
 OUT = {
@@ -104,7 +106,7 @@ def test_results_that_must_not_be_written(program):
     fixed.flags.writeable = False
     with pytest.raises(einloom.LayoutError, match="must not be written"):
         program(**arrays(), out=(fixed, np.empty((2, 6), np.float32)))
-    with pytest.raises(einloom.UnknownInput, match="`out` has 1 arrays, the program has 2 outputs"):
+    with pytest.raises(einloom.UnknownInput, match="`out` has 1 array, the program has 2 outputs"):
         program(**arrays(), out=np.empty((4, 5), np.float32))
     given = arrays(n=6, m=6)
     with pytest.raises(einloom.LayoutError, match="S lies in the same memory as Q"):
@@ -156,3 +158,15 @@ def test_missing_files_are_missing_files(tmp_path):
         einloom.compile(tmp_path / "none.ein")
     with pytest.raises(FileNotFoundError):
         einloom.compile("none.ein")
+
+
+def test_parameters_and_sizes_that_are_none():
+    program = einloom.compile("input X[n]: f32\nparam eps = 1\noutput Y: f32\nrank W\nY[n] = X[n] * W + eps\n")
+    x = np.ones(2, np.float32)
+    with pytest.raises(einloom.DtypeError, match="eps is None, which is not a number") as caught:
+        program(x, W=2, eps=None)
+    assert caught.value.line == 2
+    for size in (-1, 2.5, "3"):
+        with pytest.raises(einloom.DtypeError, match="W is .*, which is not a number of elements"):
+            program(x, W=size)
+    np.testing.assert_array_equal(program(x, W=0, eps=np.float32(3)), [3, 3])

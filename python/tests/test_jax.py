@@ -38,3 +38,8 @@ def test_arrays_that_must_not_be_written_are_no_results():
     x = jnp.ones((4, 8))
     with pytest.raises(einloom.LayoutError, match="must not be written"):
         einloom.library.softmax(x, out=jnp.zeros((4, 8)))
+
+
+def test_tracers_have_no_memory():
+    with pytest.raises(einloom.DeviceError, match="X: .*[Tt]race"):
+        jax.jit(einloom.library.softmax.__call__)(jnp.ones((4, 8)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import xml.etree.ElementTree
 
 import einloom
@@ -99,3 +100,10 @@ def test_the_report_shows_the_plan_of_the_last_call():
     program(np.ones((6, 7), np.float32))
     assert program.last_plan().sizes == {"M": 6, "N": 7}
     assert "Plan of the last call" in program._repr_html_()
+
+
+def test_editors_learn_what_a_call_takes():
+    program = einloom.compile("input X[m,n]: f32, g[n]: f32\nparam eps = 1e-5\nparam scale\noutput Y: f32\n"
+                              "Y[m,n] = scale * X[m,n] / sqrt(mean(n) X[m,n]^2 + eps) * g[n]\n")
+    assert str(inspect.signature(program)) == "(X, g, *, eps=1e-05, scale, out=None, **sizes)"
+    assert {"from_torch", "torch", "compile"} <= set(dir(einloom))

@@ -122,3 +122,12 @@ def test_an_effort_that_does_not_exist(monkeypatch):
     monkeypatch.setenv("EINLOOM_TUNE", "much")
     with pytest.raises(einloom.UsageError, match="EINLOOM_TUNE is much"):
         program()(Q, Q, Q)
+
+
+def test_a_folder_that_cannot_be_written_does_not_stop_the_call(monkeypatch, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("EINLOOM_TUNE", "quick")
+    monkeypatch.setenv("EINLOOM_CACHE_DIR", str(tmp_path / "file" / "folder"))
+    x = np.ones((4, 8), np.float32)
+    np.testing.assert_allclose(einloom.compile(einloom.library.softmax.text)(x), x / 8, rtol=1e-6)
+    assert "the result cannot be kept" in capsys.readouterr().err

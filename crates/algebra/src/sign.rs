@@ -1,4 +1,4 @@
-//! Signs of terms, as far as their form shows them.
+//! Signs of terms, and whether they are finite, as far as their form shows it.
 
 use crate::{Def, Graph, Term};
 use einloom_cascade::{BinaryOp, Monoid, UnaryOp};
@@ -22,6 +22,42 @@ pub fn positive_constant(term: &Term) -> bool {
             a,
             b,
         ) => positive_constant(a) && positive_constant(b),
+        _ => false,
+    }
+}
+
+/// Whether the term is a finite number wherever the inputs that it reads are, unless it overflows.
+pub fn finite(term: &Term, graph: &Graph) -> bool {
+    is_finite(term, graph, DEPTH)
+}
+
+fn is_finite(term: &Term, graph: &Graph, depth: usize) -> bool {
+    if depth == 0 {
+        return false;
+    }
+    let go = |t: &Term| is_finite(t, graph, depth - 1);
+    match term {
+        Term::Number(v) => v.is_finite(),
+        Term::Param(_) | Term::Size(_) | Term::Position(_) => true,
+        Term::Read(n, _) => match &graph[*n].def {
+            Def::Input => true,
+            Def::Map(t) => go(t),
+            // Over nothing an extremum is infinite.
+            Def::Reduce(r) => matches!(r.monoid, Monoid::Sum | Monoid::Prod) && go(&r.body),
+            Def::Iterative { .. } => false,
+        },
+        Term::Unary(op, x) => match op {
+            UnaryOp::Log | UnaryOp::Log2 | UnaryOp::Log1p | UnaryOp::Rsqrt => false,
+            UnaryOp::Sqrt => go(x) && at_least_zero(x, graph, depth - 1),
+            _ => go(x),
+        },
+        Term::Binary(op, a, b) => match op {
+            BinaryOp::Div => go(a) && positive_constant(b),
+            BinaryOp::Pow => go(a) && b.as_number().is_some_and(|p| p >= 0.0 && p.fract() == 0.0),
+            op if op.is_predicate() => true,
+            _ => go(a) && go(b),
+        },
+        Term::Select(_, a, b) => go(a) && go(b),
         _ => false,
     }
 }

@@ -117,7 +117,7 @@ impl fmt::Display for BuildError {
             Self::Unsupported { kernel, what } => write!(f, "kernel {kernel}: {what} is not supported on the CPU"),
             Self::Isa { isa } => write!(f, "this processor does not have {isa}"),
             Self::Bf16 { given } => {
-                write!(f, "`{given}` is no way to multiply bf16: there are fastest, widened and pairs")
+                write!(f, "`{given}` is no way to multiply bf16: there are fastest, widened, pairs and tiles")
             }
         }
     }

@@ -1,7 +1,8 @@
 //! Programs ready to run.
 
 use crate::compile::{self, Plan};
-use crate::execute::{Arena, Job, Worker};
+use crate::execute::{Arena, Disorder, Job, SPOILT, Worker};
+use crate::kernels::amx::TileToken;
 use crate::kernels::contract::PairToken;
 use crate::kernels::isa::{Isa, Token};
 use crate::kernels::memory::{Line, Shared};
@@ -44,6 +45,8 @@ pub struct Executable {
     token: Token,
     /// Products of bf16 are computed by pairs.
     pairs: Option<PairToken>,
+    /// Contractions whose plan says so are computed by the processor's matrix unit.
+    tiles: Option<TileToken>,
     /// Thread pools of the sizes that runs asked for.
     pools: Mutex<BTreeMap<usize, Arc<rayon::ThreadPool>>>,
     /// Memory for tiles that threads had in earlier runs: to be given it anew takes longer than a small run.
@@ -52,9 +55,13 @@ pub struct Executable {
 
 impl std::fmt::Debug for Executable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { program, plans, token, pairs, .. } = self;
+        let Self { program, plans, token, pairs, tiles, .. } = self;
         let mut all = f.debug_struct("Executable");
-        all.field("program", program).field("plans", plans).field("token", token).field("pairs", pairs);
+        all.field("program", program)
+            .field("plans", plans)
+            .field("token", token)
+            .field("pairs", pairs)
+            .field("tiles", tiles);
         all.finish_non_exhaustive()
     }
 }
@@ -76,10 +83,12 @@ impl Executable {
         }
         let isa = options.isa.unwrap_or_else(Isa::best);
         let token = Token::new(isa).ok_or(BuildError::Isa { isa: isa.name() })?;
-        let plans: Vec<Plan> =
+        let mut plans: Vec<Plan> =
             program.kernels.iter().map(|k| compile::compile(program, k)).collect::<Result<_, _>>()?;
+        let tiles = tiles(&mut plans, token, options.bf16)?;
         let pairs = pairs(&plans, token, options.bf16)?;
-        Ok(Self { program: program.clone(), plans, token, pairs, pools: Mutex::default(), arenas: Mutex::default() })
+        let (pools, arenas) = Default::default();
+        Ok(Self { program: program.clone(), plans, token, pairs, tiles, pools, arenas })
     }
 
     /// The program.
@@ -101,8 +110,13 @@ impl Executable {
         let started = Instant::now();
         let aligned = self.check(inputs, outputs)?;
         let mut memory = self.memory(inputs, &aligned, outputs)?;
-        let pool = self.pool(options)?;
-        let threads = pool.as_ref().map_or_else(rayon::current_num_threads, |p| p.current_num_threads());
+        if options.disturb.is_some() {
+            memory.iter_mut().for_each(Memory::spoil);
+        }
+        let own = self.pool(options)?;
+        let pool = options.pool.or(own.as_deref());
+        let all = || pool.map_or_else(rayon::current_num_threads, rayon::ThreadPool::current_num_threads);
+        let threads = options.threads.map_or_else(all, |wanted| wanted.max(1));
         let points: Vec<usize> = self.plans.iter().map(|p| grid_points(&p.kernel)).collect();
         let all: usize = points.iter().sum();
         let mut done = 0;
@@ -110,14 +124,20 @@ impl Executable {
         for (plan, &count) in self.plans.iter().zip(&points) {
             let begun = Instant::now();
             let tensors = share(plan, &self.program, &mut memory);
-            let job = Job { program: &self.program, plan, tensors: &tensors, token: self.token, pairs: self.pairs };
+            let job = Job {
+                program: &self.program,
+                plan,
+                tensors: &tensors,
+                token: self.token,
+                pairs: self.pairs,
+                tiles: self.tiles,
+            };
             let threads = if plan.parallel { threads.min(count) } else { 1 };
             let progress = Progress { report: options.progress, before: done, all };
-            let work = Shift { job, count, threads, arenas: &self.arenas, progress };
-            let totals = match &pool {
-                Some(pool) if threads > 1 => pool.install(|| work.run()),
-                _ => work.run(),
-            }?;
+            // Where two operations store to one element, the order decides.
+            let disorder = options.disturb.map(|seed| Disorder::new(plan.parallel.then_some(seed), count));
+            let work = Shift { job, count, threads, arenas: &self.arenas, progress, disorder };
+            let totals = work.run(pool)?;
             done += count;
             kernels.push(KernelReport {
                 name: plan.kernel.name.clone(),
@@ -179,16 +199,38 @@ impl Executable {
     }
 
     fn pool(&self, options: &RunOptions<'_>) -> Result<Option<Arc<rayon::ThreadPool>>, RunError> {
-        let Some(threads) = options.threads else { return Ok(None) };
+        // Work for one thread is done by the caller's.
+        let Some(threads) = options.threads.filter(|&n| n > 1 && options.pool.is_none()) else { return Ok(None) };
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pool) = pools.get(&threads) {
             return Ok(Some(pool.clone()));
         }
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.max(1)).build();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
         let pool = Arc::new(pool.map_err(|e| RunError::Threads { reason: e.to_string() })?);
         pools.insert(threads, pool.clone());
         Ok(Some(pool))
     }
+}
+
+/// The processor's matrix unit, if it is to be used; marks the contractions that it computes.
+fn tiles(plans: &mut [Plan], token: Token, wish: Bf16Products) -> Result<Option<TileToken>, BuildError> {
+    let mut any = false;
+    for plan in plans.iter() {
+        compile::each_step(&plan.body, &mut |step| {
+            any |= matches!(step, compile::Step::Contract(c) if compile::can(&plan.tiles, c));
+        });
+    }
+    let (unit, rates) = match wish {
+        Bf16Products::Tiles => (Some(TileToken::new(token).ok_or(BuildError::Isa { isa: "amx" })?), None),
+        Bf16Products::Fastest if any => match TileToken::new(token) {
+            // Measured only where it may be used.
+            Some(unit) => (Some(unit), Some(ProductRates::measured())),
+            None => return Ok(None),
+        },
+        Bf16Products::Fastest | Bf16Products::Widened | Bf16Products::Pairs => return Ok(None),
+    };
+    plans.iter_mut().for_each(|plan| compile::choose(plan, rates));
+    Ok(unit)
 }
 
 /// The instructions for products of bf16 by pairs, if they are to be used.
@@ -196,7 +238,7 @@ fn pairs(plans: &[Plan], token: Token, wish: Bf16Products) -> Result<Option<Pair
     let mut wanted = false;
     for plan in plans {
         compile::each_step(&plan.body, &mut |step| {
-            wanted |= matches!(step, compile::Step::Contract(c) if c.is_of_bf16(&plan.tiles));
+            wanted |= matches!(step, compile::Step::Contract(c) if c.parts.is_none() && c.is_of_bf16(&plan.tiles));
         });
     }
     match wish {
@@ -205,7 +247,7 @@ fn pairs(plans: &[Plan], token: Token, wish: Bf16Products) -> Result<Option<Pair
             some => Ok(some),
         },
         Bf16Products::Fastest if wanted && ProductRates::measured().prefers_pairs() => Ok(PairToken::new(token)),
-        Bf16Products::Fastest | Bf16Products::Widened => Ok(None),
+        Bf16Products::Fastest | Bf16Products::Widened | Bf16Products::Tiles => Ok(None),
     }
 }
 
@@ -252,6 +294,17 @@ enum Memory<'m> {
     Own(Vec<Line>, usize),
 }
 
+impl Memory<'_> {
+    /// Fills what is still to be written with NaN.
+    fn spoil(&mut self) {
+        match self {
+            Memory::Given(_) => {}
+            Memory::Wanted(bytes) => bytes.fill(SPOILT),
+            Memory::Own(lines, _) => bytemuck::cast_slice_mut(lines).fill(SPOILT),
+        }
+    }
+}
+
 /// The memory of every tensor as one kernel uses it.
 fn share<'s>(plan: &Plan, program: &Program, memory: &'s mut [Memory<'_>]) -> Vec<Shared<'s>> {
     let written = plan.written();
@@ -282,6 +335,7 @@ struct Shift<'a> {
     threads: usize,
     arenas: &'a Mutex<Vec<Arena>>,
     progress: Progress<'a>,
+    disorder: Option<Disorder>,
 }
 
 /// What the threads did.
@@ -305,8 +359,16 @@ impl Totals {
     }
 }
 
+/// Gives work to the threads of a scope, of which the one at hand is one.
+fn hand_out<'s>(scope: &rayon::Scope<'s>, threads: usize, work: &'s (impl Fn() + Sync)) {
+    (1..threads).for_each(|_| scope.spawn(|_| work()));
+    work();
+}
+
 impl Shift<'_> {
-    fn run(&self) -> Result<Totals, RunError> {
+    /// Shares it out among threads of the pool (of rayon's at hand if there is none). The caller's thread is one of them: it
+    /// need not be woken.
+    fn run(&self, pool: Option<&rayon::ThreadPool>) -> Result<Totals, RunError> {
         let next = AtomicUsize::new(0);
         let stop = AtomicBool::new(false);
         let outcome = Mutex::new(Ok(Totals {
@@ -334,7 +396,10 @@ impl Shift<'_> {
             self.arenas.lock().unwrap_or_else(PoisonError::into_inner).push(worker.arena);
         };
         if self.threads > 1 {
-            rayon::scope(|scope| (0..self.threads).for_each(|_| scope.spawn(|_| one())));
+            match pool {
+                Some(pool) => pool.in_place_scope(|scope| hand_out(scope, self.threads, &one)),
+                None => rayon::in_place_scope(|scope| hand_out(scope, self.threads, &one)),
+            }
         } else if self.count > 0 {
             one();
         }
@@ -352,7 +417,11 @@ impl Shift<'_> {
                 return None;
             }
             let last = (first + batch).min(self.count);
-            for point in first..last {
+            for number in first..last {
+                let point = self.disorder.as_ref().map_or(number, |disorder| disorder.point(number));
+                if self.disorder.is_some() {
+                    worker.arena.spoil();
+                }
                 if let Err(error) = worker.point(point) {
                     stop.store(true, Ordering::Relaxed);
                     return Some((point, error));

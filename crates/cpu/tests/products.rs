@@ -188,3 +188,71 @@ fn tiles_copied_while_the_chunk_before_is_multiplied_agree() {
         }
     }
 }
+
+/// `Y = A · B` of one tile each, of these types, and over a grid of rows so that the right factor is kept.
+fn mixed([m, n, k]: [usize; 3], rows: usize, [left, right]: [DType; 2]) -> Program {
+    let mut p = Builder::new("mixed");
+    let (a, b) = (p.input("A", &[m, k], left), p.input("B", &[k, n], right));
+    let y = p.output("Y", &[m, n], F32);
+    p.kernel("mixed", |g| {
+        let (m, n, k) = (g.grid("m", m, rows), g.whole("n", n), g.whole("k", k));
+        let (a, b) = (g.load("a", a, [m, k]), g.load("b", b, [k, n]));
+        let sum = g.mma("sum", a, b);
+        g.store(y, [m, n], sum);
+    });
+    p.finish().expect("well-formed")
+}
+
+/// Numbers that use all bits of their type.
+fn full(count: usize, dtype: DType, seed: f64) -> Vec<f64> {
+    (0..count).map(|i| einloom_cascade::numeric::round(dtype, ((i as f64 + 1.0) * seed).sin() * 3.0)).collect()
+}
+
+#[test]
+fn all_bits_of_factors_of_different_types_count() {
+    let types = [F32, Bf16, DType::F16, DType::Tf32, DType::E4m3];
+    for left in types {
+        for right in types {
+            for sizes in [[70, 48, 96], [33, 20, 40]] {
+                let [m, n, k] = sizes;
+                let inputs = [full(m * k, left, 0.7310585), full(k * n, right, 1.2345679)];
+                check(&mixed(sizes, 35, [left, right]), &inputs, 2e-5);
+            }
+        }
+    }
+}
+
+#[test]
+fn numbers_whose_parts_would_be_lost_agree() {
+    let sizes @ [m, n, k] = [70, 33, 40];
+    let of = |x: &[f64], by: f64| -> Vec<f64> { x.iter().map(|x| f64::from((x * by) as f32)).collect() };
+    // Of one sign, so that no sum is less than what it is made of.
+    let positive = |x: Vec<f64>| -> Vec<f64> { x.into_iter().map(f64::abs).collect() };
+    let (a, b) = (positive(full(m * k, F32, 0.7310585)), positive(full(k * n, F32, 1.2345679)));
+    let bf16 = |x: &[f64]| -> Vec<f64> { x.iter().map(|&x| einloom_cascade::numeric::round(Bf16, x)).collect() };
+    // All small beside large, either way; a row among others; and so large that rounding would overflow.
+    for (by, times) in [(1e-36, 1e36), (1e36, 1e-36), (1e-22, 1e20), (1.1e38, 1e-38), (1e-38, 1e38)] {
+        check(&mixed(sizes, 35, [F32, F32]), &[of(&a, by), of(&b, times)], 1e-5);
+        check(&mixed(sizes, 35, [F32, Bf16]), &[of(&a, by), bf16(&of(&b, times))], 1e-5);
+        let mut row = a.clone();
+        row[k..2 * k].copy_from_slice(&of(&a[k..2 * k], by));
+        let scaled = of(&b, if by < 1.0 { times } else { 1.0 });
+        check(&mixed(sizes, 35, [F32, F32]), &[row, scaled], 1e-5);
+    }
+}
+
+#[test]
+fn what_is_no_finite_number_agrees() {
+    let sizes @ [m, n, k] = [70, 33, 40];
+    for special in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 3.4e38] {
+        for dtype in [F32, Bf16] {
+            let special = einloom_cascade::numeric::round(dtype, special);
+            let (a, b) = (full(m * k, dtype, 0.7310585), full(k * n, dtype, 1.2345679));
+            let (mut left, mut right) = (a.clone(), b.clone());
+            left[3 * k + 7] = special;
+            right[5 * n + 9] = special;
+            check(&mixed(sizes, 35, [dtype, dtype]), &[left, b], 1e-5);
+            check(&mixed(sizes, 35, [dtype, dtype]), &[a, right], 1e-5);
+        }
+    }
+}

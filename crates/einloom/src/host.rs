@@ -25,8 +25,8 @@ pub fn facts() -> HostFacts {
     facts
 }
 
-/// How products of bf16 are to be computed on the processor: what the variable `EINLOOM_BF16` says (`fastest`, `widened`
-/// or `pairs`), the fastest way if it says nothing.
+/// How products of bf16 are to be computed on the processor: what the variable `EINLOOM_BF16` says (`fastest`, `widened`,
+/// `pairs` or `tiles`), the fastest way if it says nothing.
 ///
 /// # Errors
 /// If it says something else.

@@ -61,6 +61,12 @@ pub fn to_toml(machine: &Machine) -> String {
     if let Some(element) = machine.element {
         let _ = writeln!(out, "element = \"{element}\"");
     }
+    if let Some(power) = machine.power {
+        let _ = writeln!(out, "power = \"{power}\"");
+    }
+    let o = &machine.overhead;
+    let _ =
+        writeln!(out, "\n[overhead]\nkernel = \"{}\"\noperation = \"{}\"\nrun = \"{}\"", o.kernel, o.operation, o.run);
     machine.levels.iter().enumerate().for_each(|(k, level)| out += &level_toml(machine, k, level));
     machine.pipes.iter().for_each(|pipe| out += &pipe_toml(pipe));
     if let Some(l) = &machine.lanes {

@@ -255,6 +255,9 @@ pub struct RunOptions<'a> {
     pub count: bool,
     /// Told the done fraction now and then.
     pub progress: Option<&'a (dyn Fn(f64) + Sync)>,
+    /// For tests: another order of the grid's points, and memory that holds NaN until it is written to. The results do
+    /// not depend on it.
+    pub disturb: Option<u64>,
 }
 
 impl std::fmt::Debug for RunOptions<'_> {
@@ -311,8 +314,8 @@ impl Compiled<'_> {
             views.push(given.view());
         }
         let mut outputs: Vec<_> = outputs.iter_mut().map(Tensor::view_mut).collect();
-        let options =
-            einloom_cpu::RunOptions { threads: options.threads, count: options.count, progress: options.progress };
+        let RunOptions { threads, count, progress, disturb } = *options;
+        let options = einloom_cpu::RunOptions { threads, pool: None, count, progress, disturb };
         self.executable.run(&views, &mut outputs, &options).map_err(Error::Run)
     }
 

@@ -1,7 +1,8 @@
 //! The host as a machine.
 
 use crate::{
-    Bytes, BytesPerSecond, Cache, CacheKind, FlopsPerSecond, Hertz, HostFacts, Level, LevelKind, Machine, Pipe, Work,
+    Bytes, BytesPerSecond, Cache, CacheKind, FlopsPerSecond, Hertz, HostFacts, Level, LevelKind, Machine, Overhead,
+    Pipe, Work,
 };
 use einloom_cascade::DType;
 
@@ -74,6 +75,8 @@ pub fn host(facts: &HostFacts) -> Machine {
         cores,
         clock: Hertz(clock),
         element: None,
+        power: None,
+        overhead: Overhead::default(),
         levels,
         pipes: vec![Pipe { name: "SIMD".to_string(), work: Work::Arithmetic, rates, energy: Default::default() }],
         lanes: None,

@@ -7,6 +7,7 @@ mod facts;
 mod gpu;
 mod host;
 mod machine;
+mod overhead;
 mod pipe;
 mod read;
 mod units;
@@ -16,9 +17,10 @@ pub use facts::{Cache, CacheKind, CacheTexts, HostFacts};
 pub use gpu::{Calibration, Lanes, MatrixUnit};
 pub use host::host;
 pub use machine::{Level, LevelKind, Machine};
+pub use overhead::Overhead;
 pub use pipe::{Pipe, Work};
 pub use read::{MachineError, parse};
 pub use units::{
     Bytes, BytesPerSecond, FlopsPerSecond, Hertz, Joules, JoulesPerByte, JoulesPerOperation, Seconds, SquareMetres,
-    UnitError,
+    UnitError, Watts,
 };

@@ -1,6 +1,6 @@
 //! The description of a machine.
 
-use crate::{Bytes, BytesPerSecond, Hertz, JoulesPerByte, Lanes, MatrixUnit, Pipe, pipe};
+use crate::{Bytes, BytesPerSecond, Hertz, JoulesPerByte, Lanes, MatrixUnit, Overhead, Pipe, Watts, pipe};
 use crate::{FlopsPerSecond, Work};
 use einloom_cascade::DType;
 
@@ -18,6 +18,10 @@ pub struct Machine {
     /// An abstract machine counts elements: its memories hold each in this many bytes, whatever its number type.
     /// What moves between memories still counts the number types' bytes.
     pub element: Option<Bytes>,
+    /// What it may draw for long, where that is known: no kernel that lasts takes more energy a second.
+    pub power: Option<Watts>,
+    /// What starting work costs.
+    pub overhead: Overhead,
     /// The tree of memory levels: each level after its parent, the root first. At least 1.
     pub levels: Vec<Level>,
     /// What computes; some pipe computes in f32.

@@ -2,9 +2,10 @@
 
 mod gpu;
 mod levels;
+mod overhead;
 mod pipes;
 
-use crate::{Bytes, Hertz, Machine, UnitError};
+use crate::{Bytes, Hertz, Machine, UnitError, Watts};
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
@@ -119,6 +120,8 @@ impl<'t> Reader<'t> {
             "cores",
             "clock",
             "element",
+            "power",
+            "overhead",
             "level",
             "rates",
             "pipe",
@@ -135,6 +138,11 @@ impl<'t> Reader<'t> {
         if element == Some(Bytes(0)) {
             self.at(&top, "element", "is zero".to_string());
         }
+        let power = self.quantity::<Watts>(&top, "power");
+        if power.is_some_and(|p| p.0 <= 0.0) {
+            self.at(&top, "power", "is zero; leave it out if it is not known".to_string());
+        }
+        let overhead = self.overhead(&top);
         if name.as_ref().is_some_and(String::is_empty) {
             self.at(&top, "name", "is empty".to_string());
         }
@@ -148,7 +156,8 @@ impl<'t> Reader<'t> {
         let pipes = self.pipes(&top);
         let (lanes, matrix) = (self.lanes(&top), self.matrix(&top));
         let (name, cores, clock) = (name?, cores?, clock?);
-        let mut machine = Machine { name, description, cores, clock, element, levels, pipes, lanes, matrix };
+        let mut machine =
+            Machine { name, description, cores, clock, element, power, overhead, levels, pipes, lanes, matrix };
         self.agreement(&top, &machine);
         machine.fill_exchanges();
         Some(machine)

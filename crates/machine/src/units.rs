@@ -63,8 +63,9 @@ const ENERGY_PER_OPERATION: Kind = Kind {
     power: 1,
 };
 const AREA: Kind = Kind { noun: "an area", symbol: "m2", example: "1545 um2", binary: false, small: true, power: 2 };
-const KINDS: [&Kind; 9] =
-    [&BYTES, &BANDWIDTH, &RATE, &CLOCK, &TIME, &ENERGY, &ENERGY_PER_BYTE, &ENERGY_PER_OPERATION, &AREA];
+const POWER: Kind = Kind { noun: "power", symbol: "W", example: "700 W", binary: false, small: true, power: 1 };
+const KINDS: [&Kind; 10] =
+    [&BYTES, &BANDWIDTH, &RATE, &CLOCK, &TIME, &ENERGY, &ENERGY_PER_BYTE, &ENERGY_PER_OPERATION, &AREA, &POWER];
 
 const DECIMAL: [(&str, f64); 10] = [
     ("p", 1e-12),
@@ -190,6 +191,8 @@ quantities! {
     Joules = ENERGY,
     /// An energy per byte moved, in joules.
     JoulesPerByte = ENERGY_PER_BYTE,
+    /// Power in watts.
+    Watts = POWER,
     /// An area in square metres.
     SquareMetres = AREA,
     /// An energy per arithmetic operation, a multiply-add being two, in joules.
@@ -265,6 +268,7 @@ mod tests {
         check::<Hertz>("1.98 GHz", "1.98 GHz");
         check::<Seconds>("3.25 us", "3.25 us");
         check::<Joules>("5 nJ", "5 nJ");
+        check::<Watts>("0.7 kW", "700 W");
         check::<JoulesPerByte>("60 pJ/B", "60 pJ/B");
         check::<SquareMetres>("1545 um2", "1545 um2");
         check::<SquareMetres>("12.2 cm2", "`cm2` is not a unit of an area (write an area as `1545 um2`)");

@@ -5,16 +5,17 @@ use crate::cuts::{Roles, Style, contracts};
 use crate::emit::{Fail, emit};
 use crate::expr::Exprs;
 use crate::gpu::KEPT;
-use crate::lost::Cost;
+use crate::lost::{self, Cost};
 use crate::lower::lower;
 use crate::overhead;
 use crate::problem::Problem;
+use crate::products::{OtherTypes, Products};
 use crate::program::program_of;
 use crate::tiling::Tiling;
 use crate::types::Types;
 use crate::{Options, PlanError, Work};
 use einloom_algebra::NodeId;
-use einloom_cascade::IndexId;
+use einloom_cascade::{DType, IndexId};
 use einloom_machine::Machine;
 use einloom_model::{KernelTransfers, OnGpu, compute_seconds, kernel_transfers};
 use einloom_tile::{AxisKind, Kernel, Op, grid_points};
@@ -32,6 +33,10 @@ pub(crate) struct Built {
     /// Some reduction is computed more often than once per element.
     pub repeats: bool,
     pub notes: Vec<String>,
+    /// Number types of the factors of products that have two.
+    pub mixed: BTreeSet<(DType, DType)>,
+    /// The same in other number types.
+    pub types: Vec<OtherTypes>,
     /// How it runs on a GPU's core, if the machine is one and it does.
     pub gpu: Option<OnGpu>,
 }
@@ -48,6 +53,8 @@ pub(crate) struct Tried {
     pub choice: bool,
     pub repeats: bool,
     pub notes: Vec<String>,
+    /// Number types of the factors of products that have two.
+    pub mixed: BTreeSet<(DType, DType)>,
     /// How it runs on a GPU's core, if the machine is one and it does.
     pub gpu: Option<OnGpu>,
 }
@@ -68,6 +75,8 @@ pub(crate) struct Workshop<'a> {
     pub types: &'a mut Types,
     pub machine: &'a Machine,
     pub options: &'a Options,
+    /// How products of two number types are multiplied.
+    pub products: Products,
     /// What has been done so far.
     pub work: Work,
 }
@@ -119,7 +128,7 @@ impl Workshop<'_> {
             let reason = failed.unwrap_or_else(|| PlanError::unsupported(&name, "no tiling was tried"));
             return Err(BuildError::Plan(reason));
         };
-        let Tried { cost, kernel, tiling, repeats, mut notes, gpu, .. } = best;
+        let Tried { cost, kernel, tiling, repeats, mut notes, mixed, gpu, .. } = best;
         let tiles = self.describe(&tiling);
         let mut chosen = match tiles.is_empty() {
             true => format!("predicted {}", time(cost.seconds)),
@@ -130,12 +139,14 @@ impl Workshop<'_> {
             let what = if gpu.is_some() { "others" } else { "next best" };
             chosen += &format!("; {what} {}", lost.join(", "));
         }
-        notes.splice(0..0, [chosen].into_iter().chain(gpu.iter().map(ToString::to_string)).chain(misfits));
+        let core = gpu.iter().flat_map(|g| [Some(g.to_string()), lost::depths_note(g)]).flatten();
+        notes.splice(0..0, [chosen].into_iter().chain(core).chain(misfits));
         let points = grid_points(&kernel);
         if points < self.machine.cores {
             notes.push(format!("the grid has {points} points for {} cores", self.machine.cores));
         }
-        Ok(Built { roots: roots.to_vec(), cone, kernel, cost, others, repeats, notes, gpu })
+        let types = vec![];
+        Ok(Built { roots: roots.to_vec(), cone, kernel, cost, others, repeats, notes, mixed, types, gpu })
     }
 
     /// Whether a kernel has contractions, and the best way found to compute it on a GPU multiplies no tiles.
@@ -189,9 +200,9 @@ impl Workshop<'_> {
         let mut notes = vec![];
         loop {
             let tiling = roles.tiling(self.p, style, &demoted, tiles);
-            let narrow = self.options.narrow_contractions && !self.options.exact;
-            let lowered = lower(self.p, self.x, self.types, cone, &tiling, narrow);
-            let printed = lowered.notes.clone();
+            let (liberty, unit) = self.liberties();
+            let lowered = lower(self.p, self.x, self.types, cone, &tiling, (self.products, liberty, unit));
+            let (printed, mixed) = (lowered.notes.clone(), lowered.mixed.clone());
             // Where threads can agree to leave a multiplication out.
             let lag = self.machine.lanes.is_some();
             match emit(self.p, self.x, self.types, cone, lowered, &tiling, name, lag) {
@@ -206,6 +217,7 @@ impl Workshop<'_> {
                         choice,
                         repeats,
                         notes,
+                        mixed,
                         gpu: None,
                     });
                 }
@@ -312,7 +324,7 @@ impl Workshop<'_> {
         private.max().or_else(|| any.min()).unwrap_or(512 << 10).max(32 << 10) / 2
     }
 
-    fn styles(&self, cone: &Cone) -> Vec<Style> {
+    pub(crate) fn styles(&self, cone: &Cone) -> Vec<Style> {
         let budget = self.budget() as usize;
         // A stored row taken whole: a few f32 tiles of it at once.
         let row = |rows: usize| budget / (rows * 4 * 4);

@@ -9,7 +9,6 @@ use crate::build::{Tried, Workshop};
 use crate::cone::Cone;
 use crate::cuts::{Roles, Style, contracts};
 use crate::lost::Cost;
-use crate::overhead::PER_KERNEL;
 use crate::problem::Problem;
 use crate::program::program_of;
 use crate::tiling::Tiling;
@@ -74,6 +73,8 @@ struct Trials<'t> {
     roles: &'t Roles,
     name: &'t str,
     unit: Option<&'t str>,
+    /// Seconds to start a kernel.
+    launch: f64,
     templates: BTreeMap<(bool, Shape), Result<Template, PlanError>>,
     /// By the cuts wished for.
     found: BTreeMap<Wished, Outcome>,
@@ -104,7 +105,9 @@ impl Workshop<'_> {
         let spaces: Vec<_> = if units.is_empty() { vec![(None, Space::of_lanes())] } else { spaces.collect() };
         for (unit, space) in spaces {
             let (templates, found) = (BTreeMap::new(), BTreeMap::new());
-            let mut trials = Trials { cone, roles, name, unit, templates, found, leaders: vec![], limit, misfit: None };
+            let launch = self.machine.overhead.kernel.0;
+            let mut trials =
+                Trials { cone, roles, name, unit, launch, templates, found, leaders: vec![], limit, misfit: None };
             self.search_space(&space, &mut trials);
             if trials.found.values().any(|o| !matches!(o, Outcome::Misfit)) {
                 return (Some(trials.best(self.p, KEPT)), misfits);
@@ -204,11 +207,12 @@ impl Workshop<'_> {
         let tiling = trials.roles.tiling(self.p, style, &template.tried.demoted, &self.options.tiles);
         template.program.kernels.iter_mut().for_each(|kernel| put_sizes(self.p, &tiling, kernel));
         let Some(kernel) = template.program.kernels.first() else { return Outcome::Misfit };
-        match on_gpu_below(&template.program, kernel, self.machine, trials.unit, limit - PER_KERNEL) {
+        let launch = trials.launch;
+        match on_gpu_below(&template.program, kernel, self.machine, trials.unit, limit - launch) {
             Ok(Below::Found(gpu)) => {
-                Outcome::Fits(Box::new(Found { seconds: gpu.seconds + PER_KERNEL, shape, tiling, gpu }))
+                Outcome::Fits(Box::new(Found { seconds: gpu.seconds + launch, shape, tiling, gpu }))
             }
-            Ok(Below::Slower(least)) => Outcome::Slower(least + PER_KERNEL),
+            Ok(Below::Slower(least)) => Outcome::Slower(least + launch),
             Err(misfits) => {
                 trials.misfit = misfits.first().map(ToString::to_string).or(trials.misfit.take());
                 Outcome::Misfit
@@ -245,8 +249,9 @@ impl Trials<'_> {
     fn tried(&self, p: &Problem, found: Found) -> Option<Tried> {
         let mut tried = self.templates.get(&found.shape)?.as_ref().ok()?.tried.clone();
         put_sizes(p, &found.tiling, &mut tried.kernel);
+        tried.kernel.stages = Some(found.gpu.stages).filter(|s| *s > 0);
         let mut parts = found.gpu.parts.clone();
-        parts.push(("launch".to_string(), PER_KERNEL));
+        parts.push(("launch".to_string(), self.launch));
         let cost = Cost { seconds: found.seconds, bound_by: found.gpu.bound_by.clone(), parts };
         Some(Tried { tiling: found.tiling, cost, gpu: Some(found.gpu), ..tried })
     }

@@ -27,6 +27,7 @@ mod lower;
 mod options;
 mod overhead;
 mod problem;
+mod products;
 mod program;
 mod reader;
 mod search;
@@ -97,7 +98,15 @@ fn plan_by(
         return Err(PlanError::unsupported(unit, format!("{} has no such matrix unit; {has}", machine.name)));
     }
     let work = Work::default();
-    let shop = build::Workshop { p: &problem, x: &mut exprs, types: &mut types, machine, options, work };
+    let shop = build::Workshop {
+        p: &problem,
+        x: &mut exprs,
+        types: &mut types,
+        machine,
+        options,
+        products: Default::default(),
+        work,
+    };
     let mut search = search::Search::new(shop);
     let division = search.run()?;
     let work = search.shop.work;
@@ -117,7 +126,9 @@ fn plan_by(
     }
     let mut program = program::program_of(&problem, &exprs, &mut types, kernels);
     summaries::add(&mut program, &mut planned, machine);
-    Ok(Plan { program, kernels: planned, seconds: division.seconds, work, lost })
+    // Kernels that find extremes count too.
+    let seconds = planned.iter().map(|k| k.seconds).sum();
+    Ok(Plan { program, kernels: planned, seconds, work, lost })
 }
 
 fn unique(wanted: &str, taken: &mut BTreeSet<String>) -> String {

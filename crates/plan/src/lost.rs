@@ -3,6 +3,7 @@
 use crate::Plan;
 use crate::build::{Built, time};
 use crate::gpu::KEPT;
+use einloom_model::{Depth, OnGpu};
 
 /// A plan that was worked out and not taken.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,6 +78,41 @@ impl Lost {
             reason: other.reason(chosen),
         }
     }
+}
+
+/// The depths of a kernel's pipelines that were worked out: those that take longer as plans that lost, and all as a note.
+/// `total` is the time of the plan taken, `chosen` that of the kernel.
+pub(crate) fn depths(total: f64, kernel: &str, chosen: &OnGpu) -> Vec<Lost> {
+    let slower = |d: &&Depth| d.seconds > chosen.seconds * (1.0 + 1e-9);
+    let one = |d: &Depth| {
+        let by = (d.seconds / chosen.seconds - 1.0) * 100.0;
+        let why = match d.blocks < chosen.blocks {
+            true => format!("its stages leave room for {} blocks a core, as chosen {}", d.blocks, chosen.blocks),
+            false => "fewer chunks are under way, and what is waited for shows".to_string(),
+        };
+        Lost {
+            what: format!("{kernel} in {}", stages(d.stages)),
+            seconds: total - chosen.seconds + d.seconds,
+            bound_by: "latency".to_string(),
+            reason: format!("{by:.1} % slower: {why}"),
+        }
+    };
+    chosen.depths.iter().filter(slower).map(one).collect()
+}
+
+/// What each depth takes, for people; nothing where there is no choice.
+pub(crate) fn depths_note(chosen: &OnGpu) -> Option<String> {
+    let one = |d: &Depth| match d.seconds > chosen.seconds * (1.0 + 1e-9) {
+        true => format!("{} {}", d.stages, time(d.seconds)),
+        false => format!("{} as fast", d.stages),
+    };
+    let others: Vec<String> = chosen.depths.iter().map(one).collect();
+    let taken = || format!("{}: {}", stages(chosen.stages), time(chosen.seconds));
+    (!others.is_empty()).then(|| format!("depth {}; {}", taken(), others.join(", ")))
+}
+
+fn stages(count: usize) -> String {
+    format!("{count} stage{}", if count == 1 { "" } else { "s" })
 }
 
 /// Sorted, each once, no more than `count`.

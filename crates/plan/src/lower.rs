@@ -1,11 +1,13 @@
 //! Reductions in the forms that tiles compute: contractions of two factors, and plain reductions of one value.
 
 mod contract;
+mod range;
 
 use crate::cone::Cone;
 use crate::expr::{Expr, ExprId, Exprs};
 use crate::facts::Facts;
 use crate::problem::{Fold, FoldMonoid, FoldRepair, Problem};
+use crate::products::Products;
 use crate::tiling::Tiling;
 use crate::types::Types;
 use einloom_algebra::NodeId;
@@ -60,6 +62,8 @@ pub(crate) struct LoweredCone {
     /// How many readers each expression has.
     pub uses: HashMap<ExprId, usize>,
     pub notes: Vec<String>,
+    /// Number types of the factors of products that have two, the wider one first.
+    pub mixed: BTreeSet<(DType, DType)>,
 }
 
 /// Lowers every reduction of a cone for a tiling.
@@ -69,7 +73,7 @@ pub(crate) fn lower(
     types: &mut Types,
     cone: &Cone,
     tiling: &Tiling,
-    narrow: bool,
+    products: (Products, bool, bool),
 ) -> LoweredCone {
     let mut l = Lowering {
         p,
@@ -77,7 +81,8 @@ pub(crate) fn lower(
         types,
         cone,
         tiling,
-        narrow,
+        products,
+        mixed: BTreeSet::new(),
         facts: Facts::default(),
         replace: HashMap::new(),
         folds: BTreeMap::new(),
@@ -97,9 +102,9 @@ pub(crate) fn lower(
         .collect::<BTreeMap<_, _>>();
     let steps = iterations.iter().map(|(&n, i): (&NodeId, &(_, ExprId))| (n, i.1)).collect();
     l.levels(steps);
-    let (facts, folds, notes) = (l.facts, l.folds, l.notes);
-    let mut out =
-        LoweredCone { roots, folds, order: cone.order.clone(), iterations, facts, uses: HashMap::new(), notes };
+    let (facts, folds, notes, mixed) = (l.facts, l.folds, l.notes, l.mixed);
+    let (order, uses) = (cone.order.clone(), HashMap::new());
+    let mut out = LoweredCone { roots, folds, order, iterations, facts, uses, notes, mixed };
     out.count_uses(x);
     out
 }
@@ -131,7 +136,9 @@ struct Lowering<'a> {
     types: &'a mut Types,
     cone: &'a Cone,
     tiling: &'a Tiling,
-    narrow: bool,
+    /// How products of two number types are multiplied, whether that may round, and whether a unit wants them alike.
+    products: (Products, bool, bool),
+    mixed: BTreeSet<(DType, DType)>,
     facts: Facts,
     /// Reads of reductions from which factors were moved out, with these factors.
     replace: HashMap<ExprId, ExprId>,

@@ -1,20 +1,13 @@
-//! What issuing tile operations costs, whatever their size: why tiles must not be small.
+//! What issuing tile operations costs, whatever their size: why tiles must not be small. How long each takes is the
+//! machine's (`[overhead]`).
 
 use einloom_machine::Machine;
 use einloom_tile::{AxisKind, Kernel, Op, Window, chunks, grid_points, initial_windows, set_grid_point};
 
-/// Seconds to dispatch one tile operation.
-const PER_OPERATION: f64 = 100e-9;
-/// Seconds until a run of elements arrives that does not follow the one before: no prefetcher knows where it begins.
-/// Measured: row operations of 512 rows of 131072 elements on two cores of an Emerald Rapids, by runs of 512 elements
-/// and by whole rows.
-const PER_RUN: f64 = 60e-9;
-/// Seconds to start a kernel.
-pub(crate) const PER_KERNEL: f64 = 5e-6;
-
 /// The part of a kernel's time that does not depend on how large its tiles are.
 pub(crate) fn seconds(kernel: &Kernel, machine: &Machine) -> f64 {
-    PER_KERNEL + per_core(kernel, machine, &|_, _| 1.0) * PER_OPERATION
+    let each = &machine.overhead;
+    each.kernel.0 + per_core(kernel, machine, &|_, _| 1.0) * each.operation.0
 }
 
 /// What it costs that tiles are parts of rows: a row of a tile that is not a tensor's whole row, or the next of which
@@ -27,7 +20,7 @@ pub(crate) fn seconds_of_runs(kernel: &Kernel, machine: &Machine) -> f64 {
         let whole = kernel.axis(cols).kind == AxisKind::Whole;
         if whole { 0.0 } else { windows[rows.at()].len as f64 }
     };
-    per_core(kernel, machine, &runs) * PER_RUN
+    per_core(kernel, machine, &runs) * machine.overhead.run.0
 }
 
 /// What one core sums up over all operations that it executes. The middle point of the grid stands for all.

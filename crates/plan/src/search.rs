@@ -62,8 +62,17 @@ impl<'a> Search<'a> {
         Self { shop, p, built, left: TRIES * p.items.len(), forced, together: vec![], seen: vec![] }
     }
 
-    /// The best division found.
+    /// The best division found, its kernels in the best number types.
     pub(crate) fn run(&mut self) -> Result<Division, PlanError> {
+        let mut best = self.cut()?;
+        for kernel in best.kernels.iter_mut().filter(|k| !k.mixed.is_empty()) {
+            *kernel = Rc::new(self.shop.in_best_types(kernel));
+        }
+        best.seconds = best.kernels.iter().map(|k| k.cost.seconds).sum();
+        Ok(best)
+    }
+
+    fn cut(&mut self) -> Result<Division, PlanError> {
         let mut memory: BTreeSet<NodeId> = self.p.outputs.iter().copied().collect();
         for &n in &self.p.order {
             let item = &self.p[n];
@@ -278,6 +287,8 @@ impl<'a> Search<'a> {
                 Lost::tiles(best.seconds, &kernel.kernel.name, &kernel.cost, tiles, other)
             };
             out.extend(kernel.others.iter().map(tiles));
+            out.extend(kernel.types.iter().map(|t| t.lost(best.seconds, &kernel.cost)));
+            out.extend(kernel.gpu.iter().flat_map(|g| lost::depths(best.seconds, &kernel.kernel.name, g)));
         }
         let chosen = Cost::of_all(best.kernels.iter().map(Rc::as_ref));
         let same = |other: &Division| {

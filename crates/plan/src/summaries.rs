@@ -179,9 +179,11 @@ fn describe(program: &Program, kernel: &Kernel, (of, _, tile): Tiles, machine: &
         stream: vec![],
         materialised: ["low", "high"].map(|what| format!("{name}.{what}{tile}")).to_vec(),
         notes,
-        seconds: transfers.seconds,
+        seconds: transfers.seconds + machine.overhead.kernel.0,
         bound_by: transfers.bound_by.clone(),
-        parts: transfers.levels.iter().map(|l| (l.level.clone(), l.seconds)).collect(),
+        parts: (transfers.levels.iter().map(|l| (l.level.clone(), l.seconds)))
+            .chain([("launch".to_string(), machine.overhead.kernel.0)])
+            .collect(),
         gpu: None,
     }
 }

@@ -49,7 +49,7 @@ impl<'py> Arguments<'py> {
             let failure = Failure::new(
                 "UnknownInput",
                 "too-many-inputs",
-                format!("{} takes {takes} arrays, {given} were given", cascade.name),
+                format!("{} takes {}, {given} were given", cascade.name, several(takes, "array")),
             );
             return Err(failure.hint(format!("its inputs are {}", names(cascade, inputs))).into());
         }
@@ -74,10 +74,12 @@ impl<'py> Arguments<'py> {
                 }
             } else if name == "out" {
                 out.out = outputs(cascade, value)?;
-            } else if cascade.params.iter().any(|p| p.name == name) {
-                out.extra.params.insert(name, value.extract()?);
+            } else if let Some(param) = cascade.params.iter().find(|p| p.name == name) {
+                let number = value.extract().map_err(|_| no_number(&name, &value, "a number").at(Some(param.span)))?;
+                out.extra.params.insert(name, number);
             } else if cascade.rank(&name).is_some() {
-                out.extra.sizes.insert(name, value.extract()?);
+                let size = value.extract().map_err(|_| no_number(&name, &value, "a number of elements"))?;
+                out.extra.sizes.insert(name, size);
             } else {
                 let message = format!("{} has no input, parameter or rank called {name}", cascade.name);
                 return Err(Failure::new("UnknownInput", "unknown-input", message)
@@ -90,6 +92,16 @@ impl<'py> Arguments<'py> {
         }
         Ok(out)
     }
+}
+
+/// A parameter or size that cannot be one.
+fn no_number(name: &str, value: &Bound<'_, PyAny>, wanted: &str) -> Failure {
+    let shown = value.repr().map_or_else(|_| "something".to_string(), |r| r.to_string());
+    Failure::new("DtypeError", "no-number", format!("{name} is {shown}, which is not {wanted}"))
+}
+
+fn several(number: usize, of: &str) -> String {
+    if number == 1 { format!("1 {of}") } else { format!("{number} {of}s") }
 }
 
 fn missing(cascade: &Cascade, inputs: &[TensorId], tensor: TensorId) -> Failure {
@@ -128,7 +140,7 @@ fn outputs<'py>(cascade: &Cascade, value: Bound<'py, PyAny>) -> Result<Option<Ve
         let failure = Failure::new(
             "UnknownInput",
             "wrong-outputs",
-            format!("`out` has {given} arrays, the program has {takes} outputs"),
+            format!("`out` has {}, the program has {}", several(given, "array"), several(takes, "output")),
         );
         return Err(failure.hint(format!("the outputs are {}", wanted())).into());
     }

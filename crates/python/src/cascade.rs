@@ -14,6 +14,7 @@ use crate::text::Text;
 use crate::tuning::{Call, Effort, Trial};
 use einloom::Derived;
 use einloom_cascade::{Cascade as Checked, DType, TensorId};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::collections::BTreeMap;
@@ -205,14 +206,18 @@ impl Cascade {
         };
         let framework = Framework::of(&first)?;
         let mut arrays = Arrays::default();
-        let mut gradient = false;
+        let (mut gradient, mut dispatched) = (false, framework.is_torch() && crate::gradient::has_tangents(py)?);
         for (object, &tensor) in arguments.arrays.iter().zip(&this.inputs) {
             let own = Framework::of(object)?;
-            own.read(object, &mut arrays).map_err(|e| this.unreadable(py, tensor, &e))?;
+            match own.read(object, &mut arrays) {
+                Ok(()) => {}
+                Err(_) if own.is_torch() && crate::gradient::is_dispatched(object)? => dispatched = true,
+                Err(e) => return Err(this.unreadable(py, tensor, &e)),
+            }
             gradient |= own.wants_gradient(object)?;
         }
-        if gradient && let Some(result) = crate::gradient::instead(slf, &arguments)? {
-            return Ok(result);
+        if dispatched || gradient && crate::gradient::is_recorded(py)? {
+            return crate::gradient::instead(slf, &arguments);
         }
         let inputs = arrays.addresses.len();
         for (object, &tensor) in arguments.out.iter().flatten().zip(&this.checked().outputs) {
@@ -221,10 +226,14 @@ impl Cascade {
                 return Err(this.raise(py, &outputs::read_only(this.checked(), tensor)));
             }
             own.read(object, &mut arrays).map_err(|e| this.unreadable(py, tensor, &e))?;
+            if own.wants_gradient(object)? && crate::gradient::is_recorded(py)? {
+                return Err(this.raise(py, &outputs::wants_gradient(this.checked(), tensor)));
+            }
         }
         arrays.words.extend(extra_words(&arguments.extra));
         let made = this.kernel(py, &arrays, inputs, &arguments.extra);
         let (mut kernel, is_new) = made.map_err(|f| this.raise(py, &f))?;
+        let brought = arguments.out.is_some();
         let results = match arguments.out {
             Some(out) => {
                 outputs::apart(this.checked(), &this.inputs, &arrays, inputs).map_err(|f| this.raise(py, &f))?;
@@ -240,6 +249,9 @@ impl Cascade {
             kernel = Self::tuned(slf, kernel, &arrays, inputs, arguments.extra, framework, &first)?;
         }
         this.start(py, &kernel, &mut arrays, framework, &first).map_err(|r| this.refuse(py, r))?;
+        if brought {
+            crate::gradient::written(&results)?;
+        }
         match <[_; 1]>::try_from(results) {
             Ok([one]) => Ok(one),
             Err(several) => Ok(PyTuple::new(py, several)?.into_any()),
@@ -276,10 +288,30 @@ impl Cascade {
         self.inputs.iter().map(|&t| self.checked()[t].name.as_str()).collect()
     }
 
+    /// The parameters and their values where a call gives none.
+    #[getter]
+    fn parameters(&self) -> Vec<(&str, Option<f64>)> {
+        self.checked().params.iter().map(|p| (p.name.as_str(), p.default)).collect()
+    }
+
     /// The names of the outputs, in the order in which a call returns them.
     #[getter]
     fn outputs(&self) -> Vec<&str> {
         self.checked().outputs.iter().map(|&t| self.checked()[t].name.as_str()).collect()
+    }
+
+    /// What `__new__` was given besides the text and its name.
+    #[getter]
+    fn options<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (all, c) = (PyDict::new(py), &self.choices);
+        all.set_item("exact", c.exact)?;
+        all.set_item("follow", c.follow)?;
+        all.set_item("threads", c.threads)?;
+        all.set_item("sizes", c.sizes.clone())?;
+        all.set_item("params", c.params.clone())?;
+        all.set_item("machine", c.machine.clone())?;
+        all.set_item("tiles", c.tiles.clone())?;
+        Ok(all)
     }
 
     /// How many kernels are kept.
@@ -360,12 +392,19 @@ impl Cascade {
     /// An array that cannot be read, in the program's terms.
     fn unreadable(&self, py: Python<'_>, tensor: TensorId, error: &PyErr) -> PyErr {
         let t = &self.checked()[tensor];
-        let class =
-            if error.is_instance_of::<pyo3::exceptions::PyTypeError>(py) { "DtypeError" } else { "LayoutError" };
+        let class = match error {
+            e if crate::frameworks::is_traced(py, e) => "DeviceError",
+            e if e.is_instance_of::<PyTypeError>(py) => "DtypeError",
+            _ => "LayoutError",
+        };
         // Some frameworks append a trace of their own.
         let said = error.value(py).to_string();
         let said = said.lines().next().unwrap_or_default();
-        let failure = Failure::new(class, "unreadable", format!("{}: {said}", t.name)).at(Some(t.span));
+        let mut failure = Failure::new(class, "unreadable", format!("{}: {said}", t.name)).at(Some(t.span));
+        if class == "DtypeError" && t.ranks.is_empty() {
+            failure =
+                failure.hint("a number of Python has no number type: give numpy.float32(…), or declare a `param`");
+        }
         let raised = self.raise(py, &failure);
         raised.set_cause(py, Some(error.clone_ref(py)));
         raised

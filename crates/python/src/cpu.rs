@@ -2,8 +2,9 @@
 #![allow(unsafe_code)]
 
 use crate::failure::{Failure, run_class};
+use crate::kernel::Places;
 use einloom::Planned;
-use einloom_cpu::{Executable, Options, RunOptions, View, ViewMut};
+use einloom_cpu::{Executable, Options, RunError, RunOptions, View, ViewMut};
 use einloom_tile::{Program, TensorDecl, TensorRole};
 
 /// A program for the processor.
@@ -11,6 +12,7 @@ use einloom_tile::{Program, TensorDecl, TensorRole};
 pub(crate) struct Loaded {
     executable: Executable,
     threads: usize,
+    places: Places,
 }
 
 /// Below this predicted time other threads are not woken: that alone takes as long.
@@ -21,7 +23,8 @@ impl Loaded {
     pub fn new(planned: &Planned, program: &Program, threads: usize) -> Result<Self, Failure> {
         let executable = Executable::new(program, &Options::default()).map_err(einloom::Error::Build)?;
         let predicted: f64 = planned.transfers().iter().map(|k| k.seconds).sum::<f64>() * threads as f64;
-        Ok(Self { executable, threads: if predicted < ALONE_SECONDS { 1 } else { threads } })
+        let places = crate::kernel::places(planned);
+        Ok(Self { executable, threads: if predicted < ALONE_SECONDS { 1 } else { threads }, places })
     }
 
     /// Runs it on arrays at these addresses, inputs and then outputs in the order of the tile program.
@@ -50,12 +53,17 @@ impl Loaded {
                 ViewMut { dtype: t.dtype, dims: &t.dims, bytes }
             })
             .collect();
-        let options = RunOptions { threads: (self.threads == 1).then_some(1), ..RunOptions::default() };
-        let mut run = || self.executable.run(&inputs, &mut outputs, &options);
-        let report = if self.threads == 1 { run() } else { crate::pool::pool(self.threads)?.install(run) };
-        match report {
+        let pool = if self.threads == 1 { None } else { Some(crate::pool::pool(self.threads)?) };
+        let options = RunOptions { threads: Some(self.threads), pool, ..RunOptions::default() };
+        match self.executable.run(&inputs, &mut outputs, &options) {
             Ok(_) => Ok(()),
-            Err(e) => Err(Failure { class: run_class(&e), findings: einloom::Error::Run(e).findings() }),
+            Err(e) => {
+                let span = match &e {
+                    RunError::OutOfRange { kernel, .. } => self.places.get(kernel).copied(),
+                    _ => None,
+                };
+                Err(Failure { class: run_class(&e), findings: einloom::Error::Run(e).findings() }.at(span))
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Whose arrays a call brings: how to read them, make new ones and find the stream they are worked on.
 
-use crate::dlpack::{Arrays, DataType, Device, Table};
+use crate::dlpack::{Arrays, DataType, Device, NO_MEMORY, Table};
 use crate::numbers::{framework_name, of_extension};
 use crate::signature::Place;
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
@@ -17,8 +17,12 @@ pub(crate) enum Framework {
     Torch(Option<Table>),
     /// Another framework with an exchange table.
     Table(Table),
+    /// Classes of PyTorch's tensors that say themselves what an operation means: there may be no memory behind them.
+    TorchDispatch,
     /// NumPy.
     Numpy,
+    /// One number of NumPy's, as its reductions give.
+    NumpyScalar,
     /// JAX, whose arrays are never written once they are seen.
     Jax,
     /// Anything with `__dlpack__`.
@@ -62,7 +66,12 @@ impl Framework {
             ("numpy", "ndarray") => Ok(Self::Numpy),
             ("jax" | "jaxlib", _) => Ok(Self::Jax),
             _ if own => Ok(Table::of(class).map_or(Self::Other, Self::Table)),
-            _ if is_torch(class)? => Ok(Self::Torch(None)),
+            _ if descends(class, "torch", "Tensor")? => {
+                let none = class.py().import("torch")?.getattr("Tensor")?.getattr("__torch_dispatch__")?;
+                let own = !class.getattr("__torch_dispatch__")?.is(&none);
+                Ok(if own { Self::TorchDispatch } else { Self::Torch(None) })
+            }
+            _ if descends(class, "numpy", "generic")? => Ok(Self::NumpyScalar),
             _ => Ok(Self::Other),
         }
     }
@@ -71,7 +80,13 @@ impl Framework {
     pub fn read(self, object: &Bound<'_, PyAny>, into: &mut Arrays) -> PyResult<()> {
         let py = object.py();
         match self {
-            Self::Torch(Some(table)) | Self::Table(table) => table.read(object, into),
+            Self::Table(table) => table.read(object, into),
+            Self::Torch(Some(table)) => {
+                let at = into.words.len();
+                table.read(object, into)?;
+                as_in_memory(object, into, at)
+            }
+            Self::TorchDispatch => Err(PyBufferError::new_err("its class says what operations on it mean")),
             Self::Torch(None) => {
                 // The method would wait for streams; this function does not.
                 static EXPORT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -79,7 +94,9 @@ impl Framework {
                     Ok(py.import("torch.utils.dlpack")?.getattr("to_dlpack")?.unbind())
                 })?;
                 let detached = object.call_method0(intern!(py, "detach"))?;
-                into.take(&export.bind(py).call1((detached,))?, None)
+                let at = into.words.len();
+                into.take(&export.bind(py).call1((detached,))?, None)?;
+                as_in_memory(object, into, at)
             }
             Self::Numpy => match exported(object) {
                 Ok(capsule) => into.take(&capsule, None),
@@ -92,6 +109,10 @@ impl Framework {
                     None => Err(e),
                 },
             },
+            Self::NumpyScalar => {
+                let array = py.import("numpy")?.call_method1("asarray", (object,))?;
+                Self::Numpy.read(&array, into)
+            }
             Self::Jax | Self::Other => into.take(&exported(object)?, None),
         }
     }
@@ -110,7 +131,7 @@ impl Framework {
             Self::Torch(Some(table)) | Self::Table(table) => {
                 table.allocate(py, dtype, place.device(), &mut shape.to_vec(), &mut into.addresses)
             }
-            Self::Torch(None) => {
+            Self::Torch(None) | Self::TorchDispatch => {
                 let torch = py.import("torch")?;
                 let options = PyDict::new(py);
                 options.set_item("dtype", torch.getattr(framework_name(dtype))?)?;
@@ -119,7 +140,7 @@ impl Framework {
                 self.read(&object, into)?;
                 Ok(object)
             }
-            Self::Numpy => {
+            Self::Numpy | Self::NumpyScalar => {
                 let name = framework_name(dtype);
                 let object = match of_extension(&name) {
                     None => {
@@ -156,38 +177,53 @@ impl Framework {
     pub fn stream(self, py: Python<'_>, device: Device) -> PyResult<(u64, bool)> {
         match self {
             Self::Torch(Some(table)) | Self::Table(table) => Ok((table.stream(py, device)?, true)),
-            Self::Torch(None) => {
+            Self::Torch(None) | Self::TorchDispatch => {
                 let stream = py.import("torch.cuda")?.call_method1("current_stream", (device.number,))?;
                 Ok((stream.getattr("cuda_stream")?.extract()?, true))
             }
-            Self::Numpy | Self::Jax | Self::Other => Ok((0, false)),
+            Self::Numpy | Self::NumpyScalar | Self::Jax | Self::Other => Ok((0, false)),
         }
     }
 
     /// Whether arrays of the framework are never written, which not all of them say.
     pub fn is_immutable(self) -> bool {
-        matches!(self, Self::Jax)
+        matches!(self, Self::Jax | Self::NumpyScalar)
+    }
+
+    /// Whether it is PyTorch, whose dispatcher knows what to do with tensors that are not in memory.
+    pub fn is_torch(self) -> bool {
+        matches!(self, Self::Torch(_) | Self::TorchDispatch)
     }
 
     /// Whether a result must carry a gradient back to this array.
     pub fn wants_gradient(self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
         match self {
-            Self::Torch(_) => object.getattr(intern!(object.py(), "requires_grad"))?.is_truthy(),
+            Self::Torch(_) | Self::TorchDispatch => object.getattr(intern!(object.py(), "requires_grad"))?.is_truthy(),
             _ => Ok(false),
         }
     }
 }
 
-/// Whether the class descends from PyTorch's tensors.
-fn is_torch(class: &Bound<'_, PyType>) -> PyResult<bool> {
+/// Whether the class is, or descends from, a class of this module and name.
+fn descends(class: &Bound<'_, PyType>, module: &str, name: &str) -> PyResult<bool> {
     for ancestor in class.getattr("__mro__")?.try_iter()? {
         let ancestor = ancestor?;
-        let of = |name| -> PyResult<String> { ancestor.getattr(name)?.extract() };
-        if of("__module__")? == "torch" && of("__name__")? == "Tensor" {
+        let of = |attribute| -> PyResult<String> { ancestor.getattr(attribute)?.extract() };
+        if of("__module__")? == module && of("__name__")? == name {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Refuses a tensor of PyTorch, read from the word `at` on, whose elements are the negatives of those in memory: DLPack
+/// does not tell. They are parts of complex tensors (`x.conj().imag`), whose elements lie two apart, so that only tensors
+/// without odd strides are asked.
+fn as_in_memory(object: &Bound<'_, PyAny>, into: &Arrays, at: usize) -> PyResult<()> {
+    if into.has_odd_stride(at) || !object.call_method0(intern!(object.py(), "is_neg"))?.is_truthy()? {
+        return Ok(());
+    }
+    Err(PyBufferError::new_err("its elements are the negatives of those in memory: give `resolve_neg()` of it"))
 }
 
 /// What `__dlpack__` gives. Those who know versions may tell that an array is not to be written; the others are asked
@@ -211,6 +247,16 @@ fn exported<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         Err(e) if e.is_instance_of::<PyTypeError>(py) => export.call0(),
         result => result,
     }
+}
+
+/// Whether an array could not be read because it is traced: there is no array yet, only what it will be like.
+pub(crate) fn is_traced(py: Python<'_>, error: &PyErr) -> bool {
+    if error.value(py).to_string() == NO_MEMORY {
+        return true;
+    }
+    // JAX's, which are kinds of `TypeError`.
+    let name = error.get_type(py).name().map(|n| n.to_string()).unwrap_or_default();
+    matches!(name.as_str(), "ConcretizationTypeError" | "TracerArrayConversionError")
 }
 
 fn kind(object: &Bound<'_, PyAny>) -> String {

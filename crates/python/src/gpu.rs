@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::failure::Failure;
+use crate::kernel::Places;
 use crate::settings;
 use einloom::Finding;
 use einloom_cuda::runtime::{Cache, Compiler, Device, Family, Found, Lent, RunError, Search};
@@ -16,17 +17,18 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 pub(crate) struct Loaded {
     lent: Lent,
     found: Found,
+    places: Places,
 }
 
 impl Loaded {
     /// Compiles and loads a tile program.
-    pub fn new(program: &Program, number: usize, family: &Mutex<Family>) -> Result<Self, Failure> {
+    pub fn new(program: &Program, places: Places, number: usize, family: &Mutex<Family>) -> Result<Self, Failure> {
         let device = device(number)?;
         let compiler = compiler()?;
         let mut family = family.lock().unwrap_or_else(PoisonError::into_inner);
         let made = family.executable(program, &device, compiler, cache().as_ref());
         let (executable, found) = made.map_err(failed)?;
-        Ok(Self { lent: Lent::new(executable).map_err(failed)?, found })
+        Ok(Self { lent: Lent::new(executable).map_err(failed)?, found, places })
     }
 
     /// Where its code came from.
@@ -59,7 +61,13 @@ impl Loaded {
     /// As [`Lent::launch`].
     pub unsafe fn launch(&self, addresses: &[u64], stream: u64) -> Result<(), Failure> {
         // SAFETY: by the contract.
-        unsafe { self.lent.launch(addresses, stream) }.map_err(failed)
+        unsafe { self.lent.launch(addresses, stream) }.map_err(|e| {
+            let span = match &e {
+                RunError::OutOfRange { kernel, .. } => self.places.get(kernel).copied(),
+                _ => None,
+            };
+            failed(e).at(span)
+        })
     }
 }
 

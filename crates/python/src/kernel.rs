@@ -9,8 +9,9 @@ use crate::signature::{Place, Signature};
 use crate::sized::Sized;
 use crate::{cpu, gpu, tuning};
 use einloom::{PlanOptions, Planned};
-use einloom_cascade::{Cascade, DType, TensorId};
+use einloom_cascade::{Cascade, DType, Span, TensorId};
 use einloom_cuda::runtime::Found as CodeFrom;
+use einloom_plan::PlannedKernel;
 use einloom_tile::{Layout, TensorRole};
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
@@ -43,6 +44,16 @@ pub(crate) struct Output {
 enum Backend {
     Cpu(Box<cpu::Loaded>),
     Cuda(Box<gpu::Loaded>),
+}
+
+/// Where the program writes what a kernel computes, by the kernel's name.
+pub(crate) type Places = BTreeMap<String, Span>;
+
+/// The first statement that each kernel computes.
+pub(crate) fn places(planned: &Planned) -> Places {
+    let statements = &planned.cascade().statements;
+    let first = |k: &PlannedKernel| Some((k.name.clone(), statements.get(*k.statements.first()?)?.span));
+    planned.kernels().iter().filter_map(first).collect()
 }
 
 /// What a kernel is made from.
@@ -102,7 +113,9 @@ impl Kernel {
         let program = planned.program().clone().with_layouts(of_tensor);
         let backend = match signature.place {
             Place::Cpu => Backend::Cpu(Box::new(cpu::Loaded::new(&planned, &program, choices.threads())?)),
-            Place::Cuda(number) => Backend::Cuda(Box::new(gpu::Loaded::new(&program, number, &sized.family)?)),
+            Place::Cuda(number) => {
+                Backend::Cuda(Box::new(gpu::Loaded::new(&program, places(&planned), number, &sized.family)?))
+            }
         };
         Ok(Self { place: signature.place, outputs: results, planned, decided, order, backend })
     }

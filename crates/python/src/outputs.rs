@@ -48,6 +48,15 @@ pub(crate) fn read_only(cascade: &Cascade, tensor: TensorId) -> Failure {
     Failure::new("LayoutError", "read-only", format!("`out` for {} must not be written", t.name)).at(Some(t.span))
 }
 
+/// An array whose gradient is recorded, which a result that is written into it would change unseen.
+pub(crate) fn wants_gradient(cascade: &Cascade, tensor: TensorId) -> Failure {
+    let t = &cascade[tensor];
+    let message = format!("`out` for {} requires a gradient, and gradients are recorded", t.name);
+    Failure::new("GradientError", "out-requires-gradient", message)
+        .at(Some(t.span))
+        .hint("call it under torch.no_grad()")
+}
+
 /// Refuses arrays of another shape or number type than the results have.
 pub(crate) fn fit(cascade: &Cascade, outputs: &[Output], found: &[Found]) -> Result<(), Failure> {
     for ((&tensor, array), output) in cascade.outputs.iter().zip(found).zip(outputs) {

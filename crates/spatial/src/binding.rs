@@ -58,21 +58,6 @@ pub struct Kernel {
     pub dataflows: Vec<Dataflow>,
     /// Tensors that go through the buffer between Einsums of this kernel.
     pub through: Vec<String>,
-    /// What published energies tell was read more often than that. They change no time and no traffic.
-    pub rereads: Vec<Reread>,
-}
-
-/// Whole reads of tensors from the buffer beyond those that the Einsums need.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reread {
-    /// Each is read once more,
-    pub tensors: Vec<String>,
-    /// where each of these ranks is at least this large,
-    pub from: BTreeMap<String, usize>,
-    /// each of these is smaller,
-    pub below: BTreeMap<String, usize>,
-    /// and there are at least this many instances of the cascade.
-    pub from_instances: usize,
 }
 
 /// What the arrays do at the same time.

@@ -132,6 +132,8 @@ pub struct ChipFault {
     pub description: String,
     /// Accesses to registers are charged for one element of each array.
     pub registers_of_one_element: bool,
+    /// How many reads of a result find nothing in the buffer yet is computed in 64 bits, which wrap.
+    pub first_reads_wrap: bool,
 }
 
 impl Chip {
@@ -140,14 +142,15 @@ impl Chip {
         self.arrays.iter().find(|a| a.name == name)
     }
 
-    /// The same chip with arrays of another size: sides that are as long as the longest one become `size`.
+    /// The same chip with arrays of another size: the longest sides become `size`, shorter ones change in proportion, and
+    /// what is one element wide stays so.
     pub fn with_array(&self, size: usize) -> Self {
         let longest = self.arrays.iter().map(|a| a.rows.max(a.columns)).max().unwrap_or(0);
         let mut chip = self.clone();
         for array in &mut chip.arrays {
             for side in [&mut array.rows, &mut array.columns] {
-                if *side == longest {
-                    *side = size;
+                if *side > 1 {
+                    *side = ((*side as u128 * size as u128) / longest as u128).max(1) as usize;
                 }
             }
         }

@@ -19,9 +19,9 @@ mod simulate;
 mod study;
 mod teaal;
 
-pub use binding::{Beside, Binding, BindingFault, Block, Dataflow, Extent, Kernel, Phase, Reread, Space, Within};
+pub use binding::{Beside, Binding, BindingFault, Block, Dataflow, Extent, Kernel, Phase, Space, Within};
 pub use chip::{Accounting, Array, Buffer, Chip, ChipFault, Cost, Dram, Element, Registers, Unit};
-pub use evaluate::{EinsumCost, Energy, Evaluation, KernelCost, Setting, check, evaluate};
+pub use evaluate::{EinsumCost, Energy, Evaluation, KernelCost, Setting, check, evaluate, filled_up};
 pub use operation::Operation;
 pub use problem::Problem;
 pub use program::{Einsum, Program, Work};

@@ -155,6 +155,17 @@ fn other_arrays() {
     Sizes { n: 512.0, m: 32768.0, p: 65536.0, ..BASE }.check();
 }
 
+/// Arrays that are not square stay as oblong as they are, and a row stays a row.
+#[test]
+fn oblong_arrays() {
+    let mut chip = fusemax().configuration("binding").unwrap().chip.clone();
+    chip.arrays[0].columns = 64;
+    let sides = |side| chip.with_array(side).arrays.iter().map(|a| (a.rows, a.columns)).collect::<Vec<_>>();
+    assert_eq!(sides(256), [(256, 64), (1, 256)]);
+    assert_eq!(sides(32), [(32, 8), (1, 32)]);
+    assert_eq!(sides(1), [(1, 1), (1, 1)]);
+}
+
 /// Keys that do not fill whole tiles are filled up, and the reader is told; queries leave lanes idle.
 #[test]
 fn ragged_lengths() {

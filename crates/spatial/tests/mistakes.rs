@@ -86,7 +86,7 @@ fn bindings() {
         "name = 'b'\nsizes = { M0 = '2d.depth', M1 = 0 }\n\
          [[kernel]]\nname = 'k'\ntile = 5\n[[kernel.phase]]\n2d = 'QK'\n\
          [[kernel.dataflow]]\nblock_size = 3\nleast_tiles = 2\nholds = ['Q']\nfit = true\n\
-         beside = { Q = 'half' }\n[kernel.dataflow.within]\nrows = 3\n[[kernel.reread]]\nfrom = { M = 'all' }\n\
+         beside = { Q = 'half' }\n[kernel.dataflow.within]\nrows = 3\n\
          [fault.f]\nsplit = ['exponentiate']",
         expect![[r#"
             binding.toml:2:16: sizes M0: `2d.depth` is not a number of positions (write a whole number, or the side of an array such as "2d.rows")
@@ -99,9 +99,7 @@ fn bindings() {
             binding.toml:13:16: kernel 1 dataflow 1 beside Q: `half` is not `tile`, `block` or `whole`
             binding.toml:14:1: kernel 1 dataflow 1 within array: is missing
             binding.toml:15:1: kernel 1 dataflow 1 within rows: is not a known key (known here: array, multiples)
-            binding.toml:16:1: kernel 1 reread 1 tensors: is missing
-            binding.toml:17:14: kernel 1 reread 1 from M: is not a whole number
-            binding.toml:19:9: fault f split: `exponentiate` is not an operation (operations are multiply-add, multiply, add, subtract, maximum, exponential, subtract-exponential, divide, select, combine, abs, exp2, log, log2, log1p, sqrt, rsqrt, tanh, sigmoid, erf, sin, cos, floor, round, sign, relu, silu, gelu, ^)
+            binding.toml:17:9: fault f split: `exponentiate` is not an operation (operations are multiply-add, multiply, add, subtract, maximum, exponential, subtract-exponential, divide, select, combine, abs, exp2, log, log2, log1p, sqrt, rsqrt, tanh, sigmoid, erf, sin, cos, floor, round, sign, relu, silu, gelu, ^)
         "#]],
     );
 }
@@ -150,9 +148,9 @@ fn a_study_whose_files_do_not_fit() {
     study(
         text,
         expect![[r#"
-            bindings/interleaved.toml:13:13: kernel attention: LM needs `maximum`, which elements of the array 2d do not have (run it elsewhere, or add [array.operation.maximum] to the chip flat)
-            bindings/interleaved.toml:24:8: kernel attention: SLN needs `subtract-exponential`, which elements of the array 2d do not have (run it elsewhere, or add [array.operation.subtract-exponential] to the chip flat)
-            bindings/interleaved.toml:13:19: kernel attention: SLD needs `add`, which elements of the array 2d do not have (run it elsewhere, or add [array.operation.add] to the chip flat)
+            bindings/interleaved.toml:16:15: kernel attention: LM needs `maximum`, which elements of the array 2d do not have (run it elsewhere, or add [array.operation.maximum] to the chip flat)
+            bindings/interleaved.toml:23:8: kernel attention: SLN needs `subtract-exponential`, which elements of the array 2d do not have (run it elsewhere, or add [array.operation.subtract-exponential] to the chip flat)
+            bindings/interleaved.toml:23:15: kernel attention: SLD needs `add`, which elements of the array 2d do not have (run it elsewhere, or add [array.operation.add] to the chip flat)
         "#]],
     );
     study(
@@ -189,32 +187,31 @@ fn a_study_whose_files_do_not_fit() {
             bindings/interleaved.toml:7:16: kernel attention: the cascade matmul has no rank `M0` (its ranks are M, K, N)
             bindings/interleaved.toml:12:10: kernel attention: the cascade matmul has no rank `M1` (its ranks are M, K, N)
             bindings/interleaved.toml:7:32: kernel attention: the cascade matmul has no rank `P` (its ranks are M, K, N)
-            bindings/interleaved.toml:18:8: kernel attention: the cascade matmul has no Einsum `SPNV` (its Einsums are C)
-            bindings/interleaved.toml:18:16: kernel attention: the cascade matmul has no Einsum `RNV` (its Einsums are C)
-            bindings/interleaved.toml:18:23: kernel attention: the cascade matmul has no Einsum `RD` (its Einsums are C)
-            bindings/interleaved.toml:18:29: kernel attention: the cascade matmul has no Einsum `AV` (its Einsums are C)
-            bindings/interleaved.toml:17:8: kernel attention: the cascade matmul has no Einsum `BQK` (its Einsums are C)
-            bindings/interleaved.toml:13:13: kernel attention: the cascade matmul has no Einsum `LM` (its Einsums are C)
-            bindings/interleaved.toml:17:21: kernel attention: the cascade matmul has no Einsum `SLNV` (its Einsums are C)
-            bindings/interleaved.toml:21:8: kernel attention: the cascade matmul has no Einsum `RM` (its Einsums are C)
-            bindings/interleaved.toml:25:8: kernel attention: the cascade matmul has no Einsum `PRM` (its Einsums are C)
-            bindings/interleaved.toml:25:15: kernel attention: the cascade matmul has no Einsum `SPD` (its Einsums are C)
-            bindings/interleaved.toml:24:8: kernel attention: the cascade matmul has no Einsum `SLN` (its Einsums are C)
-            bindings/interleaved.toml:13:19: kernel attention: the cascade matmul has no Einsum `SLD` (its Einsums are C)
-            bindings/interleaved.toml:47:11: kernel attention: the cascade matmul has no tensor `Q`
-            bindings/interleaved.toml:47:16: kernel attention: the cascade matmul has no tensor `BK`
-            bindings/interleaved.toml:47:22: kernel attention: the cascade matmul has no tensor `BV`
-            bindings/interleaved.toml:21:8: kernel attention: the cascade matmul has no tensor `RM`
-            bindings/interleaved.toml:18:23: kernel attention: the cascade matmul has no tensor `RD`
-            bindings/interleaved.toml:18:16: kernel attention: the cascade matmul has no tensor `RNV`
-            bindings/interleaved.toml:13:13: kernel attention: the cascade matmul has no tensor `LM`
-            bindings/interleaved.toml:13:19: kernel attention: the cascade matmul has no tensor `SLD`
-            bindings/interleaved.toml:18:29: kernel attention: the cascade matmul has no tensor `AV`
-            bindings/interleaved.toml:25:8: kernel attention: the cascade matmul has no tensor `PRM`
-            bindings/interleaved.toml:24:8: kernel attention: the cascade matmul has no tensor `SLN`
-            bindings/interleaved.toml:17:21: kernel attention: the cascade matmul has no tensor `SLNV`
-            bindings/interleaved.toml:25:15: kernel attention: the cascade matmul has no tensor `SPD`
-            bindings/interleaved.toml:18:8: kernel attention: the cascade matmul has no tensor `SPNV`
+            bindings/interleaved.toml:17:8: kernel attention: the cascade matmul has no Einsum `SPNV` (its Einsums are C)
+            bindings/interleaved.toml:17:16: kernel attention: the cascade matmul has no Einsum `RNV` (its Einsums are C)
+            bindings/interleaved.toml:17:23: kernel attention: the cascade matmul has no Einsum `RD` (its Einsums are C)
+            bindings/interleaved.toml:17:29: kernel attention: the cascade matmul has no Einsum `AV` (its Einsums are C)
+            bindings/interleaved.toml:16:8: kernel attention: the cascade matmul has no Einsum `BQK` (its Einsums are C)
+            bindings/interleaved.toml:16:15: kernel attention: the cascade matmul has no Einsum `LM` (its Einsums are C)
+            bindings/interleaved.toml:16:21: kernel attention: the cascade matmul has no Einsum `SLNV` (its Einsums are C)
+            bindings/interleaved.toml:20:8: kernel attention: the cascade matmul has no Einsum `RM` (its Einsums are C)
+            bindings/interleaved.toml:24:8: kernel attention: the cascade matmul has no Einsum `PRM` (its Einsums are C)
+            bindings/interleaved.toml:24:15: kernel attention: the cascade matmul has no Einsum `SPD` (its Einsums are C)
+            bindings/interleaved.toml:23:8: kernel attention: the cascade matmul has no Einsum `SLN` (its Einsums are C)
+            bindings/interleaved.toml:23:15: kernel attention: the cascade matmul has no Einsum `SLD` (its Einsums are C)
+            bindings/interleaved.toml:40:11: kernel attention: the cascade matmul has no tensor `Q`
+            bindings/interleaved.toml:40:16: kernel attention: the cascade matmul has no tensor `BK`
+            bindings/interleaved.toml:40:22: kernel attention: the cascade matmul has no tensor `BV`
+            bindings/interleaved.toml:20:8: kernel attention: the cascade matmul has no tensor `RM`
+            bindings/interleaved.toml:17:23: kernel attention: the cascade matmul has no tensor `RD`
+            bindings/interleaved.toml:17:16: kernel attention: the cascade matmul has no tensor `RNV`
+            bindings/interleaved.toml:17:29: kernel attention: the cascade matmul has no tensor `AV`
+            bindings/interleaved.toml:24:8: kernel attention: the cascade matmul has no tensor `PRM`
+            bindings/interleaved.toml:23:15: kernel attention: the cascade matmul has no tensor `SLD`
+            bindings/interleaved.toml:23:8: kernel attention: the cascade matmul has no tensor `SLN`
+            bindings/interleaved.toml:16:21: kernel attention: the cascade matmul has no tensor `SLNV`
+            bindings/interleaved.toml:24:15: kernel attention: the cascade matmul has no tensor `SPD`
+            bindings/interleaved.toml:17:8: kernel attention: the cascade matmul has no tensor `SPNV`
             bindings/interleaved.toml: kernel: C runs nowhere (name it in a phase of one kernel)
         "#]],
     );

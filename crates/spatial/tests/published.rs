@@ -46,9 +46,9 @@ fn check(configuration: &str, text: &str, einsums: &[(&str, &str)]) {
             let einsum = e.einsums.iter().find(|x| x.name == *name).unwrap();
             check(column, einsum.utilisation, 1e-9);
         }
-        // At 256K one workload has a part of the reads that others have whole.
-        let tolerance = if length(row["seq_len"]) == 262_144 { 2e-3 } else { 5e-4 };
-        check("energy", e.energy.total() * 1e12, tolerance);
+        // The buffer's energy an access is fitted; at the longest lengths numbers of first reads wrap, for some
+        // workloads by a part.
+        check("energy", e.energy.total() * 1e12, 2e-4);
     }
     assert!(wrong.is_empty(), "\n{wrong}");
 }
@@ -93,7 +93,7 @@ fn check_layers(configuration: &str, text: &str) {
         let expected = |column: &str| row[column].parse::<f64>().unwrap();
         wrong.extend(close(layers.seconds, expected("latency"), 1e-9, &what("latency")));
         wrong.extend(close(layers.traffic_bytes, expected("traffic"), 1e-9, &what("traffic")));
-        wrong.extend(close(layers.joules * 1e12, expected("energy"), 5e-4, &what("energy")));
+        wrong.extend(close(layers.joules * 1e12, expected("energy"), 2e-4, &what("energy")));
     }
     assert!(wrong.is_empty(), "\n{wrong}");
 }
@@ -177,9 +177,10 @@ fn corrections() {
     let study = study();
     let effects = study.effects("artifact").unwrap();
     let names: Vec<Vec<String>> = effects.iter().map(|e| e.corrected.clone()).collect();
-    let all = ["registers-of-one-element", "uncharged-exponential", "two-cycle-exponential"].map(String::from);
-    let [a, b, c] = all.clone();
-    assert_eq!(names, [vec![], vec![a], vec![b], vec![c], all.to_vec()]);
+    let all = ["registers-of-one-element", "uncharged-exponential", "two-cycle-exponential", "wrapping-first-reads"]
+        .map(String::from);
+    let [a, b, c, d] = all.clone();
+    assert_eq!(names, [vec![], vec![a], vec![b], vec![c], vec![d], all.to_vec()]);
     let mean =
         |effect: usize, title: &str| effects[effect].means.iter().find(|m| m.ratio.title == title).unwrap().arithmetic;
     let (speed, energy) = ("attention: speed of +Cascade over FLAT", "attention: energy of +Cascade over FLAT");
@@ -188,11 +189,41 @@ fn corrections() {
     assert!((mean(3, energy) / mean(0, energy) - 1.0).abs() < 1e-4);
     assert!(mean(2, energy) > mean(0, energy));
     assert!(mean(3, speed) > mean(0, speed));
-    assert_eq!(mean(4, speed), mean(3, speed));
+    assert_eq!(mean(5, speed), mean(3, speed));
     // All registers make the larger files of FuseMax's elements cost what they do.
     let over_flat = "attention: energy over FLAT";
     assert!(mean(1, over_flat) > mean(0, over_flat));
     assert_eq!(mean(2, over_flat), mean(0, over_flat));
+    // Reads that are counted too often take no time. FLAT has whole matrices of scores of them, FuseMax a row a tile.
+    assert_eq!(mean(4, speed), mean(0, speed));
+    assert!(mean(4, over_flat) > mean(0, over_flat));
+}
+
+/// Where size times part does not pass 64 bits, nothing is read more than once; where it does, by what is left of it.
+#[test]
+fn first_reads_that_wrap() {
+    let study = study();
+    let c = study.configuration("binding").unwrap();
+    let row = c.chip.buffer.row.0 as f64 / c.chip.word.0 as f64;
+    // The numerator of the running sums: F words for every column of every tile, parts of F x 32Ki. At 64Ki positions
+    // that is 2^61, at 256Ki 2^64 times the number of heads over 8.
+    for (heads, length, again) in
+        [(16, 65536, 0.0), (8, 262_144, 1.0), (12, 262_144, 2.0 / 3.0), (13, 262_144, 8.0 / 13.0)]
+    {
+        let sizes = [("B", 64), ("H", heads), ("M", length), ("P", length), ("E", 64), ("F", 64)];
+        let sizes: BTreeMap<String, usize> = sizes.map(|(n, s)| (n.to_string(), s)).into();
+        let buffer = |accounting: &str| {
+            let mut faults = c.faults("artifact").unwrap();
+            if accounting != "artifact" {
+                faults.retain(|f| f != "wrapping-first-reads");
+            }
+            c.evaluate(&study, &sizes, &faults).unwrap().energy.buffer
+        };
+        let tiles = (64 * heads) as f64 * (length as f64 / 256.0).powi(2);
+        let read = tiles * 64.0 * 256.0 / row * c.chip.buffer.read.0;
+        let found = (buffer("artifact") - buffer("without")) / read;
+        assert!((found - again).abs() < 1e-6, "{heads} heads, {length}: {found}");
+    }
 }
 
 /// Charging one cycle makes the one-pass cascade 1.137 times as fast as FLAT on the same chip at 64K, instead of 0.885.

@@ -42,7 +42,7 @@ fn what_is_found_for_one_pass_is_as_good_as_the_published_binding() {
     let text = files("fusemax.toml").unwrap();
     let study = Study::parse("fusemax.toml", &text, &mut files).unwrap();
     let published = &study.configuration("binding").unwrap().binding;
-    for (length, width) in [(1024, 64), (4096, 64), (16384, 64), (4096, 128), (65536, 128)] {
+    for (length, width) in [(1024, 64), (4096, 64), (16384, 64), (4096, 128), (65536, 128), (1000, 80)] {
         let sizes = sizes(length, width);
         let faults = BTreeSet::new();
         let (program, chip) = (&program, &chip);

@@ -4,7 +4,9 @@
 
 use einloom_cascade::meaning::{self, Array, Arrays};
 use einloom_cascade::{Given, bind};
-use einloom_spatial::{Configuration, Options, Problem, Setting, Simulated, Study, evaluate, lags, simulate};
+use einloom_spatial::{
+    Configuration, Options, Problem, Setting, Simulated, Study, evaluate, filled_up, lags, simulate,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 fn study() -> Study {
@@ -61,17 +63,18 @@ fn run(
     simulate(&setting, options, inputs, &mut |_| {})
 }
 
-/// The sizes of a run with those that the binding adds.
+/// The sizes of a run with those that the binding adds, filled up to whole tiles.
 fn bound_sizes(c: &Configuration, sizes: &BTreeMap<String, usize>) -> BTreeMap<String, usize> {
-    let mut sizes = sizes.clone();
-    sizes.extend(c.binding.sizes.iter().map(|(r, e)| (r.clone(), e.on(&c.chip).unwrap())));
-    sizes
+    let faults = &BTreeSet::new();
+    let (program, chip, binding) = (&c.program, &c.chip, &c.binding);
+    filled_up(&Setting { program, chip, binding, sizes, instances: 1.0, faults })
 }
 
 fn assert_meaning(c: &Configuration, sizes: &BTreeMap<String, usize>, options: &Options) -> Simulated {
+    let given = sizes;
     let sizes = bound_sizes(c, sizes);
     let all: Vec<Arrays> = (0..options.instances).map(|i| inputs(c, &sizes, i as u64 + 1)).collect();
-    let found = match run(c, &sizes, options, Some(&all)) {
+    let found = match run(c, given, options, Some(&all)) {
         Ok(found) => found,
         Err(problems) => panic!("{}: {}", c.name, problems.iter().map(|p| format!("{p}\n")).collect::<String>()),
     };
@@ -88,6 +91,16 @@ fn assert_meaning(c: &Configuration, sizes: &BTreeMap<String, usize>, options: &
         }
     }
     found
+}
+
+/// Sizes that no side of an array divides: keys are filled up, queries leave lanes idle.
+#[test]
+fn ragged_sizes() {
+    for name in ["unfused", "flat", "cascade", "architecture", "binding"] {
+        let c = configuration(name, 8);
+        assert_meaning(&c, &sizes(&[("M", 43), ("P", 29), ("E", 5), ("F", 7)]), &roomy(1));
+        assert_meaning(&c, &sizes(&[("M", 3), ("P", 1), ("E", 1), ("F", 1)]), &roomy(2));
+    }
 }
 
 fn roomy(instances: usize) -> Options {

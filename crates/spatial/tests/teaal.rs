@@ -151,6 +151,21 @@ fn what_is_not_supported_is_named_with_its_place() {
         (replaced("mapping:", "maping:"), "spec.yaml:8:1: `maping` is not supported"),
         (replaced("    A: [K, M]\n    B", "    A: [K, M\n    B"), "spec.yaml:4:"),
         (replaced("type: mul", "type: sqrt"), "the type sqrt is not supported (types are mul, add, div)"),
+        (replaced("A[k, m] * B", "A[k, m] * * B"), "spec.yaml:7:7: einsum: expected a value, found `*`"),
+        (
+            replaced("bandwidth: 512", "bandwith: 512"),
+            "spec.yaml:38:13: Memory: `bandwith` is not supported (known: bandwidth, datawidth)",
+        ),
+        (replaced("depth: 65536", "deep: 65536"), "Buffer: `deep` is not supported (known: width, depth,"),
+        (replaced("type: mul", "tipe: mul"), "spec.yaml:57:25: Mul: `tipe` is not supported (known: type, datawidth)"),
+        (replaced("op: mul", "op: mull"), "Mul: the op mull is not supported (known: mul, add, div)"),
+        (replaced("rank: M1\n", "rank: Q1\n"), "Buffer: there is no rank Q1 (ranks are K, M, N)"),
+        (replaced("style: lazy", "style: hazy"), "Buffer: the style hazy is not supported (known: lazy, eager)"),
+        (
+            replaced("component: Mul\n", "component: Mull\n"),
+            "there is no component Mull (they are Buffer, Mul, Add, Memory)",
+        ),
+        (replaced("num: 8\n", "num: 8\n                  num: 9\n"), "spec.yaml:53:19: `num` is there twice"),
         (replaced("bandwidth: 512_000_000_000", "bandwidth: fast"), "Memory: bandwidth is not a number above 0"),
     ];
     for (found, expected) in cases {

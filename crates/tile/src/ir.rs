@@ -83,6 +83,9 @@ pub struct Kernel {
     pub values: Vec<ValueDecl>,
     /// Executed per point of the grid.
     pub body: Vec<Op>,
+    /// Chunks of every stream that are held or under way at once, as the plan supposes; a backend that cannot have as
+    /// many has its own choice. `None` where nothing is supposed.
+    pub stages: Option<usize>,
 }
 
 /// An index of the program with its tile size.

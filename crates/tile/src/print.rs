@@ -71,6 +71,9 @@ impl Printer<'_> {
         if !grid.is_empty() {
             let _ = write!(head, "   grid {}", grid.join(", "));
         }
+        if let Some(stages) = self.kernel.stages {
+            let _ = write!(head, "   stages {stages}");
+        }
         self.line(0, &head);
         for comment in &self.kernel.comments {
             for text in comment.lines() {

@@ -9,6 +9,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 import torch
 
+from .. import units
 from .capture import obstacle, to_aten
 from .errors import NotConvertible, place_of
 from .kernels import Planner
@@ -33,14 +34,15 @@ class Report:
     def __str__(self) -> str:
         taken = sum(len(r.nodes) for r in self.regions)
         lines = [
-            f"{len(self.regions)} regions of {taken} operations (of {self.operations}); the rest goes to {self.rest}"
+            f"{units.several(len(self.regions), 'region')} of {units.several(taken, 'operation')} (of {self.operations}); "
+            f"the rest goes to {self.rest}"
         ]
         times = Counter(made.name for made in self.operators)
         of = {made.name: region for region, made in zip(self.regions, self.operators)}
         for name, region in of.items():
-            kernels = f"{region.kernels} kernel" + ("" if region.kernels == 1 else "s")
+            kernels = units.several(region.kernels, "kernel")
             often = f", {times[name]} times" if times[name] > 1 else ""
-            lines.append(f"  took {name}: {len(region.nodes)} operations in {kernels}{often}")
+            lines.append(f"  took {name}: {units.several(len(region.nodes), 'operation')} in {kernels}{often}")
             lines += [f"    {place}" for place in _places(region)]
         for refusal in dict.fromkeys(self.refusals):
             lines.append(f"  left {refusal}")
@@ -94,6 +96,9 @@ def _partition(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> tuple[tor
         graph = to_aten(module, inputs)
     except NotConvertible as e:
         return None, Partition([], [Refusal(e.operation, e.reason, e.place)])
+    except Exception as e:  # Whatever PyTorch says while it traces: what cannot be looked into is left as it is.
+        said = (str(e) or type(e).__name__).splitlines()[0]
+        return None, Partition([], [Refusal("the graph", f"it cannot be traced: {said}", None)])
     found = obstacle(graph)
     if found is not None:
         node, reason = found

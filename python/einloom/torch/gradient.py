@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Mapping, Sequence
 
 import torch
+from torch.autograd import forward_ad
 
-from ..errors import GradientError
+from ..errors import DeviceError, DtypeError, GradientError, MissingInput, UnknownInput, UsageError
 from .language import Program, read
 from .operator import Operator, Output, operator
 from .reference import TYPES, Evaluation, sizes_of
@@ -70,7 +71,53 @@ def call(
     sizes: Mapping[str, int],
     params: Mapping[str, float],
 ) -> Any:
-    """A call some of whose inputs require gradients."""
+    """A call some of whose inputs require gradients, or are not in memory."""
+    devices: dict[torch.device, str] = {}
+    for name, array in zip(cascade.inputs, arrays):
+        devices.setdefault(array.device, name)
+    if len(devices) > 1:
+        where = " and ".join(f"{name} on {device}" for device, name in devices.items())
+        raise DeviceError(f"{cascade.name}: all arrays of a call are on one device, but {where}")
+    if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(a).tangent is not None for a in arrays):
+        raise GradientError(f"{cascade.name}: there are no derivatives forwards (jvp), only backwards")
+    if out is not None and any(is_dispatched(a) for a in arrays):
+        raise DeviceError(f"{cascade.name}: its inputs are not in memory, so that there is nothing to write to out=")
     if out is not None:
         raise GradientError(f"{cascade.name}: out= takes no gradient; call it under torch.no_grad()")
     return operator_of(cascade, sizes, params)(*arrays)
+
+
+def is_dispatched(tensor: torch.Tensor) -> bool:
+    """Whether PyTorch's dispatcher knows what the tensor is, and its memory does not: it has only a shape, or a
+    transformation of `torch.func` wraps it."""
+    if tensor.is_meta or type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        return True
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
+
+
+def traced(
+    cascade: Any, positional: int, named: Sequence[str], others: Sequence[tuple[str, Any]]
+) -> tuple[str, tuple[int, ...]]:
+    """What Dynamo puts into its graph for a call: the operator's name, and the number of the tensor that each input is."""
+    inputs = list(cascade.inputs)
+    program = read(cascade.canonical)
+    sizes: dict[str, int] = {}
+    params: dict[str, float] = {}
+    for name, value in others:
+        if name == "out" and value is None:
+            continue
+        if name == "out":
+            raise UsageError(f"{cascade.name}: out= is not traced; call it outside of torch.compile")
+        if name in program.params:
+            params[name] = float(value)
+        elif name in inputs:
+            raise DtypeError(f"{name}: {type(value).__name__} is no tensor")
+        else:
+            sizes[name] = int(value)
+    given = [*inputs[:positional], *named]
+    for name in inputs:
+        if name not in given:
+            raise MissingInput(f"{cascade.name}: the input {name} is missing")
+    if len(given) != len(set(given)) or positional > len(inputs) or set(given) != set(inputs):
+        raise UnknownInput(f"{cascade.name} takes {', '.join(inputs)}; given are {positional} tensors and {', '.join(named)}")
+    return operator_of(cascade, sizes, params).name, tuple(given.index(name) for name in inputs)

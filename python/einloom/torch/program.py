@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from typing import Any, Callable, Sequence
 
@@ -74,6 +75,13 @@ class TorchProgram:
                 raise self._failure from None
             raise
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> TorchProgram:
+        """A copy of the function, which may be a module with parameters of its own; it is captured when it is called."""
+        other = object.__new__(type(self))
+        other.function, other._made, other._failure = copy.deepcopy(self.function, memo), list(self._made), None
+        other._call = torch.compile(other.function, backend=other._compile, fullgraph=True, dynamic=False)
+        return other
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
@@ -116,12 +124,13 @@ class TorchProgram:
         return run
 
 
-def from_torch(function: Callable[..., Any], example_inputs: Sequence[Any]) -> TorchProgram:
+def from_torch(function: Callable[..., Any], example_inputs: torch.Tensor | Sequence[Any]) -> TorchProgram:
     """The cascade of a PyTorch function or module, captured on `example_inputs`.
 
     Raises `NotConvertible` with the operation that has no cascade, the reason and the line of the program.
     """
-    return TorchProgram(function, tuple(example_inputs))
+    given = (example_inputs,) if isinstance(example_inputs, torch.Tensor) else tuple(example_inputs)
+    return TorchProgram(function, given)
 
 
 def whole(

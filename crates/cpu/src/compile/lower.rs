@@ -201,7 +201,17 @@ impl Lower<'_> {
                 let right = if exchange { self.exchanged.get(&right).copied().unwrap_or(right) } else { right };
                 let start = acc.map(|acc| self.like(*dst, acc));
                 let dst = *dst;
-                out.push(Step::Contract(Contract { dst, left, right, start, sum, product, scale: None, times: 1.0 }));
+                out.push(Step::Contract(Contract {
+                    dst,
+                    left,
+                    right,
+                    start,
+                    sum,
+                    product,
+                    scale: None,
+                    times: 1.0,
+                    parts: None,
+                }));
             }
             Op::Reduce { dst, src, axis, monoid, acc } => {
                 let (dst, src, axis, monoid, start) = (*dst, *src, *axis, monoid.clone(), *acc);

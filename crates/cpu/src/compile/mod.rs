@@ -14,9 +14,11 @@ mod simplify;
 mod slots;
 mod split;
 mod sweep;
+mod tiles;
 
 pub(crate) use access::{Access, Dimension};
 pub(crate) use expression::{ElementKind, ExpressionPlan, Leaf, Strips};
+pub(crate) use tiles::{can, choose};
 
 use crate::BuildError;
 use crate::kernels::fold::Monoid;
@@ -104,6 +106,9 @@ pub(crate) enum Keep {
     Rows,
     /// In panels: nothing reads it but contractions, as their right factor.
     Panels,
+    /// Packed for the processor's matrix unit, in so many parts: nothing reads it but contractions that it computes, as
+    /// their right factor.
+    Packed(u8),
 }
 
 /// What else becomes of a map's elements, strip by strip.
@@ -148,6 +153,8 @@ pub(crate) struct Contract {
     pub scale: Option<(ValueId, ElementKind)>,
     /// What the result is multiplied by.
     pub times: f32,
+    /// How many numbers of bf16 the elements of the factors are the sums of, if the processor's matrix unit computes it.
+    pub parts: Option<[usize; 2]>,
 }
 
 impl Contract {

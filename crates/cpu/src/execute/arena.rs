@@ -1,5 +1,7 @@
 //! Memory of one thread, kept from one point of the grid to the next.
 
+use super::disorder::SPOILT;
+use crate::kernels::contract::Room;
 use crate::kernels::memory::Line;
 use crate::kernels::strip::STRIP;
 use bytemuck::Pod;
@@ -13,12 +15,25 @@ pub(crate) struct Arena {
     pub spare: Vec<Buffer>,
     /// Factors packed by pairs.
     pub pairs: [Vec<f32>; 2],
+    /// Factors packed for the processor's matrix unit.
+    pub packed: Room,
     /// For expressions in f32.
     pub narrow: Scratch<f32>,
     /// For expressions in f64.
     pub wide: Scratch<f64>,
     /// Coordinates where the current tile begins.
     pub coordinates: Vec<i64>,
+}
+
+impl Arena {
+    /// Fills everything with NaN. Nothing of it may be needed at the next point.
+    pub(crate) fn spoil(&mut self) {
+        self.slots.iter_mut().chain(&mut self.spare).for_each(Buffer::spoil);
+        self.pairs.iter_mut().for_each(|room| room.fill(f32::NAN));
+        self.narrow.spoil(f32::NAN);
+        self.wide.spoil(f64::NAN);
+        self.coordinates.fill(i64::MIN);
+    }
 }
 
 /// Memory that grows when it must.
@@ -31,9 +46,22 @@ impl Buffer {
         Self(lines)
     }
 
+    /// Fills it with NaN.
+    fn spoil(&mut self) {
+        bytemuck::cast_slice_mut(&mut self.0).fill(SPOILT);
+    }
+
     /// The lines that it is made of.
     pub(crate) fn into_lines(self) -> Vec<Line> {
         self.0
+    }
+
+    /// The lines, so many at least.
+    pub(crate) fn lines_mut(&mut self, lines: usize) -> &mut [Line] {
+        if self.0.len() < lines {
+            self.0.resize(lines, Line::ZERO);
+        }
+        &mut self.0
     }
 
     /// As many elements as it has room for.
@@ -65,6 +93,13 @@ pub(crate) struct Scratch<T> {
 }
 
 impl<T: Default + Clone + Copy> Scratch<T> {
+    /// Fills it with what is no number.
+    fn spoil(&mut self, nan: T) {
+        self.registers.iter_mut().chain(&mut self.leaves).for_each(|strip| strip.fill(nan));
+        self.vectors.iter_mut().for_each(|vector| vector.fill(nan));
+        self.row.fill(nan);
+    }
+
     /// Makes sure of as many registers and leaves.
     pub(crate) fn reserve(&mut self, registers: usize, leaves: usize) {
         let strip = || vec![T::default(); STRIP].into_boxed_slice();

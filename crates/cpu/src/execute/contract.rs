@@ -13,6 +13,12 @@ impl Worker<'_> {
         match self.job.plan.tiles[contract.dst.at()].carrier {
             Carrier::F32 => {
                 let times = Some(contract.times).filter(|x| *x != 1.0);
+                if let (Some(tiles), Some(parts)) = (self.job.tiles, contract.parts) {
+                    let mut room = std::mem::take(&mut self.arena.packed);
+                    self.contract_as::<f32>(contract, times, |job| job.run_tiles(tiles, parts, &mut room));
+                    self.arena.packed = room;
+                    return;
+                }
                 let mut room = std::mem::take(&mut self.arena.pairs);
                 match self.job.pairs.filter(|_| contract.is_of_bf16(&self.job.plan.tiles)) {
                     Some(pairs) => {

@@ -7,7 +7,8 @@ use super::place::{Place, lengths, pitch};
 use super::worker::Worker;
 use crate::RunError;
 use crate::compile::{Access, Carrier, Dimension, Keep, Tile, Viewable};
-use crate::kernels::contract::{Layout, Matrix, PANEL};
+use crate::kernels::contract::{Layout, Matrix, PANEL, PackRight, Packed};
+use crate::kernels::isa::dispatch;
 use einloom_cascade::DType;
 use einloom_cascade::numeric::round;
 use einloom_tile::{AxisId, Coord, CoordAtom, TensorId, ValueId};
@@ -115,7 +116,11 @@ impl<'a> Worker<'a> {
         let tile = self.job.plan.tiles[dst.at()];
         // Pairs are packed from rows.
         let panels = keep == Keep::Panels && (self.job.pairs.is_none() || tile.dtype != DType::Bf16);
-        let layout = |b: Block| if panels { Layout::Panels } else { Layout::Rows(b.pitch) };
+        let layout = |b: Block| match keep {
+            Keep::Packed(parts) => Layout::Packed(Packed::new(parts)),
+            _ if panels => Layout::Panels,
+            _ => Layout::Rows(b.pitch),
+        };
         let size = |b: Block| layout(b).len(b.rows, b.columns) * tile.carrier.bytes();
         let (key, bytes) = (Key::new(dst.at(), block), size(block));
         if bytes < LEAST {
@@ -125,13 +130,23 @@ impl<'a> Worker<'a> {
             Some(number) => number,
             None if !self.kept.has_room(bytes) => return false,
             None => {
-                let layout = layout(block);
+                let mut layout = layout(block);
                 let copied = if ahead { self.copied(dst, tensor, block, layout) } else { None };
                 let buffer = copied.unwrap_or_else(|| {
                     let mut buffer = self.arena.spare.pop().unwrap_or_default();
-                    match layout {
+                    match &mut layout {
                         Layout::Rows(_) => self.load_into(&mut buffer, tile, tensor, block),
                         Layout::Panels => self.load_panels(&mut buffer, tile, tensor, block),
+                        Layout::Packed(packed) => {
+                            self.load_block(tile, tensor, block);
+                            match self.packed(tile, block, *packed, &mut buffer) {
+                                Some(done) => *packed = done,
+                                None => {
+                                    std::mem::swap(&mut buffer, &mut self.arena.slots[tile.slot]);
+                                    layout = Layout::Rows(block.pitch);
+                                }
+                            }
+                        }
                     }
                     buffer
                 });
@@ -151,6 +166,15 @@ impl<'a> Worker<'a> {
             }
         }
         true
+    }
+
+    /// Packs the tile in its slot for the processor's matrix unit; `None` if it holds what cannot be told from the parts.
+    fn packed(&self, tile: Tile, block: Block, wanted: Packed, to: &mut Buffer) -> Option<Packed> {
+        let Block { rows: terms, columns, pitch, .. } = block;
+        let (from, parts) = (self.arena.slots[tile.slot].get::<f32>(), usize::from(wanted.parts));
+        let to = to.lines_mut(wanted.lines(terms, columns));
+        let packed = dispatch(self.job.token, PackRight { from, pitch, terms, columns, parts, to });
+        packed.is_all().then_some(packed)
     }
 
     /// The tile, if a contraction has copied it in passing.

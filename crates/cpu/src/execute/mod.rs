@@ -3,6 +3,7 @@
 mod arena;
 mod contract;
 mod convert;
+mod disorder;
 mod elementwise;
 mod guards;
 mod kept;
@@ -16,5 +17,6 @@ mod store;
 mod worker;
 
 pub(crate) use arena::Arena;
+pub(crate) use disorder::{Disorder, SPOILT};
 pub(crate) use place::Rows;
 pub(crate) use worker::{Job, Worker};

@@ -6,6 +6,7 @@ use super::load::Loading;
 use super::place::{Place, Tiles, lengths, pitch};
 use crate::RunError;
 use crate::compile::{Carried, Carrier, Plan, Step};
+use crate::kernels::amx::TileToken;
 use crate::kernels::contract::{Ahead, PairToken};
 use crate::kernels::isa::Token;
 use crate::kernels::memory::{self, Shared};
@@ -24,6 +25,8 @@ pub(crate) struct Job<'a> {
     pub token: Token,
     /// Products of bf16 are computed by pairs.
     pub pairs: Option<PairToken>,
+    /// Contractions whose plan says so are computed by the processor's matrix unit.
+    pub tiles: Option<TileToken>,
 }
 
 /// What one thread needs to run points of the grid.

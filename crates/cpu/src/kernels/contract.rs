@@ -6,15 +6,20 @@ mod ahead;
 mod blocks;
 mod dots;
 mod pairs;
+mod parts;
 mod rates;
+mod tiles;
 
 use super::isa::{Isa, Token};
 use super::lanes::{Plus, Portable};
+use super::memory::Line;
 pub(crate) use ahead::{Ahead, Matrix};
 use blocks::contract;
 use dots::dots;
 pub(crate) use pairs::{Pack, PairToken, Terms};
+pub(crate) use parts::{PackRight, Packed, parts};
 pub use rates::ProductRates;
+pub(crate) use tiles::Room;
 
 /// Columns of a panel: see [`Layout::Panels`].
 pub(crate) const PANEL: usize = 64;
@@ -27,6 +32,8 @@ pub(crate) enum Layout {
     /// [`PANEL`] columns after the other, all rows of them: a contraction goes through them from end to end, which
     /// caches and the processor's own prefetching like best.
     Panels,
+    /// As the processor's matrix unit wants it: bf16, in memory that is counted in f32.
+    Packed(Packed),
 }
 
 impl Layout {
@@ -35,15 +42,17 @@ impl Layout {
         match self {
             Self::Rows(pitch) => rows * pitch,
             Self::Panels => rows * columns.next_multiple_of(PANEL),
+            Self::Packed(packed) => packed.lines(rows, columns) * (size_of::<Line>() / size_of::<f32>()),
         }
     }
 
-    /// Where an element of a matrix of so many rows is.
+    /// Where an element of a matrix of so many rows is, unless it is packed: there it is in several places.
     #[inline(always)]
     pub(crate) fn at(self, rows: usize, row: usize, column: usize) -> usize {
         match self {
             Self::Rows(pitch) => row * pitch + column,
             Self::Panels => (column / PANEL * rows + row) * PANEL + column % PANEL,
+            Self::Packed(_) => usize::MAX,
         }
     }
 }

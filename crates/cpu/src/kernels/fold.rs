@@ -220,13 +220,12 @@ macro_rules! reduction {
                 Monoid::$name.combine(x, y)
             }
             #[inline(always)]
-            fn total(mut parts: [f32; 16]) -> f32 {
-                for width in [8, 4, 2, 1] {
-                    for i in 0..width {
-                        parts[i] = Monoid::$name.combine(parts[i], parts[i + width]);
-                    }
-                }
-                parts[0]
+            fn total(parts: [f32; 16]) -> f32 {
+                let both = |x, y| Monoid::$name.combine(x, y);
+                // Arrays of known lengths stay in registers.
+                let eight: [f32; 8] = std::array::from_fn(|i| both(parts[i], parts[i + 8]));
+                let four: [f32; 4] = std::array::from_fn(|i| both(eight[i], eight[i + 4]));
+                both(both(four[0], four[2]), both(four[1], four[3]))
             }
         }
     };
@@ -385,9 +384,11 @@ unsafe fn fold_row<V: Floats, R: Reduction>(row: &[f32]) -> f32 {
             }
             left -= block;
         }
-        let rest = V::load_first_or(at, row.len() - end, R::IDENTITY);
         let pairs = (R::of(totals[0], totals[1]), R::of(totals[2], totals[3]));
-        let total = R::of(R::of(pairs.0, pairs.1), rest);
+        let mut total = R::of(pairs.0, pairs.1);
+        if end < row.len() {
+            total = R::of(total, V::load_first_or(at, row.len() - end, R::IDENTITY));
+        }
         let mut parts = [R::IDENTITY; 16];
         total.store(parts.as_mut_ptr());
         R::total(parts)

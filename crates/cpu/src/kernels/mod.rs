@@ -6,6 +6,7 @@
 //! threads write to one tensor, none of them the same element.
 #![allow(unsafe_code)]
 
+pub(crate) mod amx;
 pub(crate) mod contract;
 mod exp;
 pub(crate) mod fold;

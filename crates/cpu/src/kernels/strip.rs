@@ -245,13 +245,17 @@ fn scaled_tanh<T: Real, I: Instructions>(d: &mut [T], over: f64, times: f64) {
     }
 }
 
+/// Elements of a mask that are looked at before the first of them can decide.
+const MASK: usize = 64;
+
 /// Whether all elements of a mask are `when`.
 #[inline(always)]
 fn everywhere<T: Real>(mask: Data<'_, T>, when: bool) -> bool {
     let is = |x: T| (x != T::default()) == when;
     match mask {
         Data::Same(x) => is(x),
-        Data::Each(x) => x.iter().all(|&x| is(x)),
+        // Parts that are looked at whole: a loop that may end at any element does not become vector instructions.
+        Data::Each(x) => x.chunks(MASK).all(|part| part.iter().fold(true, |so, &x| so & is(x))),
     }
 }
 

@@ -13,10 +13,12 @@ pub fn isas() -> impl Iterator<Item = Isa> {
     Isa::ALL.into_iter().filter(|isa| isa.is_available())
 }
 
-/// The ways to compute of this machine: its instruction sets, and the one that multiplies pairs of bf16.
+/// The ways to compute of this machine: its instruction sets, pairs of bf16 and the matrix unit.
 pub fn ways() -> impl Iterator<Item = Options> {
-    let pairs = ProductRates::measured().pairs.map(|_| Options { isa: None, bf16: Bf16Products::Pairs });
-    isas().map(|isa| Options { isa: Some(isa), bf16: Bf16Products::Widened }).chain(pairs)
+    let rates = ProductRates::measured();
+    let pairs = rates.pairs.map(|_| Options { isa: None, bf16: Bf16Products::Pairs });
+    let tiles = rates.tiles.map(|_| Options { isa: None, bf16: Bf16Products::Tiles });
+    isas().map(|isa| Options { isa: Some(isa), bf16: Bf16Products::Widened }).chain(pairs).chain(tiles)
 }
 
 /// Runs on arrays of values, in the order of the program's inputs; the outputs' values.
@@ -27,6 +29,17 @@ pub fn run(
     inputs: &[Vec<f64>],
 ) -> Result<(Vec<Vec<f64>>, Report), RunError> {
     let executable = Executable::new(program, options).unwrap_or_else(|e| panic!("{e}"));
+    run_again(&executable, threads, None, inputs)
+}
+
+/// Another run of the same executable, disturbed by a number if there is one.
+pub fn run_again(
+    executable: &Executable,
+    threads: usize,
+    disturb: Option<u64>,
+    inputs: &[Vec<f64>],
+) -> Result<(Vec<Vec<f64>>, Report), RunError> {
+    let program = executable.program();
     let role = |role| program.tensors.iter().filter(move |t| t.role == role);
     let data: Vec<Vec<u8>> = role(TensorRole::Input).zip(inputs).map(|(t, x)| encode(t.dtype, x)).collect();
     let views: Vec<View<'_>> =
@@ -42,7 +55,7 @@ pub fn run(
             bytes: &mut bytemuck::cast_slice_mut(words)[..bytes(t)],
         })
         .collect();
-    let options = RunOptions { threads: Some(threads), count: true, ..RunOptions::default() };
+    let options = RunOptions { threads: Some(threads), count: true, disturb, ..RunOptions::default() };
     let report = executable.run(&views, &mut outputs, &options)?;
     let values = role(TensorRole::Output)
         .zip(&outputs)
@@ -57,7 +70,7 @@ pub fn run(
 
 /// Checks a program against the interpreter with every instruction set and several numbers of threads: outputs within
 /// `tolerance` (relative to `1 + |x|`; 0 asks for the same value), counters exactly, and the same bits whatever the
-/// number of threads.
+/// number of threads, the order of points and what memory held before.
 pub fn check(program: &Program, inputs: &[Vec<f64>], tolerance: f64) {
     let expected = interpreter::run(program, inputs).expect("in range");
     for options in ways() {
@@ -81,8 +94,11 @@ pub fn check(program: &Program, inputs: &[Vec<f64>], tolerance: f64) {
             assert_eq!(kernel.traffic, expected.traffic, "{}", einloom_tile::print(program));
             assert_eq!(kernel.skipped_chunks, expected.skipped, "{}", einloom_tile::print(program));
         }
-        let (again, _) = run(program, &options, 3, inputs).expect("runs");
         let bits = |x: &[Vec<f64>]| x.iter().flatten().map(|x| x.to_bits()).collect::<Vec<_>>();
-        assert_eq!(bits(&outputs), bits(&again), "{}", einloom_tile::print(program));
+        let executable = Executable::new(program, &options).unwrap_or_else(|e| panic!("{e}"));
+        for (threads, disturb) in [(3, None), (1, Some(0)), (3, Some(1)), (1, Some(2))] {
+            let (again, _) = run_again(&executable, threads, disturb, inputs).expect("runs");
+            assert_eq!(bits(&outputs), bits(&again), "{disturb:?}: {}", einloom_tile::print(program));
+        }
     }
 }

@@ -90,18 +90,20 @@ fn class(
     }
 }
 
-/// Gives streams' rings as many stages as fit, two at least, and places everything. The bytes of it all.
+/// Gives streams' rings as many stages as `wanted` or else as fit, two at least, and places everything. The bytes of it all.
 pub(super) fn place(
     rings: &mut [Ring],
     copied: &BTreeMap<ValueId, Copied>,
     limit: usize,
     kernel: &str,
+    wanted: Option<usize>,
 ) -> Result<usize, Reason> {
     let streamed = |r: &Ring| r.tiles.iter().any(|t| copied.get(&t.value).is_some_and(|c| c.op.stream.is_some()));
     let total = |f: &dyn Fn(&Ring) -> bool| rings.iter().filter(|r| f(r)).map(|r| r.stage_bytes).sum::<usize>();
     let (fixed, each) = (total(&|r| !streamed(r)), total(&streamed));
     let room = limit.saturating_sub(BARRIER_BYTES + fixed);
-    let stages = room.checked_div(each).map_or(1, |n| n.min(MOST_STAGES));
+    let most = wanted.map_or(MOST_STAGES, |n| n.clamp(2, MOST_STAGES));
+    let stages = room.checked_div(each).map_or(1, |n| n.min(most));
     if stages < 2 && each > 0 || fixed + BARRIER_BYTES > limit {
         let needed = BARRIER_BYTES + fixed + 2 * each;
         return Err(Reason::new(

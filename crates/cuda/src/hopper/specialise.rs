@@ -37,7 +37,7 @@ pub fn specialise(program: &Program, kernel: &Kernel, target: &Target) -> Result
     let known = Known { facts: &facts, products: &products, copied: &copied, in_place: &in_place };
     let overlaps = overlaps(&known);
     let mut rings = fit::rings(&facts, &copied, &products, &overlaps, consumers);
-    let shared_bytes = fit::place(&mut rings, &copied, target.shared_bytes, &kernel.name)?;
+    let shared_bytes = fit::place(&mut rings, &copied, target.shared_bytes, &kernel.name, kernel.stages)?;
     let split = fit::registers(consumers);
     let turns = consumers > 1 && overlaps.values().any(|o| !o.deferred.is_empty());
     let needed = need(&known, &frames, &packed, &overlaps) + OVERHEAD;

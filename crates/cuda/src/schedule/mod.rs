@@ -143,7 +143,8 @@ pub fn schedule(program: &Program, kernel: &Kernel, target: &Target) -> Result<S
     let fused = fuse::choose(&facts, &frames, &packed, &inlined, &partial);
     let (mut homes, copies) = placement::choose(&facts, &frames, &products, &mut fallbacks);
     let scratch = resources::scratch(&facts, &frames);
-    let (pipelines, shared_bytes) = pipeline::choose(&facts, &mut homes, &copies, scratch, target.shared_bytes);
+    let (pipelines, shared_bytes) =
+        pipeline::choose(&facts, &mut homes, &copies, scratch, target.shared_bytes, kernel.stages);
     let registers = registers::pressure_without(&facts, &frames, &packed, &inlined) + threads::OVERHEAD;
     let budget = hold::Budget { target, warps, registers, shared_bytes };
     let (held, more) = hold::choose(&facts, &frames, &homes, &products, &budget);

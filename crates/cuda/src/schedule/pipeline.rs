@@ -1,11 +1,15 @@
 //! Pass 7: pipelines. The asynchronous copies at the top of a stream's body are issued several chunks ahead, as many as
-//! shared memory allows while two blocks still fit on a multiprocessor; one chunk ahead even if only one block fits.
+//! the plan supposes and shared memory allows; else as many as leave room for two blocks on a multiprocessor, or one chunk
+//! ahead even if only one block fits.
 
 use super::Home;
 use super::facts::Facts;
 use super::placement::Copy;
 use einloom_tile::{Op, ValueId};
 use std::collections::BTreeMap;
+
+/// More chunks under way than this have never paid.
+const MOST_STAGES: usize = 4;
 
 /// The chunks of a stream in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,11 +28,14 @@ pub(super) fn choose(
     copies: &BTreeMap<ValueId, Copy>,
     scratch: usize,
     limit: usize,
+    wanted: Option<usize>,
 ) -> (Vec<Pipeline>, usize) {
     let mut loads = vec![];
     streams(&facts.kernel.body, copies, &mut loads);
     let mut chosen = None;
-    for (stages, most) in [(4, limit / 2), (3, limit / 2), (2, limit), (1, usize::MAX)] {
+    let wanted = wanted.map(|stages| (stages.clamp(1, MOST_STAGES), limit));
+    let usual = [(4, limit / 2), (3, limit / 2), (2, limit), (1, usize::MAX)];
+    for (stages, most) in wanted.into_iter().chain(usual) {
         for list in &loads {
             for v in list {
                 if let Some(tile) = &mut homes[v.at()].shared {

@@ -412,7 +412,7 @@ pub(crate) struct StudyArgs {
     /// How to count, by a name that the chips' files give; the study's own if not given
     #[arg(long, value_name = "NAME")]
     pub accounting: Option<String>,
-    /// Arrays of this side in place of the chips'
+    /// Arrays of this side in place of the chips': the longest sides, shorter ones in proportion
     #[arg(long, value_name = "SIDE", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub array: Option<u32>,
     /// Draw the study as SVG files into this folder

@@ -11,7 +11,7 @@ use clap::Args;
 use einloom::formats::FileError;
 use einloom::studies::{chip, failure};
 use einloom_spatial::{
-    Binding, Chip, Evaluation, Options, Problem, Program, Setting, Split, Wanted, evaluate, search, splits,
+    Binding, Chip, Evaluation, Found, Options, Problem, Program, Setting, Split, Wanted, evaluate, search, splits,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 /// Einsums are given to arrays, ranks to their sides, tiles to steps and tensors to the buffer; every choice is scored
-/// by the closed form, the best is simulated.
+/// by the closed form; the best few are simulated, and the one that takes the fewest cycles is the best.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct BindArgs {
     /// Programs (.ein) that compute the same; the first is what others are compared with
@@ -78,6 +78,7 @@ struct BindingJson {
     traffic_bytes: f64,
     energy_joules: f64,
     utilisation: BTreeMap<String, f64>,
+    simulated_cycles: Option<u64>,
     runs: BTreeMap<String, Vec<String>>,
     lags: BTreeMap<String, usize>,
     holds: Vec<String>,
@@ -116,19 +117,21 @@ pub(crate) fn command(ui: &Ui, args: &BindArgs) -> Result<(), Failure> {
         let instances = args.instances as f64;
         let wanted = Wanted { program: &program, chip: &chip, sizes: &sizes, instances, faults: &faults };
         let against = if k == 0 { compared(args, &wanted)? } else { vec![] };
-        let search = search(&wanted).map_err(failure)?;
-        let (simulated, not_simulated) = match &search.found[..] {
-            [best, ..] if !args.no_simulation => match simulated(&wanted, &best.binding) {
+        let mut search = search(&wanted).map_err(failure)?;
+        let mut runs = if args.no_simulation { vec![] } else { by_simulation(&wanted, &mut search.found) };
+        let cycles: Vec<Option<u64>> = runs.iter().map(|r| r.as_ref().ok().map(|run| run.cycles)).collect();
+        let (simulated, not_simulated) = match runs.is_empty() {
+            true => (None, None),
+            false => match runs.swap_remove(0) {
                 Ok(run) => (Some(run), None),
                 Err(why) => (None, Some(why)),
             },
-            _ => (None, None),
         };
-        let found = search.found.iter().take(args.best as usize);
+        let found = search.found.iter().take(args.best as usize).enumerate();
         json.programs.push(ProgramJson {
             name: program.graph.cascade.name.clone(),
             tried: search.tried,
-            found: found.map(|f| binding(&f.binding, &f.evaluation)).collect(),
+            found: found.map(|(n, f)| binding(&f.binding, &f.evaluation, cycles.get(n).copied().flatten())).collect(),
             against,
             simulated,
             not_simulated,
@@ -153,9 +156,29 @@ fn compared(args: &BindArgs, wanted: &Wanted<'_>) -> Result<Vec<BindingJson>, Fa
         let other = einloom::studies::binding(name)?;
         let Wanted { program, chip, sizes, instances, faults } = *wanted;
         let cost = evaluate(&Setting { program, chip, binding: &other, sizes, instances, faults }).map_err(failure)?;
-        out.push(binding(&other, &cost));
+        let run = if args.no_simulation { None } else { simulated(wanted, &other).ok() };
+        out.push(binding(&other, &cost, run.map(|r| r.cycles)));
     }
     Ok(out)
+}
+
+/// How many of the best bindings are simulated, and by how much longer than the best they may take by the closed form.
+const SIMULATED: (usize, f64) = (3, 2.0);
+
+/// Simulates the best few and brings them into the order of what they take then: those that the chip's registers have
+/// room for first, those that cannot be simulated last.
+fn by_simulation(wanted: &Wanted<'_>, found: &mut [Found]) -> Vec<Result<SimulatedJson, String>> {
+    let most = found.first().map_or(0.0, |f| f.evaluation.seconds * SIMULATED.1);
+    let few = found.iter().take(SIMULATED.0).take_while(|f| f.evaluation.seconds <= most).count();
+    let mut all: Vec<_> = found[..few].iter().map(|f| (f.clone(), simulated(wanted, &f.binding))).collect();
+    let fits = |run: &SimulatedJson| {
+        let entries = |a: &str| wanted.chip.array(a).and_then(|a| a.element.registers).map(|r| r.entries as u64);
+        run.registers.iter().all(|(array, &n)| entries(array).is_none_or(|entries| n <= entries))
+    };
+    all.sort_by_key(|(_, run)| run.as_ref().map_or((2, 0), |run| (u8::from(!fits(run)), run.cycles)));
+    let (best, runs): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+    found[..few].clone_from_slice(&best);
+    runs
 }
 
 /// One instance, cycles only.
@@ -165,13 +188,14 @@ fn compared(args: &BindArgs, wanted: &Wanted<'_>) -> Result<Vec<BindingJson>, Fa
 fn simulated(wanted: &Wanted<'_>, binding: &Binding) -> Result<SimulatedJson, String> {
     let Wanted { program, chip, sizes, faults, .. } = *wanted;
     let setting = Setting { program, chip, binding, sizes, instances: 1.0, faults };
-    let (run, notes) = room::simulate(&setting, &mut Options::default(), None, &mut |_| {})
+    let (run, mut notes) = room::simulate(&setting, &mut Options::default(), None, &mut |_| {})
         .map_err(|all| all.first().map_or(String::new(), ToString::to_string))?;
+    notes.extend(evaluate(&setting).map(|e| e.notes).unwrap_or_default());
     let registers = run.kernels.iter().flat_map(|k| &k.arrays).map(|a| (a.name.clone(), a.registers)).collect();
     Ok(SimulatedJson { cycles: run.cycles, utilisation: run.utilisation, registers, notes })
 }
 
-fn binding(b: &Binding, cost: &Evaluation) -> BindingJson {
+fn binding(b: &Binding, cost: &Evaluation, simulated_cycles: Option<u64>) -> BindingJson {
     let mut runs: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (array, names) in b.kernels.iter().flat_map(|k| &k.phases).flat_map(|p| &p.runs) {
         runs.entry(array.clone()).or_default().extend(names.clone());
@@ -182,6 +206,7 @@ fn binding(b: &Binding, cost: &Evaluation) -> BindingJson {
         description: b.description.clone(),
         seconds: cost.seconds,
         cycles_per_tile: cost.kernels.iter().map(|k| k.cycles / k.tiles.max(1.0)).sum(),
+        simulated_cycles,
         traffic_bytes: cost.traffic_bytes,
         energy_joules: cost.energy.total(),
         utilisation: cost.utilisation.clone(),
@@ -207,8 +232,12 @@ fn text(chip: &Chip, json: &Json) -> String {
     let mut head = vec!["program".to_owned(), "binding".to_owned(), "time".to_owned(), "to the best".to_owned()];
     head.extend(["cycles a tile", "DRAM traffic", "energy"].map(str::to_owned));
     head.extend(arrays.iter().map(|a| format!("{a} busy")));
+    let all = || json.programs.iter().flat_map(|p| p.against.iter().chain(&p.found));
+    let any_run = all().any(|b| b.simulated_cycles.is_some());
+    head.extend(any_run.then(|| "cycles simulated".to_owned()));
     let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
-    let best = json.programs.first().and_then(|p| p.found.first()).map_or(1.0, |f| f.seconds);
+    let first = json.programs.first().into_iter().flat_map(|p| &p.found);
+    let best = first.map(|f| f.seconds).fold(f64::INFINITY, f64::min);
     for p in &json.programs {
         for b in p.against.iter().chain(&p.found) {
             let mut cells = vec![p.name.clone(), b.name.clone(), units::seconds(b.seconds)];
@@ -217,6 +246,8 @@ fn text(chip: &Chip, json: &Json) -> String {
             cells.extend([units::bytes(b.traffic_bytes), einloom_machine::Joules(b.energy_joules).to_string()]);
             let busy = |a: &&str| format!("{:.1} %", b.utilisation.get(*a).copied().unwrap_or(0.0) * 100.0);
             cells.extend(arrays.iter().map(busy));
+            let cycles = || b.simulated_cycles.map_or("-".to_owned(), |n| n.to_string());
+            cells.extend(any_run.then(cycles));
             table.row(cells);
         }
     }

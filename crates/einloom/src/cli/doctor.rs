@@ -18,6 +18,8 @@ struct DoctorJson {
     bf16_widened: f64,
     /// By pairs, where the processor can.
     bf16_pairs: Option<f64>,
+    /// By the processor's matrix unit, if it has one.
+    bf16_tiles: Option<f64>,
     caches: Vec<CacheJson>,
     memory_bytes: Option<u64>,
     available_memory_bytes: Option<u64>,
@@ -53,6 +55,7 @@ pub(crate) fn command(ui: &Ui) -> Result<(), Failure> {
         isas: Isa::ALL.iter().filter(|i| i.is_available()).map(|i| i.name()).collect(),
         bf16_widened: products.widened,
         bf16_pairs: products.pairs,
+        bf16_tiles: products.tiles,
         caches: caches.collect(),
         memory_bytes: facts.memory_bytes,
         available_memory_bytes: einloom::host::available_memory(),
@@ -87,7 +90,8 @@ fn text(data: &DoctorJson) -> String {
     out += &format!("  instructions  {} (of {})\n", data.isa, data.isas.join(", "));
     let rate = |x: f64| units::rate(x, "FLOP/s");
     let pairs = data.bf16_pairs.map_or("no instructions for pairs".to_string(), |x| format!("{} by pairs", rate(x)));
-    out += &format!("  bf16 products {} widened to f32, {pairs} (one thread)\n", rate(data.bf16_widened));
+    let tiles = data.bf16_tiles.map_or(String::new(), |x| format!(", {} by the matrix unit", rate(x)));
+    out += &format!("  bf16 products {} widened to f32, {pairs}{tiles} (one thread)\n", rate(data.bf16_widened));
     let cache = |c: &CacheJson| format!("L{} {} {}", c.level, c.kind, einloom_machine::Bytes(c.bytes));
     out += &format!("  caches        {}\n", unknown(&data.caches.iter().map(cache).collect::<Vec<_>>().join(", ")));
     out += &format!("  memory        {}, {} free\n", memory(data.memory_bytes), memory(data.available_memory_bytes));

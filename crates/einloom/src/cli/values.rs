@@ -19,6 +19,25 @@ impl FromStr for Assignment {
     }
 }
 
+/// `2d=16`: words of every element of an array. Names of arrays may begin with a digit.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Words {
+    pub array: String,
+    pub words: usize,
+}
+
+impl FromStr for Words {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let shape = "write ARRAY=WORDS, such as 2d=16";
+        let (array, words) = text.split_once('=').ok_or(shape)?;
+        if array.trim().is_empty() {
+            return Err(shape.to_owned());
+        }
+        Ok(Self { array: array.trim().to_owned(), words: count(words)? })
+    }
+}
+
 /// A whole number: `4096`, `4Ki`, `1Mi`.
 fn count(size: &str) -> Result<usize, String> {
     let (digits, unit) = match size.trim() {
@@ -173,6 +192,14 @@ mod tests {
         assert_eq!(size("N=0"), Ok(0));
         for bad in ["N", "N=", "N=-1", "N=4k", "N=1e3", "N=99999999999999999999", "N=99999999999999Mi", "=4", "a b=4"] {
             assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn words_of_arrays() {
+        assert_eq!("2d=16".parse(), Ok(Words { array: "2d".into(), words: 16 }));
+        for bad in ["2d", "=3", "2d=", "2d=x"] {
+            assert!(bad.parse::<Words>().is_err(), "{bad}");
         }
     }
 

@@ -57,6 +57,19 @@ pub struct OnGpu {
     /// How long each resource is busy, by the names of `bound_by`, longest first; `latency` is what is waited for and
     /// nothing hides. They overlap: the time is less than their sum.
     pub parts: Vec<(String, f64)>,
+    /// The other depths that fit, deepest first. The one taken is the fastest, of equally fast ones the deepest.
+    pub depths: Vec<Depth>,
+}
+
+/// A depth of a kernel's pipelines that was worked out and not taken.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Depth {
+    /// Stages of each ring.
+    pub stages: usize,
+    /// Blocks that a core holds with as many.
+    pub blocks: usize,
+    /// Predicted time, without the launch; or what the cores take alone, where that is too much already.
+    pub seconds: f64,
 }
 
 impl fmt::Display for OnGpu {

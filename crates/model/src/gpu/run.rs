@@ -1,92 +1,112 @@
 //! Whether a block fits a core: registers, shared memory, and how many of them at once.
 
 use super::block::Block;
-use super::cycles::Team;
+use super::cycles::{CoreTime, Team};
 use super::device::Device;
 use super::registers::pressure;
 use super::uses::each;
-use super::{Below, OnGpu};
+use super::{Below, Depth, OnGpu};
 use einloom_tile::{AxisId, Op, ValueId, grid_points, grid_steps};
 use std::collections::BTreeMap;
 
 /// Shared memory for barriers, and for where the first tile must begin.
 pub(super) const SHARED_RESERVE: u64 = 1024;
-/// Stages beyond these hide nothing more.
-const MOST_STAGES: u64 = 4;
+/// Stages that are looked at, at most: with a feeder that runs ahead, and where groups copy themselves.
+const MOST_STAGES: [u64; 2] = [8, 4];
+/// Stages beyond these hide nothing more: the calibration was fitted to kernels with up to as many.
+const HIDING: u64 = 4;
 /// Registers that a thread has at most for one tile where nothing multiplies: code is unrolled over them.
 const LANE_REGISTERS: f64 = 32.0;
 /// Registers beside the tiles of a thread that multiplies nothing: addresses, counters.
 const LANE_RESERVE: usize = 24;
 
 impl Block<'_> {
-    /// Whether it fits, and how long the kernel takes if that is less than `limit` seconds.
+    /// Whether it fits, and how long the kernel takes in the best depth of its pipelines, if that is less than `limit`
+    /// seconds.
     pub fn run(&self, device: &mut Device<'_>, limit: f64) -> Result<Below, String> {
         let (registers, register_limit) = self.register_use()?;
         let shared_limit = self.clock.shared_capacity();
         let (fixed, stage, streamed) = self.shared_use();
         let room = shared_limit.saturating_sub(SHARED_RESERVE + fixed);
-        let stages = room.checked_div(stage).map_or(0, |n| n.min(self.most_stages(fixed, stage)));
-        if fixed + SHARED_RESERVE > shared_limit || stage > 0 && stages < if streamed { 2 } else { 1 } {
-            let stages = if streamed { 2 } else { 1 };
-            let need = (fixed + SHARED_RESERVE + stages * stage).div_ceil(1024);
+        let fewest = if streamed { 2 } else { 1 };
+        let most = MOST_STAGES[usize::from(self.unit.is_none_or(|u| u.feeder_threads == 0))];
+        let fit = room.checked_div(stage).map_or(0, |n| n.min(most));
+        if fixed + SHARED_RESERVE > shared_limit || stage > 0 && fit < fewest {
+            let need = (fixed + SHARED_RESERVE + fewest * stage).div_ceil(1024);
             return Err(format!("{need} KiB of shared memory are more than {}", shared_limit / 1024));
         }
-        let shared_bytes = if fixed + stage == 0 { 0 } else { fixed + stages * stage + SHARED_RESERVE };
         let points = grid_points(self.kernel);
-        let blocks = self.blocks(registers, shared_bytes, points);
-        let share = match self.unit {
-            Some(unit) => unit.group_threads as f64 / self.clock.lanes.arithmetic as f64,
-            None => self.threads as f64 / self.clock.lanes.arithmetic as f64,
-        };
-        let team = Team {
+        let task = self.task(points);
+        let first = stage as f64 / self.clock.outside;
+        let shared_bytes = |stages: u64| if fixed + stage == 0 { 0 } else { fixed + stages * stage + SHARED_RESERVE };
+        // The cores alone, by depth, deepest first: of equally fast ones the deepest hides most.
+        let depths = if stage > 0 { fewest..=fit } else { 0..=0 };
+        let mut cores: Vec<(Team, CoreTime, u64)> = vec![];
+        for stages in depths.rev() {
+            let team = self.team(stages, self.blocks(registers, shared_bytes(stages), points));
+            cores.push((team, self.core_seconds(&task, &team, first), stages));
+        }
+        let least = cores.iter().map(|c| c.1.seconds).fold(f64::INFINITY, f64::min);
+        // Memory can only add to it.
+        if least >= limit {
+            return Ok(Below::Slower(least));
+        }
+        let mut best: Option<OnGpu> = None;
+        let mut depths = vec![];
+        for (team, core, stages) in cores {
+            let blocks = team.blocks as usize;
+            // What a core takes alone is a bound that may be enough.
+            let limit = best.as_ref().map_or(f64::INFINITY, |b| b.seconds);
+            if core.seconds >= limit {
+                depths.push(Depth { stages: stages as usize, blocks, seconds: core.seconds });
+                continue;
+            }
+            let found = OnGpu {
+                groups: self.groups,
+                threads: self.threads,
+                registers,
+                register_limit,
+                shared_bytes: shared_bytes(stages),
+                shared_limit,
+                stages: stages as usize,
+                blocks,
+                seconds: 0.0,
+                bound_by: String::new(),
+                parts: vec![],
+                unit: self.unit.map(|u| u.name.clone()),
+                depths: vec![],
+            };
+            let mut found = found.timed(&core, device.seconds(self.clock.machine, blocks));
+            if self.unit.is_none() && points > self.clock.machine.cores {
+                // Blocks that share cores end one by one, and what is left keeps neither cores nor memory busy: about as
+                // long as a block takes alone. The constants for products were fitted to times that include it.
+                found.seconds += self.core_seconds(&task.alone(), &Team { blocks: 1.0, ..team }, first).seconds;
+            }
+            depths.push(Depth { stages: stages as usize, blocks, seconds: found.seconds });
+            if found.seconds < limit {
+                best = Some(found);
+            }
+        }
+        let Some(mut found) = best else { return Ok(Below::Slower(least)) };
+        depths.retain(|d| d.stages != found.stages);
+        found.depths = depths;
+        Ok(if found.seconds < limit { Below::Found(found) } else { Below::Slower(found.seconds) })
+    }
+
+    /// How the block's groups work with so many stages and so many blocks of a core.
+    fn team(&self, stages: u64, blocks: usize) -> Team {
+        let lanes = self.clock.lanes.arithmetic as f64;
+        let share = self.unit.map_or(self.threads, |u| u.group_threads) as f64 / lanes;
+        Team {
             unit_asynchronous: self.unit.is_some_and(|u| u.asynchronous),
             together: self.unit.is_some_and(|u| u.feeder_threads == 0),
             groups: if self.unit.is_some() { (self.groups[0] * self.groups[1]) as f64 } else { 1.0 },
             share: share.min(1.0),
             covers: share.max(1.0),
-            stages: stages as f64,
+            stages: stages.min(HIDING) as f64,
             blocks: blocks as f64,
             shows: self.clock.calibration.shows,
-        };
-        let first = stage as f64 / self.clock.outside;
-        let core = self.core_seconds(&team, points, first);
-        // Memory can only add to it.
-        if core.seconds >= limit {
-            return Ok(Below::Slower(core.seconds));
         }
-        let device = device.seconds(self.clock.machine, blocks);
-        let unit = self.unit.map(|u| u.name.clone());
-        let found = OnGpu {
-            groups: self.groups,
-            threads: self.threads,
-            registers,
-            register_limit,
-            shared_bytes,
-            shared_limit,
-            stages: stages as usize,
-            blocks,
-            seconds: 0.0,
-            bound_by: String::new(),
-            parts: vec![],
-            unit,
-        };
-        let mut found = found.timed(&core, device);
-        if self.unit.is_none() && points > self.clock.machine.cores {
-            // Blocks that share cores end one by one, and what is left keeps neither cores nor memory busy: about as
-            // long as a block takes alone. The constants for products were fitted to times that include it.
-            found.seconds += self.core_seconds(&Team { blocks: 1.0, ..team }, 1, first).seconds;
-        }
-        Ok(if found.seconds < limit { Below::Found(found) } else { Below::Slower(found.seconds) })
-    }
-
-    /// Stages that are worth their memory: where no feeder runs ahead, no more than two if they would take the place of a
-    /// second block, which hides more.
-    fn most_stages(&self, fixed: u64, stage: u64) -> u64 {
-        if self.unit.is_none_or(|u| u.feeder_threads > 0) {
-            return MOST_STAGES;
-        }
-        let half = (self.clock.shared_capacity() / 2).saturating_sub(SHARED_RESERVE + fixed);
-        half.checked_div(stage).map_or(MOST_STAGES, |n| n.clamp(2, MOST_STAGES))
     }
 
     /// Registers of a thread, and how many it can have.

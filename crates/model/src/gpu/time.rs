@@ -1,7 +1,7 @@
 //! How long a core works at its blocks.
 
 use super::block::Block;
-use super::cycles::{Bound, CoreTime, Team};
+use super::cycles::{Bound, Busy, CoreTime, Team};
 use super::uses::each;
 use einloom_tile::{AxisId, Op, Window, grid_steps, initial_windows, set_grid_point, stream_range};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,35 +18,74 @@ struct Spent {
     busy: BTreeMap<Bound, f64>,
 }
 
-impl Spent {
-    fn add(&mut self, other: &Spent, times: f64) {
-        other.bound.iter().for_each(|(&b, c)| *self.bound.entry(b).or_default() += c * times);
-        other.busy.iter().for_each(|(&b, c)| *self.busy.entry(b).or_default() += c * times);
+/// What a core does at one point of the grid, however its threads are arranged in time.
+#[derive(Clone, Debug, Default)]
+struct Point {
+    /// The bodies that it goes through, with how often.
+    bodies: Vec<(Busy, f64)>,
+    /// Cycles before it begins.
+    before: f64,
+}
+
+/// What a core does, counted once for every depth of its pipelines.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    /// Points that stand for all.
+    samples: Vec<Point>,
+    /// The first and the last, where points differ.
+    ends: Vec<Point>,
+    points: usize,
+}
+
+impl Task {
+    /// The same at one point alone.
+    pub(super) fn alone(&self) -> Self {
+        Self { samples: self.samples[..self.samples.len().min(1)].to_vec(), ends: vec![], points: self.points.min(1) }
+    }
+}
+
+impl Point {
+    fn cycles(&self, team: &Team, spent: &mut Spent) -> f64 {
+        let mut sum = self.before;
+        for (busy, times) in &self.bodies {
+            let (cycles, bound) = team.cycles(busy);
+            sum += cycles * times;
+            *spent.bound.entry(bound).or_default() += cycles * times;
+            busy.pipes().into_iter().for_each(|(c, b)| *spent.busy.entry(b).or_default() += c * times);
+        }
+        sum
     }
 }
 
 impl Block<'_> {
+    /// What a core does at `points` of the grid.
+    pub(super) fn task(&self, points: usize) -> Task {
+        let mut windows = initial_windows(self.kernel);
+        let mut at = |point: usize| {
+            set_grid_point(self.kernel, point, &mut windows);
+            let mut out = Point::default();
+            self.bodies(&self.kernel.body, &mut windows, 1.0, true, &mut out);
+            out
+        };
+        let samples: Vec<Point> =
+            if points == 0 { vec![] } else { self.samples(points).into_iter().map(&mut at).collect() };
+        let ends = if samples.len() > 1 { [0, points - 1].map(at).to_vec() } else { vec![] };
+        Task { samples, ends, points }
+    }
+
     /// Time if only cores counted, and what it goes to. `first`: cycles until the first stage has arrived.
-    pub(super) fn core_seconds(&self, team: &Team, points: usize, first: f64) -> CoreTime {
+    pub(super) fn core_seconds(&self, task: &Task, team: &Team, first: f64) -> CoreTime {
         let name = |b: Bound| b.name(self.unit.map(|u| u.name.as_str()));
-        if points == 0 {
+        if task.samples.is_empty() {
             return CoreTime { seconds: 0.0, bound: name(Bound::Latency), parts: vec![] };
         }
-        let mut windows = initial_windows(self.kernel);
+        let (points, count) = (task.points, task.samples.len() as f64);
         let mut spent = Spent::default();
-        let mut each = vec![];
-        for point in self.samples(points) {
-            set_grid_point(self.kernel, point, &mut windows);
-            each.push(self.body_cycles(&self.kernel.body, &mut windows, team, &mut spent, true));
-        }
-        let mean = each.iter().sum::<f64>() / each.len() as f64;
-        let (mut longest, mut shortest) = (0.0f64, f64::INFINITY);
+        let mut each: Vec<f64> = task.samples.iter().map(|p| p.cycles(team, &mut spent)).collect();
+        let mean = each.iter().sum::<f64>() / count;
         // Their mean is that of equal parts; the shortest and the longest are at the ends, if anywhere.
-        let ends = if each.len() > 1 { vec![0, points - 1] } else { vec![] };
-        for point in ends {
-            set_grid_point(self.kernel, point, &mut windows);
-            each.push(self.body_cycles(&self.kernel.body, &mut windows, team, &mut Spent::default(), true));
-        }
+        each.extend(task.ends.iter().map(|p| p.cycles(team, &mut Spent::default())));
+        let (mut longest, mut shortest) = (0.0f64, f64::INFINITY);
         for &cycles in &each {
             (longest, shortest) = (longest.max(cycles), shortest.min(cycles));
         }
@@ -58,7 +97,7 @@ impl Block<'_> {
         };
         let bound = spent.bound.iter().fold((Bound::Latency, 0.0), |a, (&b, &c)| if c > a.1 { (b, c) } else { a });
         // Of all points on average, so that a wave that is not full shows.
-        let part = points as f64 / (cores as f64 * self.samples(points).len() as f64 * self.clock.hertz);
+        let part = points as f64 / (cores as f64 * count * self.clock.hertz);
         let waited = spent.bound.get(&Bound::Latency).map(|&c| (Bound::Latency, c));
         let parts = spent.busy.iter().map(|(&b, &c)| (b, c)).chain(waited);
         CoreTime {
@@ -105,10 +144,9 @@ impl Block<'_> {
         all.into_iter().filter(|pick| pick.1 > 0).collect()
     }
 
-    /// Cycles of a core for a body; `whole` for that of the kernel.
-    fn body_cycles(&self, ops: &[Op], windows: &mut Vec<Window>, team: &Team, spent: &mut Spent, whole: bool) -> f64 {
+    /// What a body does `times` times, and the streams in it; `whole` for that of the kernel.
+    fn bodies(&self, ops: &[Op], windows: &mut Vec<Window>, times: f64, whole: bool, out: &mut Point) {
         let mut busy = self.busy(ops, windows);
-        let mut inner = 0.0;
         for op in ops {
             let Op::Stream { axis, within, body, .. } = op else { continue };
             let decl = self.kernel.axis(*axis);
@@ -116,27 +154,22 @@ impl Block<'_> {
             let first = low - low % decl.tile;
             let count = (high - first).div_ceil(decl.tile);
             let before = windows[axis.at()];
-            for (k, times) in self.picks(*axis, count) {
+            for (k, part) in self.picks(*axis, count) {
                 let base = first + k * decl.tile;
                 windows[axis.at()] = Window { base, len: decl.tile.min(high - base) };
-                let mut own = Spent::default();
-                inner += self.body_cycles(body, windows, team, &mut own, false) * times as f64;
-                spent.add(&own, times as f64);
+                self.bodies(body, windows, times * part as f64, false, out);
             }
             windows[axis.at()] = before;
         }
         if whole {
             // Tiles that stay are awaited at the start of a task.
             if self.unit.is_none_or(|u| u.feeder_threads == 0) {
-                inner += self.clock.calibration.start;
+                out.before += self.clock.calibration.start;
             }
             let resident =
                 self.shared.iter().any(|v| ops.iter().any(|o| matches!(o, Op::Load { dst, .. } if dst == v)));
             busy.waits += self.clock.calibration.task + if resident { self.clock.latency } else { 0.0 };
         }
-        let (cycles, bound) = team.cycles(&busy);
-        *spent.bound.entry(bound).or_default() += cycles;
-        busy.pipes().into_iter().for_each(|(c, b)| *spent.busy.entry(b).or_default() += c);
-        cycles + inner
+        out.bodies.push((busy, times));
     }
 }

@@ -1,10 +1,12 @@
 //! Sums of products as contractions of two tiles.
 
+use super::range::largest;
 use super::{How, Lowering, Product};
-use crate::expr::{Expr, ExprId, Exprs};
+use crate::expr::{Expr, ExprId, Exprs, Linear};
 use crate::problem::{Fold, FoldMonoid};
+use crate::products::mixed;
 use einloom_algebra::NodeId;
-use einloom_cascade::{DType, IndexId};
+use einloom_cascade::{BinaryOp, DType, IndexId};
 use std::collections::BTreeSet;
 
 impl Lowering<'_> {
@@ -64,10 +66,17 @@ impl Lowering<'_> {
             return None;
         }
         groups[0].constant = product.constant;
+        let alone = self.conditions_on(*along, &all_masks);
         let zero = self.x.constant(0.0);
         let mut operands = [zero; 2];
         for side in 0..2 {
             let value = self.product(None, &groups[side]);
+            // A term that is left out is 0 in one operand, and must be a number in the other.
+            let open = |c: &ExprId| !masks[side].iter().any(|&m| self.implies(m, *c));
+            let open: Vec<ExprId> = alone.iter().copied().filter(open).collect();
+            if !open.is_empty() && !self.range(value, &[]).finite {
+                masks[side].extend(open);
+            }
             operands[side] = masks[side].iter().fold(value, |v, &mask| self.x.select(mask, v, zero));
         }
         // A condition that never holds leaves constants, which have no axes.
@@ -76,6 +85,34 @@ impl Lowering<'_> {
         }
         let [a, b] = self.operand_types(n, operands)?;
         Some(How::Contract(a, b))
+    }
+
+    /// The parts of conditions that depend on the position along the reduced index and on nothing else that is tiled.
+    fn conditions_on(&mut self, along: IndexId, masks: &[ExprId]) -> Vec<ExprId> {
+        let mut out = vec![];
+        let mut todo = masks.to_vec();
+        while let Some(mask) = todo.pop() {
+            let parts = match self.x.get(mask) {
+                Expr::Binary(BinaryOp::And, a, b) => vec![*a, *b],
+                Expr::Within(all) if all.len() > 1 => {
+                    let own = |form: &Linear| form.terms.keys().all(|&i| i == along || !self.tiling.tiled(i));
+                    let own: Vec<Linear> = all.iter().filter(|form| own(form)).cloned().collect();
+                    if own.len() < all.len() && !own.is_empty() {
+                        vec![self.x.intern(Expr::Within(own))]
+                    } else if own.is_empty() {
+                        continue;
+                    } else {
+                        vec![]
+                    }
+                }
+                _ => vec![],
+            };
+            if parts.is_empty() {
+                out.extend((self.tiled(mask) == BTreeSet::from([along])).then_some(mask));
+            }
+            todo.extend(parts);
+        }
+        out
     }
 
     /// Operands of one kind: integers with integers, floats with floats.
@@ -99,17 +136,22 @@ impl Lowering<'_> {
     }
 
     fn narrowed(&mut self, n: NodeId, operands: [ExprId; 2], types: [DType; 2]) -> [ExprId; 2] {
-        let narrow = |d: DType| matches!(d, DType::Bf16 | DType::F16 | DType::E4m3 | DType::E5m2);
-        let to = match types {
-            [a, DType::F32 | DType::Tf32] if narrow(a) => a,
-            [DType::F32 | DType::Tf32, b] if narrow(b) => b,
-            _ => return operands,
-        };
-        if !self.narrow {
-            return operands;
-        }
+        let Some((wide, narrow)) = mixed(types) else { return operands };
+        self.mixed.insert((wide, narrow));
+        let (products, liberty, unit) = self.products;
+        let Some(to) = products.to((wide, narrow), liberty, unit) else { return operands };
         let name = &self.p[n].name;
-        self.notes.push(format!("{name}: the wider operand is rounded to {to}, the type of the narrower one"));
+        let wider = operands[usize::from(types[1] == wide)];
+        let fits = to == wide || largest(to).is_none_or(|most| self.range(wider, &[]).most() <= most);
+        let (to, note) = match to {
+            to if !fits => {
+                (DType::Bf16, format!("both operands are rounded to bf16, because the wider one may leave {to}"))
+            }
+            to if to == narrow => (to, format!("the wider operand is rounded to {to}, the type of the narrower one")),
+            to if to == wide => (to, format!("the narrower operand becomes {to}, which it is exactly")),
+            to => (to, format!("the wider operand is rounded to {to}, which the narrower one is exactly")),
+        };
+        self.notes.push(format!("{name}: {note}"));
         operands.map(|e| if self.types.of(self.p, self.x, e) == to { e } else { self.x.round(to, e) })
     }
 }

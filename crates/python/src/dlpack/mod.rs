@@ -12,7 +12,7 @@ pub(crate) use abi::{CPU, CUDA, CUDA_HOST, CUDA_MANAGED, DataType, Device};
 pub(crate) use exchange::Table;
 pub(crate) use owned::Owned;
 
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 /// A caller's array as found: nothing is checked beyond that it can be described.
@@ -32,6 +32,9 @@ pub(crate) struct Found {
     /// Whether it must not be written.
     pub read_only: bool,
 }
+
+/// What is said of an array without memory.
+pub(crate) const NO_MEMORY: &str = "it has no memory: it is a description of an array, as tracers use";
 
 /// Arrays of one call: their descriptions as words, which tell calls apart that need different kernels, and where they
 /// are.
@@ -69,7 +72,7 @@ impl Arrays {
         // SAFETY: by the contract; a tensor without dimensions may have null pointers, which are not read.
         let shape = if dims == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(tensor.shape, dims) } };
         if tensor.data.is_null() && !shape.contains(&0) {
-            return Err(PyBufferError::new_err("it has no memory: it is a description of an array, as tracers use"));
+            return Err(PyRuntimeError::new_err(NO_MEMORY));
         }
         self.words.extend(shape.iter().map(|&n| n as u64));
         if dims > 0 && !tensor.strides.is_null() {
@@ -93,6 +96,13 @@ impl Arrays {
             }
         }
         Ok(())
+    }
+
+    /// Whether the array whose words begin at `at` has an odd stride along a dimension of more than one coordinate.
+    pub(crate) fn has_odd_stride(&self, at: usize) -> bool {
+        let Some((&head, rest)) = self.words.get(at..).and_then(<[u64]>::split_first) else { return false };
+        let (shape, strides) = rest.split_at(rest.len().min((head >> 24 & 0xff) as usize));
+        shape.iter().zip(strides).any(|(&n, &stride)| n > 1 && stride & 1 == 1)
     }
 }
 

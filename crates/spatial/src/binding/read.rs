@@ -1,6 +1,6 @@
 //! Reads a binding from its TOML description.
 
-use super::{Beside, Binding, BindingFault, Block, Dataflow, Extent, Kernel, Phase, Reread, Space, Within};
+use super::{Beside, Binding, BindingFault, Block, Dataflow, Extent, Kernel, Phase, Space, Within};
 use crate::read::{Reader, Section, document};
 use crate::{Operation, Problem};
 use einloom_machine::Bytes;
@@ -65,7 +65,7 @@ fn extents(r: &mut Reader<'_>, at: &Section<'_, '_>, key: &str) -> BTreeMap<Stri
 }
 
 fn kernel(r: &mut Reader<'_>, at: &Section<'_, '_>) -> Kernel {
-    r.keys(at, &["name", "tile", "phase", "lag", "dataflow", "through", "reread"]);
+    r.keys(at, &["name", "tile", "phase", "lag", "dataflow", "through"]);
     let name = r.needed_string(at, "name").unwrap_or_default();
     let tile = extents(r, at, "tile");
     let sections = r.sections(at, "phase");
@@ -78,18 +78,7 @@ fn kernel(r: &mut Reader<'_>, at: &Section<'_, '_>) -> Kernel {
     if dataflows.is_empty() {
         r.missing::<()>(at, "dataflow");
     }
-    let rereads = r.sections(at, "reread").iter().map(|s| reread(r, s)).collect();
-    Kernel { name, tile, phases, lags, dataflows, through: r.strings(at, "through"), rereads }
-}
-
-fn reread(r: &mut Reader<'_>, at: &Section<'_, '_>) -> Reread {
-    r.keys(at, &["tensors", "from", "below", "from_instances"]);
-    let tensors = r.strings(at, "tensors");
-    if tensors.is_empty() {
-        r.missing::<()>(at, "tensors");
-    }
-    let (from, below) = (r.sizes(at, "from"), r.sizes(at, "below"));
-    Reread { tensors, from, below, from_instances: r.count(at, "from_instances").unwrap_or(0) }
+    Kernel { name, tile, phases, lags, dataflows, through: r.strings(at, "through") }
 }
 
 fn phase(r: &mut Reader<'_>, at: &Section<'_, '_>) -> Phase {

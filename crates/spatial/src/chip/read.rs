@@ -178,10 +178,11 @@ fn operations(r: &mut Reader<'_>, at: &Section<'_, '_>, units: &BTreeMap<String,
 fn faults(r: &mut Reader<'_>, top: &Section<'_, '_>) -> BTreeMap<String, ChipFault> {
     let mut out = BTreeMap::new();
     for (name, at) in r.named_sections(top, "fault") {
-        r.keys(&at, &["description", "registers_of_one_element"]);
+        r.keys(&at, &["description", "registers_of_one_element", "first_reads_wrap"]);
         let description = r.string(&at, "description").unwrap_or_default();
         let registers_of_one_element = r.flag(&at, "registers_of_one_element").unwrap_or(false);
-        out.insert(name, ChipFault { description, registers_of_one_element });
+        let first_reads_wrap = r.flag(&at, "first_reads_wrap").unwrap_or(false);
+        out.insert(name, ChipFault { description, registers_of_one_element, first_reads_wrap });
     }
     out
 }

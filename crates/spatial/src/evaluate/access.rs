@@ -5,9 +5,9 @@
 //! on the same array in the same phase and the same pass share what they read, and hand results on without the buffer.
 
 use super::cycles::{EinsumCycles, KernelCycles};
-use super::dataflow::Flow;
+use super::dataflow::{Flow, held_part};
 use super::setup::Setup;
-use crate::{Beside, Reread};
+use crate::Beside;
 use einloom_algebra::{Def, NodeId};
 use einloom_cascade::RankId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Accesses {
     pub read: f64,
     pub written: f64,
-    /// Reads more than the Einsums need, by published energies; `read` does not have them.
+    /// Reads that a fault of the accounting adds; `read` does not have them.
     pub again: f64,
 }
 
@@ -47,7 +47,7 @@ pub(super) fn accesses(setup: &Setup<'_>, k: usize, cost: &KernelCycles<'_>, flo
     let sharing = |e: &EinsumCycles<'_>, node: NodeId| Sharing {
         phase: e.phase,
         array: e.array.to_owned(),
-        pass: passes.get(&e.einsum.node).copied().unwrap_or(0),
+        pass: passes.of(e.einsum.node),
         tiles: e.einsum.ranks.iter().filter(|r| setup.is_cut(k, **r)).copied().collect(),
         node,
     };
@@ -67,45 +67,70 @@ pub(super) fn accesses(setup: &Setup<'_>, k: usize, cost: &KernelCycles<'_>, flo
             let (again, written) = accumulated(setup, k, e);
             out.read += again;
             out.written += written;
+            if setup.first_reads_wrap() {
+                let part = held_part(setup, k, flow, node).unwrap_or_else(|| passes.live(setup, cost, node));
+                out.again += miscounted(words(setup, &program.dims(node), &e.einsum.ranks), part);
+            }
         }
         made.insert(sharing(e, node));
-    }
-    for name in kernel.rereads.iter().filter(|r| applies(setup, r)).flat_map(|r| &r.tensors) {
-        let node = program.node(name);
-        out.again += node.map_or(0.0, |n| words(setup, &program.dims(n), &program.dims(n)));
     }
     out.read += reads.values().sum::<f64>();
     out
 }
 
-fn applies(setup: &Setup<'_>, reread: &Reread) -> bool {
-    let cascade = &setup.setting.program.graph.cascade;
-    let size = |rank: &String| cascade.rank(rank).map_or(0, |r| setup.bound.size(r));
-    setup.setting.instances >= reread.from_instances as f64
-        && reread.from.iter().all(|(rank, least)| size(rank) >= *least)
-        && reread.below.iter().all(|(rank, most)| size(rank) < *most)
+/// First reads that are counted after all. How many there are is the size of the result; the published model's tool
+/// computes it as the size times the part that the buffer has at a time over that part, in 64 bits. Both in words.
+fn miscounted(size: f64, part: f64) -> f64 {
+    let part = (part as u128).max(1);
+    let left_out = ((size as u128 * part) as u64) as u128 / part;
+    size - left_out as f64
 }
 
-/// Which traversal of the tiles an Einsum belongs to: one more than that of a complete reduction over tiles that it
-/// needs for every tile.
-fn passes(setup: &Setup<'_>, k: usize, cost: &KernelCycles<'_>) -> BTreeMap<NodeId, usize> {
+/// Which traversal of the tiles each Einsum of a kernel belongs to.
+struct Passes {
+    /// One more than that of a complete reduction over tiles that the Einsum needs for every tile; 0 if it needs none.
+    number: BTreeMap<NodeId, usize>,
+    /// The ranks of such reductions.
+    waited: BTreeSet<RankId>,
+}
+
+impl Passes {
+    fn of(&self, node: NodeId) -> usize {
+        self.number.get(&node).copied().unwrap_or(0)
+    }
+
+    /// Words of a result that wait in the buffer at least: whole fibres for a later pass, otherwise one.
+    fn live(&self, setup: &Setup<'_>, cost: &KernelCycles<'_>, node: NodeId) -> f64 {
+        let program = setup.setting.program;
+        let reads = |e: &EinsumCycles<'_>| e.einsum.operands.iter().any(|&o| program.root(o) == node);
+        if !cost.einsums.iter().any(|e| reads(e) && self.of(e.einsum.node) > self.of(node)) {
+            return 1.0;
+        }
+        let fibres = program.dims(node).into_iter().filter(|r| self.waited.contains(r));
+        fibres.map(|r| setup.bound.size(r) as f64).product()
+    }
+}
+
+fn passes(setup: &Setup<'_>, k: usize, cost: &KernelCycles<'_>) -> Passes {
     let program = setup.setting.program;
-    let mut out: BTreeMap<NodeId, usize> = BTreeMap::new();
+    let mut out = Passes { number: BTreeMap::new(), waited: BTreeSet::new() };
     let here: BTreeSet<NodeId> = cost.einsums.iter().map(|e| e.einsum.node).collect();
     for einsum in program.einsums.iter().filter(|e| here.contains(&e.node)) {
         let mut pass = 0;
         for &operand in &einsum.operands {
             let node = program.root(operand);
-            let waits = match &program.graph[node].def {
-                Def::Reduce(r) => r.over.iter().any(|i| {
-                    let rank = program.graph.cascade[*i].rank;
-                    setup.is_cut(k, rank) && einsum.ranks.contains(&rank) && !program.dims(node).contains(&rank)
-                }),
-                _ => false,
+            let waited: Vec<RankId> = match &program.graph[node].def {
+                Def::Reduce(r) => {
+                    let ranks = r.over.iter().map(|i| program.graph.cascade[*i].rank);
+                    let of_all = |r: &RankId| einsum.ranks.contains(r) && !program.dims(node).contains(r);
+                    ranks.filter(|&r| setup.is_cut(k, r)).filter(of_all).collect()
+                }
+                _ => vec![],
             };
-            pass = pass.max(out.get(&node).copied().unwrap_or(0) + usize::from(waits));
+            pass = pass.max(out.of(node) + usize::from(!waited.is_empty()));
+            out.waited.extend(waited);
         }
-        out.insert(einsum.node, pass);
+        out.number.insert(einsum.node, pass);
     }
     out
 }

@@ -52,6 +52,15 @@ fn nothing_fits(setup: &Setup<'_>, kernel: &Kernel) -> Problem {
     Problem::new(format!("kernel {}", kernel.name), message).of(&setup.setting.binding.name).hint(hint)
 }
 
+/// Words of a tensor that the buffer holds at a time; `None` if the dataflow does not hold it.
+pub(super) fn held_part(setup: &Setup<'_>, k: usize, flow: &Flow<'_>, node: NodeId) -> Option<f64> {
+    let named = |names: &[String]| names.iter().any(|n| setup.setting.program.node(n) == Some(node));
+    let whole = named(&flow.dataflow.whole);
+    let one = One { setup, k, dataflow: flow.dataflow };
+    let size = |r: RankId| setup.bound.size(r);
+    (whole || named(&flow.dataflow.holds)).then(|| one.part(node, whole, flow.block_tiles, &size))
+}
+
 /// One dataflow of one kernel.
 struct One<'s, 'a> {
     setup: &'s Setup<'a>,
@@ -164,20 +173,22 @@ impl<'a> One<'_, 'a> {
 
     /// Bytes that the buffer holds for blocks of so many tiles.
     fn held(&self, block_tiles: usize, size: &dyn Fn(RankId) -> usize) -> f64 {
+        let node = |name: &String| self.setup.setting.program.node(name);
+        let parts = self.dataflow.holds.iter().filter_map(node).map(|n| self.part(n, false, block_tiles, size));
+        let wholes = self.dataflow.whole.iter().filter_map(node).map(|n| self.part(n, true, block_tiles, size));
+        parts.chain(wholes).sum::<f64>() * self.setup.setting.chip.word.0 as f64
+    }
+
+    /// Words of a tensor that the buffer holds for blocks of so many tiles.
+    fn part(&self, node: NodeId, whole: bool, block_tiles: usize, size: &dyn Fn(RankId) -> usize) -> f64 {
         let program = self.setup.setting.program;
         let block = self.dataflow.block.as_ref().and_then(|b| program.graph.cascade.rank(b.rank()));
-        let uncut: Vec<_> = self.dataflow.uncut.iter().filter_map(|r| program.graph.cascade.rank(r)).collect();
-        let part = |name: &String, whole: bool| -> f64 {
-            let Some(node) = program.node(name) else { return 0.0 };
-            let extent = |r: RankId| {
-                let n = if Some(r) == block { self.tile(r).saturating_mul(block_tiles) } else { self.tile(r) };
-                if whole || uncut.contains(&r) { size(r) } else { size(r).min(n) }
-            };
-            program.dims(node).into_iter().map(|r| extent(r) as f64).product()
+        let is_uncut = |r: RankId| self.dataflow.uncut.contains(&program.graph.cascade[r].name);
+        let extent = |r: RankId| {
+            let n = if Some(r) == block { self.tile(r).saturating_mul(block_tiles) } else { self.tile(r) };
+            if whole || is_uncut(r) { size(r) } else { size(r).min(n) }
         };
-        let parts = self.dataflow.holds.iter().map(|n| part(n, false));
-        let wholes = self.dataflow.whole.iter().map(|n| part(n, true));
-        parts.chain(wholes).sum::<f64>() * self.setup.setting.chip.word.0 as f64
+        program.dims(node).into_iter().map(|r| extent(r) as f64).product()
     }
 
     /// Words between DRAM and the chip for all instances. What is read in this kernel and does not come from it is

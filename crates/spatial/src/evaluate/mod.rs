@@ -12,7 +12,8 @@ mod layout;
 mod setup;
 
 pub(crate) use layout::{KernelLayout, layout};
-pub use setup::check;
+pub(crate) use setup::fill_up;
+pub use setup::{check, filled_up};
 
 use crate::{Binding, Chip, Problem, Program};
 use einloom_machine::Joules;

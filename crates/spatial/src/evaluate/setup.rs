@@ -102,20 +102,24 @@ pub(super) fn setup<'a>(setting: &'a Setting<'a>) -> Result<Setup<'a>, Vec<Probl
         }
         return Err(once);
     }
-    let notes = pad(setting, &mut sizes);
+    let notes = fill_up(program, &binding.sizes, &mut sizes);
     let bound = program.bind(&sizes)?;
     let faults = binding.faults.iter().filter(|(name, _)| setting.faults.contains(*name)).map(|f| f.1).collect();
     Ok(Setup { setting, bound, tiles, space, kernel_of, faults, notes })
 }
 
 /// Fills up ranks that are products (`rank M = M1 * M0`) to whole multiples of the factors that the binding gives.
-fn pad(setting: &Setting<'_>, sizes: &mut BTreeMap<String, usize>) -> Vec<String> {
-    let cascade = &setting.program.graph.cascade;
+pub(crate) fn fill_up(
+    program: &Program,
+    binding: &BTreeMap<String, Extent>,
+    sizes: &mut BTreeMap<String, usize>,
+) -> Vec<String> {
+    let cascade = &program.graph.cascade;
     let mut notes = vec![];
     for rank in &cascade.ranks {
         let Some(default) = rank.default.as_ref().filter(|d| d.denominator.as_constant() == Some(1)) else { continue };
         let ([(factors, 1)], Some(&size)) = (default.numerator.terms(), sizes.get(&rank.name)) else { continue };
-        let given = factors.iter().filter(|&&f| setting.binding.sizes.contains_key(&cascade[f].name));
+        let given = factors.iter().filter(|&&f| binding.contains_key(&cascade[f].name));
         let part: usize = given.filter_map(|&f| sizes.get(&cascade[f].name)).product();
         if let Some(padded) = size.checked_next_multiple_of(part)
             && padded != size
@@ -125,6 +129,15 @@ fn pad(setting: &Setting<'_>, sizes: &mut BTreeMap<String, usize>) -> Vec<String
         }
     }
     notes
+}
+
+/// The sizes that are evaluated: those of a setting with what the binding takes from the chip, filled up to whole tiles.
+pub fn filled_up(setting: &Setting<'_>) -> BTreeMap<String, usize> {
+    let mut sizes = setting.sizes.clone();
+    let of_chip = setting.binding.sizes.iter().filter_map(|(r, e)| Some((r.clone(), e.on(setting.chip)?)));
+    sizes.extend(of_chip);
+    fill_up(setting.program, &setting.binding.sizes, &mut sizes);
+    sizes
 }
 
 /// Whether every name of a binding stands for something in a cascade and on a chip; sizes are left open.
@@ -144,6 +157,12 @@ impl Setup<'_> {
     /// Whether a kernel takes a rank in several tiles.
     pub fn is_cut(&self, kernel: usize, rank: RankId) -> bool {
         self.tiles[kernel].get(&rank).is_some_and(|&n| self.pieces(rank, n) > 1)
+    }
+
+    /// Whether the number of first reads of a result wraps at 64 bits.
+    pub fn first_reads_wrap(&self) -> bool {
+        let faults = &self.setting.chip.faults;
+        faults.iter().any(|(name, f)| f.first_reads_wrap && self.setting.faults.contains(name))
     }
 
     /// Whether an operation is charged as the parts that it can be done in.
@@ -220,8 +239,7 @@ fn names_of_tensors(setting: &Setting<'_>, k: usize, field: &str, problems: &mut
     let tensors = flows
         .clone()
         .flat_map(|d| d.holds.iter().chain(&d.whole).chain(&d.spills).chain(d.beside.keys()))
-        .chain(&kernel.through)
-        .chain(kernel.rereads.iter().flat_map(|r| &r.tensors));
+        .chain(&kernel.through);
     for name in tensors.chain(kernel.lags.keys()) {
         if setting.program.node(name).is_none() {
             let cascade = &setting.program.graph.cascade.name;
@@ -229,12 +247,11 @@ fn names_of_tensors(setting: &Setting<'_>, k: usize, field: &str, problems: &mut
             problems.push(Problem::new(field, message).of(&setting.binding.name).about(name));
         }
     }
-    let rereads = kernel.rereads.iter().flat_map(|r| r.from.keys().chain(r.below.keys()));
     let multiples = flows.clone().filter_map(|d| d.within.as_ref()).flat_map(|w| &w.multiples);
     for (_, extent) in multiples.clone() {
         extent_on(setting, extent, field, problems);
     }
-    for rank in flows.clone().flat_map(|d| &d.uncut).chain(multiples.map(|m| m.0)).chain(rereads) {
+    for rank in flows.clone().flat_map(|d| &d.uncut).chain(multiples.map(|m| m.0)) {
         known_rank(setting, rank, field, problems);
     }
     for block in flows.filter_map(|d| d.block.as_ref()) {

@@ -14,6 +14,7 @@ mod write;
 
 pub use split::{Split, splits};
 
+use crate::evaluate::fill_up;
 use crate::simulate::lags;
 use crate::{Binding, Chip, Evaluation, Extent, Kernel, Phase, Problem, Program, Setting, Space, evaluate};
 use einloom_cascade::{Bound, RankId};
@@ -173,6 +174,7 @@ fn frames(wanted: &Wanted<'_>, refused: &mut BTreeSet<String>) -> Vec<Frame> {
                     sizes.insert(name(rank), n);
                     open.insert(name(rank), extent);
                 }
+                fill_up(program, &open, &mut sizes);
                 program.bind(&sizes)
             }
         };

@@ -129,10 +129,12 @@ fn component(r: &mut Reader<'_>, at: &Node, many: bool, found: &mut Found) {
     let attributes = at.get("attributes").unwrap_or(&none);
     match class.to_lowercase().as_str() {
         "dram" => {
+            r.keys(attributes, &name, &["bandwidth", "datawidth"]);
             found.bandwidth = r.number(attributes, "bandwidth", &name);
             found.others.push(name);
         }
         "buffet" | "cache" if !many => {
+            r.keys(attributes, &name, &["width", "depth", "bandwidth", "datawidth"]);
             let width = r.number(attributes, "width", &name);
             let depth = r.number(attributes, "depth", &name);
             if width.is_none() || depth.is_none() {
@@ -147,6 +149,7 @@ fn component(r: &mut Reader<'_>, at: &Node, many: bool, found: &mut Found) {
             found.others.push(name);
         }
         "compute" => {
+            r.keys(attributes, &name, &["type", "datawidth"]);
             let all: &[Operation] = match r.text(attributes, "type", &name) {
                 Some("mul") => &[Operation::Multiply],
                 Some("add") => &[Operation::Add, Operation::Subtract],

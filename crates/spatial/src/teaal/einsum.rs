@@ -13,6 +13,8 @@ pub(super) struct Einsums {
     pub declared: BTreeMap<String, Vec<String>>,
     /// Tensors that are defined, in order.
     pub defined: Vec<String>,
+    /// Line and column of what each line of the text was made from.
+    pub places: Vec<(usize, usize)>,
 }
 
 pub(super) fn read(r: &mut Reader<'_>, root: &Node, name: &str) -> Einsums {
@@ -32,6 +34,7 @@ pub(super) fn read(r: &mut Reader<'_>, root: &Node, name: &str) -> Einsums {
         }
     }
     let mut statements = vec![];
+    let mut places = vec![];
     let mut read_by: BTreeSet<String> = BTreeSet::new();
     let mut scalars: BTreeSet<String> = BTreeSet::new();
     match at.get("expressions") {
@@ -45,6 +48,7 @@ pub(super) fn read(r: &mut Reader<'_>, root: &Node, name: &str) -> Einsums {
                     scalars.extend(others);
                     out.defined.push(target);
                     statements.push(statement);
+                    places.push((node.line, node.column));
                 }
             }
         }
@@ -66,7 +70,11 @@ pub(super) fn read(r: &mut Reader<'_>, root: &Node, name: &str) -> Einsums {
     for scalar in scalars {
         let _ = writeln!(out.text, "param  {scalar} = 1 # the caller's: no cost depends on it");
     }
-    let _ = writeln!(out.text, "output {}\n\n{}", outputs.join(", "), statements.join("\n"));
+    let _ = writeln!(out.text, "output {}\n", outputs.join(", "));
+    out.places = vec![(at.line, at.column); out.text.lines().count()];
+    out.places.extend(places);
+    out.text += &statements.join("\n");
+    out.text.push('\n');
     out
 }
 

@@ -212,6 +212,7 @@ fn held(
 ) -> BTreeMap<String, Vec<String>> {
     let mut out: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let Some(all) = root.get("binding").or_else(|| root.get("bindings")) else { return out };
+    let ranks = all_ranks(einsums);
     for (einsum, list) in r.entries(all, "binding") {
         let name = einsum.scalar().unwrap_or_default();
         if !einsums.defined.iter().any(|d| d == name) {
@@ -225,9 +226,8 @@ fn held(
         }
         for item in list.list().unwrap_or_default() {
             if let Some(config) = item.get("config") {
-                let known = machine.is_some_and(|m| config.scalar() == Some(m.config.as_str()));
-                if !known {
-                    r.problem(config, "binding", "there is no such architecture", "");
+                if let Some(m) = machine.filter(|m| config.scalar() != Some(m.config.as_str())) {
+                    r.problem(config, "binding", "there is no such architecture", &format!("it is {}", m.config));
                 }
                 r.keys(item, "binding", &["config", "prefix"]);
                 continue;
@@ -237,10 +237,13 @@ fn held(
             let is = |names: &[String]| names.iter().any(|n| n == component);
             let Some(m) = machine else { continue };
             if !is(&m.buffers) && !is(&m.compute) && !is(&m.others) {
-                r.problem(item, "binding", &format!("there is no component {component}"), "");
+                let all: Vec<&str> = m.buffers.iter().chain(&m.compute).chain(&m.others).map(String::as_str).collect();
+                let hint = format!("they are {}", all.join(", "));
+                r.problem(item, "binding", &format!("there is no component {component}"), &hint);
             }
             for bound in item.get("bindings").and_then(Node::list).unwrap_or_default() {
                 r.keys(bound, component, &["tensor", "rank", "type", "format", "style", "evict-on", "op"]);
+                values(r, bound, component, &ranks);
                 if let Some(tensor) = bound.get("tensor") {
                     let tensor_name = tensor.scalar().unwrap_or_default().to_owned();
                     if !einsums.declared.contains_key(&tensor_name) {
@@ -255,4 +258,26 @@ fn held(
         }
     }
     out
+}
+
+/// Refuses values of a bound tensor or operation that mean nothing in TeAAL. None of them changes a cost here.
+fn values(r: &mut Reader<'_>, bound: &Node, component: &str, ranks: &[String]) {
+    let known: [(&str, &[&str]); 3] =
+        [("type", &["payload", "coord", "elem"]), ("style", &["lazy", "eager"]), ("op", &["mul", "add", "div"])];
+    for (key, values) in known {
+        if let Some(node) = bound.get(key)
+            && !node.scalar().is_some_and(|v| values.contains(&v))
+        {
+            let message = format!("the {key} {} is not supported", node.scalar().unwrap_or("of this form"));
+            r.problem(node, component, &message, &format!("known: {}", values.join(", ")));
+        }
+    }
+    for key in ["rank", "evict-on"] {
+        let Some(node) = bound.get(key) else { continue };
+        let text = node.scalar().unwrap_or_default();
+        let stem = text.trim_end_matches(|c: char| c.is_ascii_digit());
+        if text != "root" && !ranks.iter().any(|r| r == text || r == stem) {
+            r.problem(node, component, &format!("there is no rank {text}"), &format!("ranks are {}", ranks.join(", ")));
+        }
+    }
 }

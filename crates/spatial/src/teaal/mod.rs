@@ -50,16 +50,19 @@ impl Teaal {
             return Err(r.problems);
         }
         let program = Program::parse(file, &einsum.text).map_err(|problems| {
-            // Places are those of the text that was made; the message tells enough.
-            let plain = |p: Problem| Problem { line: 0, column: 0, field: "einsum".to_owned(), ..p };
-            problems.into_iter().map(plain).collect::<Vec<_>>()
+            let place = |line: usize| einsum.places.get(line.wrapping_sub(1)).copied().unwrap_or_default();
+            let there = |p: Problem| {
+                let (line, column) = place(p.line);
+                Problem { line, column, field: "einsum".to_owned(), ..p }
+            };
+            problems.into_iter().map(there).collect::<Vec<_>>()
         })?;
         let chip = machine.map(|m| m.chip);
         let binding = match (&chip, mapped) {
             (Some(chip), Some(binding)) => {
                 let problems = crate::evaluate::check(&program, chip, &binding);
                 if !problems.is_empty() {
-                    return Err(problems.into_iter().map(|p| p.of(file)).collect());
+                    return Err(problems.into_iter().map(|p| p.found_in(file, text)).collect());
                 }
                 Some(binding)
             }

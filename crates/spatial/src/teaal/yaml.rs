@@ -58,7 +58,13 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Node, Vec<Problem>> {
             Some((Node { value: Value::List(list), .. }, _)) => list.push(done),
             Some((Node { value: Value::Map(map), .. }, key)) => match key.take() {
                 None => *key = Some(done),
-                Some(k) => map.push((k, done)),
+                Some(k) => {
+                    if k.scalar().is_some() && map.iter().any(|(other, _)| other.scalar() == k.scalar()) {
+                        let name = k.scalar().unwrap_or_default();
+                        return Err(at(k.line, k.column - 1, format!("`{name}` is there twice")));
+                    }
+                    map.push((k, done));
+                }
             },
             Some(_) => {}
         }

@@ -166,6 +166,7 @@ impl<'a> Rewriter<'a> {
             }
         }
         self.check_windows()?;
+        self.check_places()?;
         let sorted = sort::sorted(&self.graph).ok_or_else(|| {
             let name = &self.graph[states[0]].name;
             let reason = format!("one value that reads {name} is needed before another that reads it");
@@ -199,6 +200,34 @@ impl<'a> Rewriter<'a> {
                         Some("what it reads as a tensor of its own, in another statement, would do".to_string()),
                     ));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a loop computes for the chunk at hand is there for the positions of that chunk only: not for those that some
+    /// other index of the same rank goes through.
+    fn check_places(&self) -> Result<(), Why> {
+        for own in self.graph.recurrences.iter().filter(|r| !r.within.is_empty()) {
+            let local = |i: &IndexId| *i == own.index || own.within.contains(i);
+            let elsewhere = |t: &Term| {
+                let Term::Read(n, at) = t else { return None };
+                let node = &self.graph[*n];
+                let inside = own.members.contains(n) && !matches!(node.def, Def::Iterative { .. });
+                let mut places = node.axes.iter().zip(at).filter(|(axis, _)| local(axis));
+                let away = places.any(|(_, at)| at.as_var().is_none_or(|i| !local(&i)));
+                (inside && away).then_some(*n)
+            };
+            let mut found = None;
+            for &m in &own.members {
+                self.terms(m, &mut |t| t.visit(&mut |t| found = found.or_else(|| elsewhere(t))));
+            }
+            if let Some(n) = found {
+                let name = &self.graph[n].name;
+                return Err((
+                    format!("{name} is read at positions of other chunks than the one that it is computed in"),
+                    Some("reads of it at the position at hand would do".to_string()),
+                ));
             }
         }
         Ok(())

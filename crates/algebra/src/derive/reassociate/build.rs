@@ -22,6 +22,15 @@ impl Site {
                 "a condition on data decides whether there is anything to sum, and a division follows".to_string();
             return Err((reason, Some("without the condition, or dividing by what cannot be 0, it would".into())));
         }
+        let infinite = |(t, _): &&(Term, f64)| !sign::finite(t, &self.graph);
+        let factor = sides.outside.factors.iter().find(infinite).filter(|_| inner.is_empty());
+        if let Some((factor, _)) = factor.filter(|_| multiplies && !sides.inside_filter.is_empty()) {
+            let n = &self.graph.cascade[self.over[0]].name;
+            let factor = show::term(&self.graph, factor);
+            let reason =
+                format!("a condition on {n} decides whether there is anything to sum, and {factor} may be infinite");
+            return Err((reason, Some("without the condition, or times what is finite, it would".into())));
+        }
         let mut g = (*self.graph).clone();
         let (state, read) = match &sides.prefix {
             Some(p) => self.prefix_node(p, &sides, &inner, g.recurrences.len())?,

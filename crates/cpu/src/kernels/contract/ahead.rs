@@ -105,7 +105,7 @@ impl Copying<'_> {
             let mut column = begin;
             while column < columns {
                 let end = match self.layout {
-                    Layout::Rows(_) => columns,
+                    Layout::Rows(_) | Layout::Packed(_) => columns,
                     Layout::Panels => columns.min((column / PANEL + 1) * PANEL),
                 };
                 let at = self.layout.at(rows, row, column);

@@ -58,6 +58,7 @@ pub(super) unsafe fn contract<V: Lanes>(job: Contraction<'_, '_, V::Element>) {
     let b_k = match job.b_layout {
         Layout::Rows(pitch) => pitch,
         Layout::Panels => PANEL,
+        Layout::Packed(_) => unreachable!("only the matrix unit multiplies what is packed for it"),
     };
     let same;
     let (mut scale, scale_i) = match job.scale {
@@ -97,7 +98,7 @@ pub(super) unsafe fn contract<V: Lanes>(job: Contraction<'_, '_, V::Element>) {
                 units: std::ptr::null(),
             };
             block.next = match job.b_layout {
-                Layout::Rows(_) => block.b,
+                Layout::Rows(_) | Layout::Packed(_) => block.b,
                 Layout::Panels if j + columns < job.n => {
                     job.b.as_ptr().wrapping_add(job.b_layout.at(job.k, k0, j + PANEL))
                 }

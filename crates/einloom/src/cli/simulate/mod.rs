@@ -7,13 +7,14 @@ mod tables;
 use super::failure::Failure;
 use super::progress::Progress;
 use super::ui::Ui;
-use super::values::Assignment;
+use super::values::{Assignment, Words};
 use clap::Args;
 use einloom::random::random_values;
 use einloom::studies::{failure, find};
 use einloom_cascade::meaning::{self, Array, Arrays};
 use einloom_spatial::{
-    Binding, Configuration, Evaluation, Options, Problem, Setting, Simulated, Study, evaluate, lags, simulate,
+    Binding, Configuration, Evaluation, Options, Problem, Setting, Simulated, Study, evaluate, filled_up, lags,
+    simulate,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -42,7 +43,7 @@ pub(crate) struct SimulateArgs {
     pub instances: u32,
     /// Registers of an element in place of the chip's, such as 2d=16,1d=64
     #[arg(long, value_name = "ARRAY=WORDS", value_delimiter = ',')]
-    pub registers: Vec<Assignment>,
+    pub registers: Vec<Words>,
     /// Words that wait at the edge of an array for one of its elements, for each tensor
     #[arg(long, value_name = "WORDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub queue: Option<u32>,
@@ -53,7 +54,7 @@ pub(crate) struct SimulateArgs {
     /// Arrays do not wait for each other at the end of a phase
     #[arg(long)]
     pub free: bool,
-    /// Arrays of this side in place of the chips'
+    /// Arrays of this side in place of the chips': the longest sides, shorter ones in proportion
     #[arg(long, value_name = "SIDE", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub array: Option<u32>,
     /// How to count, by a name that the chips' files give; the study's own if not given
@@ -161,13 +162,13 @@ fn sizes(study: &Study, args: &SimulateArgs) -> Result<BTreeMap<String, usize>, 
 
 fn options(args: &SimulateArgs, c: &Configuration) -> Result<Options, Failure> {
     let mut registers = BTreeMap::new();
-    for Assignment { rank, size } in &args.registers {
-        if c.chip.array(rank).is_none() {
+    for Words { array, words } in &args.registers {
+        if c.chip.array(array).is_none() {
             let all: Vec<&str> = c.chip.arrays.iter().map(|a| a.name.as_str()).collect();
-            let problem = Problem::new("--registers", format!("the chip {} has no array `{rank}`", c.chip.name));
+            let problem = Problem::new("--registers", format!("the chip {} has no array `{array}`", c.chip.name));
             return Err(failure(vec![problem.hint(format!("its arrays are {}", all.join(", ")))]).into());
         }
-        registers.insert(rank.clone(), *size);
+        registers.insert(array.clone(), *words);
     }
     let queue = args.queue.map(|n| n as usize);
     Ok(Options { instances: args.instances as usize, registers, queue, free: args.free, trace: false })
@@ -216,7 +217,13 @@ fn outcome(
     };
     let apart = relax(&setting(c, &c.binding, sizes, faults, args.instances), &closed, 1.0);
     let relaxed = apart.as_ref().and_then(|binding| {
-        let run = go(binding, &options, None).ok()?;
+        let run = match go(binding, &options, None) {
+            Ok(run) => run,
+            Err(problems) => {
+                notes.extend(problems.iter().map(|p| format!("with tiles further apart, {}", p.message)));
+                return None;
+            }
+        };
         let lags = binding.kernels.iter().flat_map(|k| k.lags.clone()).collect();
         Some((run, lags))
     });
@@ -272,11 +279,9 @@ fn inputs(
     Ok((0..u64::from(args.instances)).map(one).collect())
 }
 
-/// Sizes with those that the binding takes from the chip.
+/// Sizes with those that the binding takes from the chip, filled up to whole tiles as the simulation has them.
 fn bound_sizes(c: &Configuration, sizes: &BTreeMap<String, usize>) -> BTreeMap<String, usize> {
-    let mut sizes = sizes.clone();
-    sizes.extend(c.binding.sizes.iter().filter_map(|(r, e)| Some((r.clone(), e.on(&c.chip)?))));
-    sizes
+    filled_up(&setting(c, &c.binding, sizes, &BTreeSet::new(), 1))
 }
 
 fn error(

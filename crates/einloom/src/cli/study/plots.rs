@@ -9,10 +9,13 @@ use std::path::Path;
 /// Writes every figure into a folder, which is made if it is not there.
 pub(super) fn write(folder: &Path, study: &Study, rows: &[Row], sweep: &[SweepPoint]) -> Result<(), Failure> {
     std::fs::create_dir_all(folder).map_err(|e| FileError::io(folder, "cannot make the folder", &e))?;
-    let mut figures = vec![
-        ("time.svg", over_length(study, rows, "time", "seconds", true, &|t| t.seconds)),
-        ("energy.svg", over_length(study, rows, "energy", "joules", true, &|t| t.joules)),
-    ];
+    let mut figures = vec![("time.svg", over_length(study, rows, "time", "seconds", true, &|_, t| t.seconds))];
+    // Energies are close to each other and grow with the square of the length: only their ratios can be seen.
+    if let Some(first) = study.configurations.first() {
+        let title = format!("energy over that of {}", first.title);
+        let ratio = |r: &Row, t: &Totals| r.points.first().map_or(f64::NAN, |p| t.joules / p.totals(false).joules);
+        figures.push(("energy.svg", over_length(study, rows, &title, "ratio", false, &ratio)));
+    }
     let points = rows.iter().flat_map(|r| &r.points);
     let arrays: Vec<String> = points.flat_map(|p| p.cascade.utilisation.keys().cloned()).collect();
     let mut names = vec![];
@@ -23,7 +26,7 @@ pub(super) fn write(folder: &Path, study: &Study, rows: &[Row], sweep: &[SweepPo
     }
     for (array, file) in &names {
         let title = format!("part of the time in which {array} computes");
-        figures.push((file, over_length(study, rows, &title, "part", false, &|t| t.utilisation(array))));
+        figures.push((file, over_length(study, rows, &title, "part", false, &|_, t| t.utilisation(array))));
     }
     if !sweep.is_empty() {
         figures.push(("pareto.svg", pareto(sweep)));
@@ -42,7 +45,7 @@ fn over_length(
     title: &str,
     label: &str,
     logarithmic: bool,
-    value: &dyn Fn(&Totals) -> f64,
+    value: &dyn Fn(&Row, &Totals) -> f64,
 ) -> Figure {
     let axis = |label: &str, logarithmic| Axis { label: label.to_owned(), logarithmic };
     let panel = |workload: &str| {
@@ -50,7 +53,7 @@ fn over_length(
         let series = |c: &einloom_spatial::Configuration| {
             let point = |r: &Row| {
                 let point = r.points.iter().find(|p| p.configuration == c.name)?;
-                Some((r.length as f64, value(&point.totals(false))))
+                Some((r.length as f64, value(r, &point.totals(false))))
             };
             Series { name: c.title.clone(), points: own().filter_map(point).collect() }
         };

@@ -159,10 +159,10 @@ impl Scale {
             (false, _) => (1.0, 10.0),
             (true, true) if powers_of_two => (least, most),
             (true, true) => (10f64.powf(least.log10().floor()), 10f64.powf(most.log10().ceil())),
-            // A line along the frame is hard to see: the axis ends at the next round number.
+            // A line along the frame is hard to see: the axis ends at the next round number above all values.
             (true, false) => {
                 let (least, step) = (0f64.min(least), step(0f64.min(least), most));
-                (least, (most / step - 1e-9).ceil() * step)
+                (least, ((most / step + 1e-9).floor() + 1.0) * step)
             }
         };
         let most = if most > least { most } else { least * 2.0 + 1.0 };
@@ -251,6 +251,7 @@ mod tests {
     fn ticks_are_round() {
         let of = |log, values: &[f64]| Scale::of(&axis(log), values.iter().copied()).ticks();
         assert_eq!(of(false, &[0.0, 11.6]), [0.0, 5.0, 10.0, 15.0]);
+        assert_eq!(of(false, &[0.5, 2.0]), [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]);
         assert_eq!(of(true, &[0.3, 250.0]), [0.1, 1.0, 10.0, 100.0, 1000.0]);
         assert_eq!(of(true, &[16.0, 512.0]), [16.0, 32.0, 64.0, 128.0, 256.0, 512.0]);
     }

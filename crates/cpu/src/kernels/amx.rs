@@ -1,0 +1,202 @@
+//! The processor's matrix unit (Intel AMX): eight registers of 16 rows of 64 bytes, which an instruction multiplies as
+//! matrices. A process must ask the operating system for them; what one thread is granted, all have. (Intel 64 and IA-32
+//! Architectures Software Developer's Manual, volume 1, chapter 18; Linux, `Documentation/arch/x86/xstate.rst`.)
+
+use super::isa::{Isa, Token};
+use std::marker::PhantomData;
+use std::sync::OnceLock;
+
+/// The proof that the processor multiplies tiles of bf16, and that this process may use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TileToken(Token);
+
+impl TileToken {
+    /// `None` if the processor has no tiles, the operating system does not grant them, or the token is for fewer
+    /// instructions.
+    pub(crate) fn new(token: Token) -> Option<Self> {
+        static GRANTED: OnceLock<bool> = OnceLock::new();
+        (token.isa() == Isa::Avx512 && *GRANTED.get_or_init(granted)).then_some(Self(token))
+    }
+
+    /// The instructions besides.
+    pub(crate) fn token(self) -> Token {
+        self.0
+    }
+}
+
+/// Asks for the tiles. The processor must have AVX-512, so that it tells its features and states.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn granted() -> bool {
+    use std::arch::asm;
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    /// Bits of leaf 7's EDX.
+    const BF16_AND_TILES: u32 = 1 << 22 | 1 << 24;
+    /// Bits of XCR0: the configuration and the registers.
+    const STATES: u32 = 0b11 << 17;
+    const ARCH_PRCTL: i64 = 158;
+    const ARCH_REQ_XCOMP_PERM: i64 = 0x1023;
+    const XFEATURE_XTILEDATA: i64 = 18;
+
+    if __cpuid(0).eax < 7 || __cpuid_count(7, 0).edx & BF16_AND_TILES != BF16_AND_TILES {
+        return false;
+    }
+    let states: u32;
+    // SAFETY: reads a register that every processor with AVX has enabled.
+    unsafe { asm!("xgetbv", in("ecx") 0, out("eax") states, out("edx") _, options(nomem, nostack, preserves_flags)) };
+    if states & STATES != STATES {
+        return false;
+    }
+    let answer: i64;
+    // SAFETY: asks for a permission and changes no memory; the instruction overwrites the two registers named.
+    unsafe {
+        asm!("syscall", inlateout("rax") ARCH_PRCTL => answer, in("rdi") ARCH_REQ_XCOMP_PERM, in("rsi") XFEATURE_XTILEDATA,
+            out("rcx") _, out("r11") _, options(nostack));
+    }
+    answer == 0
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+fn granted() -> bool {
+    false
+}
+
+/// This thread's registers while they are in use, all of them 16 rows of 64 bytes. Given back when dropped, so that the
+/// operating system need not save them.
+pub(crate) struct Engaged(PhantomData<*const ()>);
+
+impl Engaged {
+    pub(crate) fn new(_: TileToken) -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            #[repr(C, align(64))]
+            struct Configuration {
+                palette: u8,
+                start_row: u8,
+                reserved: [u8; 14],
+                bytes: [u16; 16],
+                rows: [u8; 16],
+            }
+            static ALL: Configuration = Configuration {
+                palette: 1,
+                start_row: 0,
+                reserved: [0; 14],
+                bytes: [64, 64, 64, 64, 64, 64, 64, 64, 0, 0, 0, 0, 0, 0, 0, 0],
+                rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
+            };
+            // SAFETY: the token proves that the instruction is there; the configuration is a valid one.
+            unsafe { std::arch::asm!("ldtilecfg [{0}]", in(reg) &raw const ALL, options(readonly, nostack)) };
+        }
+        Self(PhantomData)
+    }
+}
+
+impl Drop for Engaged {
+    fn drop(&mut self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: made with a token, so that the instruction is there; nothing is in the registers that is still needed.
+        unsafe {
+            std::arch::asm!("tilerelease", options(nostack));
+        }
+    }
+}
+
+/// Terms of a tile's rows: pairs of bf16 in the right factor's columns, elements of the left factor's rows.
+pub(crate) const TERMS: usize = 32;
+/// Rows of a tile, and columns of the right factor and of the result.
+pub(crate) const SIDE: usize = 16;
+/// Bytes of a tile.
+pub(crate) const TILE: usize = 1024;
+
+/// Two tiles below each other times two beside each other.
+#[derive(Clone, Copy)]
+pub(crate) struct Square {
+    /// The left factor's two rows of tiles: so many parts of one block of terms after the other.
+    pub a: [*const u8; 2],
+    /// The right factor's two columns of tiles, likewise.
+    pub b: [*const u8; 2],
+    /// Blocks of terms, at least one.
+    pub blocks: usize,
+    /// Where 32 rows of 32 sums go, so many bytes apart.
+    pub c: *mut u8,
+    pub c_bytes: usize,
+    /// Whether the sums go on from what is there.
+    pub kept: bool,
+}
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! square {
+    ($square:ident, $left:literal, $right:literal: $($i:literal $j:literal),+) => {{
+        let Square { a, b, blocks, c, c_bytes, kept } = $square;
+        std::arch::asm!(
+            "test {k}, {k}",
+            "jz 3f",
+            "tileloadd tmm0, [{c0} + {p}]",
+            "tileloadd tmm1, [{c0} + {p} + 64]",
+            "tileloadd tmm2, [{c1} + {p}]",
+            "tileloadd tmm3, [{c1} + {p} + 64]",
+            "jmp 2f",
+            "3:",
+            "tilezero tmm0",
+            "tilezero tmm1",
+            "tilezero tmm2",
+            "tilezero tmm3",
+            "2:",
+            $(
+                concat!("tileloadd tmm4, [{a0} + {s} + ", $i, "*1024]"),
+                concat!("tileloadd tmm6, [{b0} + {s} + ", $j, "*1024]"),
+                "tdpbf16ps tmm0, tmm4, tmm6",
+                concat!("tileloadd tmm7, [{b1} + {s} + ", $j, "*1024]"),
+                "tdpbf16ps tmm1, tmm4, tmm7",
+                concat!("tileloadd tmm5, [{a1} + {s} + ", $i, "*1024]"),
+                "tdpbf16ps tmm2, tmm5, tmm6",
+                "tdpbf16ps tmm3, tmm5, tmm7",
+            )+
+            concat!("add {a0}, ", $left, "*1024"),
+            concat!("add {a1}, ", $left, "*1024"),
+            concat!("add {b0}, ", $right, "*1024"),
+            concat!("add {b1}, ", $right, "*1024"),
+            "dec {n}",
+            "jnz 2b",
+            "tilestored [{c0} + {p}], tmm0",
+            "tilestored [{c0} + {p} + 64], tmm1",
+            "tilestored [{c1} + {p}], tmm2",
+            "tilestored [{c1} + {p} + 64], tmm3",
+            a0 = inout(reg) a[0] => _, a1 = inout(reg) a[1] => _,
+            b0 = inout(reg) b[0] => _, b1 = inout(reg) b[1] => _,
+            n = inout(reg) blocks => _,
+            s = in(reg) 64usize, k = in(reg) usize::from(kept),
+            c0 = in(reg) c, c1 = in(reg) c.wrapping_add(SIDE * c_bytes), p = in(reg) c_bytes,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack),
+        );
+    }};
+}
+
+impl Square {
+    /// Multiplies factors of so many parts: all parts by all, but those whose product is less than the rounding of the
+    /// product of the first two.
+    ///
+    /// # Safety
+    /// `a` and `b` hold the tiles, and `c` is writable; `parts` are 1 to 3.
+    #[inline(always)]
+    pub(crate) unsafe fn multiply(self, _: &Engaged, parts: [usize; 2]) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the tiles are engaged; the caller promises the memory.
+        unsafe {
+            match parts {
+                [1, 1] => square!(self, 1, 1: 0 0),
+                [1, 2] => square!(self, 1, 2: 0 1, 0 0),
+                [1, _] => square!(self, 1, 3: 0 2, 0 1, 0 0),
+                [2, 1] => square!(self, 2, 1: 1 0, 0 0),
+                [2, 2] => square!(self, 2, 2: 1 1, 1 0, 0 1, 0 0),
+                [2, _] => square!(self, 2, 3: 0 2, 1 1, 1 0, 0 1, 0 0),
+                [_, 1] => square!(self, 3, 1: 2 0, 1 0, 0 0),
+                [_, 2] => square!(self, 3, 2: 2 0, 1 1, 1 0, 0 1, 0 0),
+                [_, _] => square!(self, 3, 3: 2 0, 1 1, 0 2, 0 1, 1 0, 0 0),
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = parts;
+    }
+}

@@ -1,0 +1,348 @@
+//! Numbers as sums of bf16, packed for the processor's matrix unit.
+//!
+//! A number of `p` bits of mantissa is exactly the sum of `p / 8`, rounded up, numbers of bf16: the first is it rounded,
+//! the next what that lacks, rounded, and so on. The unit multiplies bf16 exactly and adds in f32, but takes what is
+//! subnormal for 0. [`Range`] tells where that does not matter.
+
+use crate::kernels::amx::{SIDE, TERMS, TILE};
+use crate::kernels::isa::{Instructions, Work};
+use crate::kernels::memory::Line;
+use crate::kernels::transpose;
+use einloom_cascade::DType;
+
+/// How many numbers of bf16 every number of this type is the sum of, if it is held in f32.
+pub(crate) fn parts(dtype: DType) -> usize {
+    match dtype {
+        DType::Bf16 | DType::E4m3 | DType::E5m2 | DType::B1 => 1,
+        DType::F16 | DType::Tf32 => 2,
+        _ => 3,
+    }
+}
+
+/// Magnitudes, as the bits of f32: the smallest of the largest elements of each row (or column) that is not 0, and the
+/// largest of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub least: u32,
+    pub most: u32,
+}
+
+impl Range {
+    const NONE: Self = Self { least: u32::MAX, most: 0 };
+    /// What is larger, or no number, may not be the sum of its parts.
+    const MOST: u32 = (127 + 100) << 23;
+
+    fn and(self, other: Self) -> Self {
+        Self { least: self.least.min(other.least), most: self.most.max(other.most) }
+    }
+
+    /// Whether sums of products of such factors are those of f32: all is finite, and what is taken for 0 is at most a
+    /// rounding error of the product of a row's largest element and a column's.
+    pub(crate) fn multiplies(self, other: Self) -> bool {
+        /// Parts and products below 2^-126 are lost, each times the other factor; 2^-90 leaves 36 bits for the 24 of
+        /// the result and as many terms as anybody sums.
+        const LEAST: i64 = -90;
+        let exponent = |bits: u32| i64::from(bits >> 23) - 127;
+        let (a, b) = (exponent(self.least), exponent(other.least));
+        self.most < Self::MOST && other.most < Self::MOST && a >= LEAST && b >= LEAST && a + b >= LEAST
+    }
+}
+
+/// How a right factor lies that is packed: columns 16 by 16, of these the terms 32 by 32, of these the parts, each a
+/// tile whose rows are pairs of terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Packed {
+    pub parts: u8,
+    pub range: Range,
+}
+
+impl Packed {
+    /// Of so many parts, to be packed.
+    pub(crate) fn new(parts: u8) -> Self {
+        Self { parts, range: Range::NONE }
+    }
+
+    /// Whether the elements are the sums of their parts.
+    pub(crate) fn is_all(self) -> bool {
+        self.parts == 1 || self.range.most < Range::MOST
+    }
+
+    /// Lines that a factor of so many terms and columns takes.
+    pub(crate) fn lines(self, terms: usize, columns: usize) -> usize {
+        columns.div_ceil(SIDE) * terms.div_ceil(TERMS) * usize::from(self.parts) * (TILE / size_of::<Line>())
+    }
+}
+
+/// Rows of a left factor, to be packed row by row of tiles: of each the terms 32 by 32, of these the parts.
+pub(super) struct PackLeft<'a> {
+    pub from: &'a [f32],
+    /// Elements from row to row and from term to term.
+    pub strides: [usize; 2],
+    /// At most two tiles'.
+    pub rows: usize,
+    pub terms: usize,
+    pub parts: usize,
+    /// Whether the range is wanted: it takes time.
+    pub range: bool,
+    pub to: &'a mut [Line],
+}
+
+/// A right factor whose rows are terms, to be packed: see [`Packed`].
+pub(crate) struct PackRight<'a> {
+    pub from: &'a [f32],
+    /// Elements from row to row.
+    pub pitch: usize,
+    pub terms: usize,
+    pub columns: usize,
+    pub parts: usize,
+    pub to: &'a mut [Line],
+}
+
+/// Rows of a packed right factor, as it was.
+pub(super) fn unpack(packed: Packed, from: &[f32], terms: usize, columns: usize) -> Vec<f32> {
+    let (blocks, parts) = (terms.div_ceil(TERMS), usize::from(packed.parts));
+    let pairs: &[[u16; 2]] = bytemuck::cast_slice(from);
+    let element = |term: usize, column: usize| -> f32 {
+        let tile = (column / SIDE * blocks + term / TERMS) * parts;
+        let within = term % TERMS / 2 * SIDE + column % SIDE;
+        let part = |p: usize| f32::from_bits(u32::from(pairs[(tile + p) * TILE / 4 + within][term % 2]) << 16);
+        // The small ones first: each sum is exact.
+        (0..parts).rev().map(part).sum()
+    };
+    (0..terms * columns).map(|at| element(at / columns, at % columns)).collect()
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{Range, SIDE, TERMS};
+    use std::arch::x86_64::*;
+
+    pub(super) type Vector = __m512;
+
+    /// The numbers' parts, each with 16 low bits that are 0.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+    fn split<const PARTS: usize>(x: Vector) -> [__m512i; PARTS] {
+        let (half, high) = (_mm512_set1_epi32(0x8000), _mm512_set1_epi32(0xffff_0000_u32 as i32));
+        let mut out = [_mm512_setzero_si512(); PARTS];
+        let mut rest = x;
+        for (i, part) in out.iter_mut().enumerate() {
+            let bits = _mm512_castps_si512(rest);
+            if i + 1 == PARTS {
+                // What is left fits.
+                *part = bits;
+            } else {
+                *part = _mm512_and_si512(_mm512_add_epi32(bits, half), high);
+                rest = _mm512_sub_ps(rest, _mm512_castsi512_ps(*part));
+            }
+        }
+        out
+    }
+
+    fn first(n: usize) -> u16 {
+        ((1u32 << n.min(16)) - 1) as u16
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+    fn magnitude(x: Vector) -> __m512i {
+        _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fff_ffff))
+    }
+
+    /// One row, or the same row of every block of terms: `blocks` tiles of each part after the other.
+    ///
+    /// # Safety
+    /// There are `terms` numbers, and `to` has a line per part in every tile.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+    pub(super) unsafe fn left_row<const PARTS: usize, const RANGE: bool>(
+        from: *const f32,
+        terms: usize,
+        to: *mut u8,
+    ) -> u32 {
+        // SAFETY: the caller's.
+        unsafe {
+            // The upper half of every element of the first register, then of the second.
+            const ODD: [u16; 32] = {
+                let mut odd = [0; 32];
+                let mut i = 0;
+                while i < 32 {
+                    odd[i] = 2 * i as u16 + 1;
+                    i += 1;
+                }
+                odd
+            };
+            let odd = _mm512_loadu_si512(ODD.as_ptr().cast());
+            let mut most = _mm512_setzero_si512();
+            let (mut at, mut to) = (0, to);
+            while at < terms {
+                let left = terms - at;
+                let x = _mm512_maskz_loadu_ps(first(left), from.add(at));
+                let y = _mm512_maskz_loadu_ps(first(left.saturating_sub(16)), from.wrapping_add(at + 16));
+                if RANGE {
+                    most = _mm512_max_epu32(most, _mm512_max_epu32(magnitude(x), magnitude(y)));
+                }
+                let (x, y) = (split::<PARTS>(x), split::<PARTS>(y));
+                for (x, y) in x.into_iter().zip(y) {
+                    _mm512_storeu_si512(to.cast(), _mm512_permutex2var_epi16(x, odd, y));
+                    to = to.add(super::TILE);
+                }
+                at += TERMS;
+            }
+            if RANGE { _mm512_reduce_max_epu32(most) } else { 0 }
+        }
+    }
+
+    /// Sixteen columns, or `columns` if there are fewer.
+    ///
+    /// # Safety
+    /// There are so many rows and columns, and `to` has room for all tiles.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+    pub(super) unsafe fn right_columns<const PARTS: usize>(
+        from: *const f32,
+        pitch: usize,
+        terms: usize,
+        columns: usize,
+        mut to: *mut u8,
+    ) -> Range {
+        // SAFETY: the caller's.
+        unsafe {
+            let mask = first(columns);
+            let mut most = _mm512_setzero_si512();
+            let row = |term: usize| {
+                if term < terms { _mm512_maskz_loadu_ps(mask, from.add(term * pitch)) } else { _mm512_setzero_ps() }
+            };
+            for block in (0..terms).step_by(TERMS) {
+                for pair in 0..SIDE {
+                    let (x, y) = (row(block + 2 * pair), row(block + 2 * pair + 1));
+                    most = _mm512_max_epu32(most, _mm512_max_epu32(magnitude(x), magnitude(y)));
+                    let parts = split::<PARTS>(x).into_iter().zip(split::<PARTS>(y));
+                    for (part, (x, y)) in parts.enumerate() {
+                        let high = _mm512_and_si512(y, _mm512_set1_epi32(0xffff_0000_u32 as i32));
+                        let both = _mm512_or_si512(_mm512_srli_epi32::<16>(x), high);
+                        _mm512_storeu_si512(to.add(part * super::TILE + pair * 64).cast(), both);
+                    }
+                }
+                to = to.add(PARTS * super::TILE);
+            }
+            let some = _mm512_cmpneq_epi32_mask(most, _mm512_setzero_si512());
+            Range { least: _mm512_mask_reduce_min_epu32(some, most), most: _mm512_reduce_max_epu32(most) }
+        }
+    }
+}
+
+impl Work for PackLeft<'_> {
+    type Output = Range;
+
+    #[inline(always)]
+    fn run<I: Instructions>(self) -> Range {
+        let mut range = Range::NONE;
+        let Self { from, strides: [row_step, step], rows, terms, parts, range: wanted, to } = self;
+        let blocks = terms.div_ceil(TERMS);
+        let lines = blocks * parts * (TILE / size_of::<Line>());
+        let tiles = rows.div_ceil(SIDE);
+        let to = &mut to[..tiles * lines];
+        assert!(rows > 0 && terms > 0 && from.len() > (rows - 1) * row_step + (terms - 1) * step, "too short");
+        #[cfg(target_arch = "x86_64")]
+        if I::AVX512 {
+            // Rows that do not lie one after the other are brought into that form, two tiles' at most.
+            let mut moved = vec![];
+            let (from, pitch) = if step == 1 {
+                (from, row_step)
+            } else {
+                let pitch = blocks * TERMS;
+                moved.resize(tiles * SIDE * pitch, 0.0);
+                adjacent::<I>(from, [row_step, step], [rows, terms], &mut moved, pitch);
+                (&moved[..], pitch)
+            };
+            for (tile, to) in to.chunks_exact_mut(lines).enumerate() {
+                for row in 0..SIDE {
+                    let at = tile * SIDE + row;
+                    // Rows beyond the last are 0.
+                    let count = if at < rows { terms } else { 0 };
+                    let from = if at < rows { &from[at * pitch..][..terms] } else { &[] };
+                    let line = to[row..].as_mut_ptr().cast::<u8>();
+                    if count == 0 {
+                        (0..blocks * parts).for_each(|k| to[k * SIDE + row] = Line::ZERO);
+                        continue;
+                    }
+                    // SAFETY: the type that says AVX512 is only named by code that runs where the instructions are;
+                    // the row was sliced, and `to` has a line for it in each of its tiles.
+                    let most = unsafe {
+                        match (parts, wanted) {
+                            (1, false) => x86::left_row::<1, false>(from.as_ptr(), terms, line),
+                            (1, true) => x86::left_row::<1, true>(from.as_ptr(), terms, line),
+                            (2, _) => x86::left_row::<2, true>(from.as_ptr(), terms, line),
+                            _ => x86::left_row::<3, true>(from.as_ptr(), terms, line),
+                        }
+                    };
+                    if most > 0 {
+                        range = range.and(Range { least: most, most });
+                    }
+                }
+            }
+        }
+        let _ = (wanted, step, row_step, to);
+        range
+    }
+}
+
+/// Brings rows that lie anyhow into rows of adjacent elements.
+#[inline(always)]
+fn adjacent<I: Instructions>(
+    from: &[f32],
+    [row_step, step]: [usize; 2],
+    [rows, terms]: [usize; 2],
+    to: &mut [f32],
+    pitch: usize,
+) {
+    const SQUARE: usize = transpose::SIDE;
+    for r in (0..rows).step_by(SQUARE) {
+        for t in (0..terms).step_by(SQUARE) {
+            let (height, width) = (SQUARE.min(rows - r), SQUARE.min(terms - t));
+            let (from, to) = (&from[r * row_step + t * step..], &mut to[r * pitch + t..]);
+            let whole = row_step == 1 && height == SQUARE && width == SQUARE;
+            if whole && transpose::block::<I, f32>(from, step, to, pitch) {
+                continue;
+            }
+            for i in 0..height {
+                for j in 0..width {
+                    to[i * pitch + j] = from[i * row_step + j * step];
+                }
+            }
+        }
+    }
+}
+
+impl Work for PackRight<'_> {
+    type Output = Packed;
+
+    #[inline(always)]
+    fn run<I: Instructions>(self) -> Packed {
+        let Self { from, pitch, terms, columns, parts, to } = self;
+        let mut packed = Packed::new(parts as u8);
+        let to = &mut to[..packed.lines(terms, columns)];
+        assert!(terms > 0 && columns > 0 && from.len() >= (terms - 1) * pitch + columns, "too short");
+        #[cfg(target_arch = "x86_64")]
+        if I::AVX512 {
+            let lines = packed.lines(terms, SIDE);
+            for (block, to) in to.chunks_exact_mut(lines).enumerate() {
+                let (first, to) = (block * SIDE, to.as_mut_ptr().cast());
+                let width = SIDE.min(columns - first);
+                let from = from[first..].as_ptr();
+                // SAFETY: as above; the lengths were checked.
+                let range = unsafe {
+                    match parts {
+                        1 => x86::right_columns::<1>(from, pitch, terms, width, to),
+                        2 => x86::right_columns::<2>(from, pitch, terms, width, to),
+                        _ => x86::right_columns::<3>(from, pitch, terms, width, to),
+                    }
+                };
+                packed.range = packed.range.and(range);
+            }
+        }
+        let _ = (from, pitch, to);
+        packed
+    }
+}

@@ -1,0 +1,155 @@
+//! In which number types products are multiplied, where the program leaves that open.
+//!
+//! A sum of products of which one factor is wider than the other can be computed in three ways. With both in the narrower
+//! type, which is the language's one liberty with rounding ([`Options::narrow_contractions`]). Where the narrower one has
+//! 8 bits, with both in 16: that rounds less, and an 8-bit factor not at all. And with both as they are, in the wider one.
+//! Sums and states are f32 (i32, f64) in every case: nothing narrower is allowed. Each way is a plan of its own; the first
+//! is planned, and then the others of each kernel of the best plan, as far as a bound on their time allows.
+//!
+//! [`Options::narrow_contractions`]: crate::Options::narrow_contractions
+
+use crate::Lost;
+use crate::build::{BuildError, Built, Workshop, time};
+use crate::lost::Cost;
+use einloom_cascade::DType;
+use einloom_model::compute_seconds;
+use std::collections::BTreeSet;
+
+/// How factors of two number types are multiplied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Products {
+    /// The wider one is rounded to the narrower one's type.
+    #[default]
+    Narrow,
+    /// As [`Products::Narrow`], but in 16 bits where the narrower one has 8.
+    Sixteen,
+    /// Nothing is rounded.
+    AsTheyAre,
+}
+
+/// A kernel in other number types that was worked out and not taken.
+#[derive(Clone, Debug)]
+pub(crate) struct OtherTypes {
+    what: String,
+    /// At least, if the bound was enough.
+    seconds: f64,
+    cost: Option<Cost>,
+}
+
+/// The factors' types, the wider one first, if they are floats of two widths of which one is at most 16 bits wide.
+pub(crate) fn mixed([a, b]: [DType; 2]) -> Option<(DType, DType)> {
+    let (wide, narrow) = if a.bytes() >= b.bytes() { (a, b) } else { (b, a) };
+    let suits = |d: DType| d.is_float() && d != DType::F64;
+    (suits(wide) && suits(narrow) && narrow.bytes() <= 2 && wide.bytes() > narrow.bytes()).then_some((wide, narrow))
+}
+
+impl Products {
+    /// The type in which factors of these two are multiplied; `None` as they are. `liberty` to round; `unit`: the machine
+    /// multiplies factors of one type only, so that widening is worth its instructions.
+    pub(crate) fn to(self, (wide, narrow): (DType, DType), liberty: bool, unit: bool) -> Option<DType> {
+        match self {
+            Self::AsTheyAre => None,
+            // An 8-bit factor is exact in any type of 16 bits.
+            _ if wide.bytes() == 2 => unit.then_some(wide),
+            _ if !liberty => None,
+            Self::Sixteen if narrow.bytes() == 1 => Some(DType::Bf16),
+            _ => Some(narrow),
+        }
+    }
+
+    /// The ways that differ from [`Products::Narrow`] for kernels with these pairs.
+    fn others(pairs: &BTreeSet<(DType, DType)>, liberty: bool, unit: bool) -> Vec<Self> {
+        let all = |p: Self| pairs.iter().map(|&pair| p.to(pair, liberty, unit)).collect::<Vec<_>>();
+        let mut seen = vec![all(Self::Narrow)];
+        let new = |p: &Self| {
+            let own = all(*p);
+            let first = !seen.contains(&own);
+            seen.push(own);
+            first
+        };
+        [Self::Sixteen, Self::AsTheyAre].into_iter().filter(new).collect()
+    }
+
+    fn name(self, pairs: &BTreeSet<(DType, DType)>, liberty: bool, unit: bool) -> String {
+        let types: BTreeSet<DType> = pairs.iter().map(|&pair| self.to(pair, liberty, unit).unwrap_or(pair.0)).collect();
+        types.iter().map(DType::to_string).collect::<Vec<_>>().join(" and ")
+    }
+}
+
+impl Workshop<'_> {
+    /// Whether wider factors may be rounded, and whether there is a unit that wants them alike.
+    pub(crate) fn liberties(&self) -> (bool, bool) {
+        (self.options.narrow_contractions && !self.options.exact, !self.machine.matrix.is_empty())
+    }
+
+    /// The kernel with its products in the number types that are predicted to be fastest: of equally fast ones those that
+    /// round least. Notes tell what the others take.
+    pub(crate) fn in_best_types(&mut self, built: &Built) -> Built {
+        let (liberty, unit) = self.liberties();
+        let pairs = built.mixed.clone();
+        let others = Products::others(&pairs, liberty, unit);
+        let mut best = (Products::Narrow, built.clone());
+        let mut lost: Vec<(Products, Result<Built, f64>)> = vec![];
+        for way in others {
+            self.products = way;
+            match self.build_below(built, best.1.cost.seconds) {
+                Some(Ok(other)) if other.cost.seconds <= best.1.cost.seconds => {
+                    let (way, before) = std::mem::replace(&mut best, (way, other));
+                    lost.push((way, Ok(before)));
+                }
+                Some(other) => lost.push((way, other)),
+                None => {}
+            }
+            self.products = Products::default();
+        }
+        let (way, mut out) = best;
+        let name = |p: Products| p.name(&pairs, liberty, unit);
+        let mut told = vec![format!("products in {}: {}", name(way), time(out.cost.seconds))];
+        for (other, found) in lost {
+            let what = format!("{} with products in {}", out.kernel.name, name(other));
+            let (seconds, cost) = match found {
+                Ok(built) => (built.cost.seconds, Some(built.cost)),
+                Err(least) => (least, None),
+            };
+            let least = if cost.is_none() { "at least " } else { "" };
+            told.push(format!("in {} {least}{}", name(other), time(seconds)));
+            out.types.push(OtherTypes { what, seconds, cost });
+        }
+        if told.len() > 1 {
+            out.notes.push(told.join("; "));
+        }
+        out
+    }
+
+    /// The best kernel in the types at hand; at least how long every one takes if none is below the limit.
+    fn build_below(&mut self, built: &Built, limit: f64) -> Option<Result<Built, f64>> {
+        // One tiling tells the arithmetic of all of them.
+        let style = self.styles(&built.cone).into_iter().next()?;
+        let roles = crate::cuts::Roles::new(self.p, self.x, &built.cone);
+        let one = self.emit(&built.cone, &roles, &style, &built.kernel.name).ok()?;
+        let least = self.machine.overhead.kernel.0 + compute_seconds(&one.kernel, self.machine);
+        if least > limit {
+            self.work.pruned += 1;
+            return Some(Err(least));
+        }
+        match self.build(&built.roots, built.cone.clone(), limit * (1.0 + 1e-12)) {
+            Ok(found) => Some(Ok(found)),
+            Err(BuildError::Slower(least)) => Some(Err(least)),
+            Err(BuildError::Cone(_) | BuildError::Plan(_)) => None,
+        }
+    }
+}
+
+impl OtherTypes {
+    /// As a plan that lost to one of `total` seconds in which the kernel costs `chosen`.
+    pub(crate) fn lost(&self, total: f64, chosen: &Cost) -> Lost {
+        let (bound_by, reason) = match &self.cost {
+            Some(cost) => (cost.bound_by.clone(), cost.reason(chosen)),
+            None => {
+                let slower = (self.seconds / chosen.seconds - 1.0) * 100.0;
+                ("arithmetic".to_string(), format!("at least {slower:.0} % slower: its products alone take as long"))
+            }
+        };
+        Lost { what: self.what.clone(), seconds: total - chosen.seconds + self.seconds, bound_by, reason }
+    }
+}

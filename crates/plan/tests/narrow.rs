@@ -1,0 +1,63 @@
+//! When an operand of f32 is rounded to the narrower type of the other: only if it provably has a number there.
+
+mod support;
+
+use einloom_algebra::derive;
+use einloom_machine::built_in;
+use einloom_plan::{Options, plan};
+use support::{read, sized};
+
+/// What the plan of a program for a GPU says of roundings, without the names of the sums.
+fn roundings(text: &str, sizes: &str) -> Vec<String> {
+    let cascade = read(text);
+    let options = Options { narrow_contractions: true, ..Options::default() };
+    let machine = built_in("h200").expect("a machine");
+    let planned = plan(&derive(&cascade).derived, &sized(&cascade, sizes), &machine, &options);
+    let planned = planned.unwrap_or_else(|e| panic!("{e}"));
+    let notes = planned.kernels.iter().flat_map(|k| &k.notes).filter(|n| n.contains("rounded to"));
+    let mut all: Vec<String> = notes.map(|n| n.split_once(": ").map_or("", |n| n.1).to_string()).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+const NARROWER: &str = "the wider operand is rounded to f16, the type of the narrower one";
+const BOTH: &str = "both operands are rounded to bf16, because the wider one may leave f16";
+
+#[test]
+fn what_a_maximum_bounds_is_rounded_to_f16() {
+    let head = "input Q[m,d]: f16, K[n,d]: f16, V[n,e]: f16\noutput O: f32\n";
+    let scores = "S[m,n] = (sum(d) Q[m,d] * K[n,d]) / sqrt(D)\n";
+    for rest in [
+        "A[m,n] = softmax(n) S[m,n]\nO[m,e] = sum(n) A[m,n] * V[n,e]\n",
+        "A[m,n] = softmax(n) where(n <= m, 30 * tanh(S[m,n] / 30), -inf)\nO[m,e] = sum(n) A[m,n] * V[n,e]\n",
+        "P[m,n] = exp(S[m,n] - max(n: n <= m) S[m,n])\n\
+         O[m,e] = sum(n: n <= m) P[m,n] / (sum(n: n <= m) P[m,n]) * V[n,e]\n",
+        "O[m,e] = sum(n) sigmoid(S[m,n]) * V[n,e]\n",
+    ] {
+        let text = format!("{head}{scores}{rest}");
+        assert_eq!(roundings(&text, "M=2048, N=2048, D=128, E=128"), [NARROWER], "{text}");
+    }
+}
+
+#[test]
+fn what_may_leave_f16_is_not_rounded_to_it() {
+    for (factor, what) in [
+        ("exp(X[m,k])", BOTH),
+        ("X[m,k] * rsqrt(Z[k] + 1e-5)", BOTH),
+        // A maximum over fewer elements bounds no others.
+        ("max(X[m,k] - max(k: k <= m) X[m,k], 0)", BOTH),
+        ("max(X[m,k] - max(k) X[m,k], 0)", NARROWER),
+        // Everything of a narrow input that is no larger than it.
+        ("max(X[m,k], 0)", NARROWER),
+        ("tanh(X[m,k]) + 1", NARROWER),
+        ("min(max(X[m,k] * X[m,k], 0), 6)", NARROWER),
+        ("X[m,k] + 1", BOTH),
+    ] {
+        let text = format!(
+            "input X[m,k]: f16, W[k,n]: f16, Z[k]: f32\noutput Y: f32\nA[m,k] = {factor}\n\
+             Y[m,n] = sum(k) A[m,k] * W[k,n]\n"
+        );
+        assert_eq!(roundings(&text, "M=512, K=512, N=512"), [what], "{factor}");
+    }
+}
