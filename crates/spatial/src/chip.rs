@@ -142,8 +142,8 @@ impl Chip {
         self.arrays.iter().find(|a| a.name == name)
     }
 
-    /// The same chip with arrays of another size: the longest sides become `size`, shorter ones change in proportion, and
-    /// what is one element wide stays so.
+    /// The same chip with arrays of another size: the longest sides become `size`, shorter ones change in proportion,
+    /// and what is one element wide stays so.
     pub fn with_array(&self, size: usize) -> Self {
         let longest = self.arrays.iter().map(|a| a.rows.max(a.columns)).max().unwrap_or(0);
         let mut chip = self.clone();

@@ -226,6 +226,23 @@ fn first_reads_that_wrap() {
     }
 }
 
+/// Registers of every element: three reads and three writes in each of its busy cycles, E + F + 9 for a score on the
+/// large array and 10 + 2F + F/256 for a column of them in the lanes.
+#[test]
+fn registers_of_every_element() {
+    let study = study();
+    let c = study.configuration("binding").unwrap();
+    let sizes = study.sizes(&study.workloads[0], 65536);
+    let charged = |accounting: &str| c.evaluate(&study, &sizes, &c.faults(accounting).unwrap()).unwrap().energy;
+    let scores = 64.0 * 12.0 * 65536.0 * 65536.0;
+    let lanes = (10.0 + 128.0 + 64.0 * 256.0 / 65536.0) / 256.0;
+    let expected = scores * (137.0 + lanes) * 3.0 * (0.653431e-12 + 0.56957e-12);
+    assert_eq!(close(charged("corrected").registers, expected, 1e-9, "registers"), None);
+    // One element of 65536 and one lane of 256.
+    let one = scores * (137.0 / 65536.0 + lanes / 256.0) * 3.0 * (0.653431e-12 + 0.56957e-12);
+    assert_eq!(close(charged("artifact").registers, one, 1e-9, "registers of one element"), None);
+}
+
 /// Charging one cycle makes the one-pass cascade 1.137 times as fast as FLAT on the same chip at 64K, instead of 0.885.
 #[test]
 fn equal_cycles() {

@@ -131,7 +131,8 @@ pub(crate) fn fill_up(
     notes
 }
 
-/// The sizes that are evaluated: those of a setting with what the binding takes from the chip, filled up to whole tiles.
+/// The sizes that are evaluated: those of a setting with what the binding takes from the chip, filled up to whole
+/// tiles.
 pub fn filled_up(setting: &Setting<'_>) -> BTreeMap<String, usize> {
     let mut sizes = setting.sizes.clone();
     let of_chip = setting.binding.sizes.iter().filter_map(|(r, e)| Some((r.clone(), e.on(setting.chip)?)));
