@@ -2,7 +2,7 @@
 //! share: the only unsafe code of the crate.
 //!
 //! What makes it sound: [`isa::Token`] proves that the processor has the instructions that a function was compiled
-//! for; [`contract`] checks every length against every stride before it hands out pointers; [`memory::Shared`] lets
+//! for, [`amx::TileToken`] that its matrix unit may be used; [`contract`] checks every length against every stride before it hands out pointers; [`memory::Shared`] lets
 //! threads write to one tensor, none of them the same element.
 #![allow(unsafe_code)]
 

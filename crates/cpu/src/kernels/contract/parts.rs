@@ -36,6 +36,11 @@ impl Range {
         Self { least: self.least.min(other.least), most: self.most.max(other.most) }
     }
 
+    /// Whether it is far from what [`Range::multiplies`] minds.
+    fn is_ample(self) -> bool {
+        self.least >= (127 - 40) << 23 && self.most < Self::MOST
+    }
+
     /// Whether sums of products of such factors are those of f32: all is finite, and what is taken for 0 is at most a
     /// rounding error of the product of a row's largest element and a column's.
     pub(crate) fn multiplies(self, other: Self) -> bool {
@@ -149,48 +154,101 @@ mod x86 {
         _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fff_ffff))
     }
 
-    /// One row, or the same row of every block of terms: `blocks` tiles of each part after the other.
+    /// A row of tiles: of every block of terms the parts, one tile after the other. The range is that of the rows, or one
+    /// that is wider.
     ///
     /// # Safety
-    /// There are `terms` numbers, and `to` has a line per part in every tile.
+    /// There are so many rows, at most 16, and terms, and `to` has room for all tiles.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-    pub(super) unsafe fn left_row<const PARTS: usize, const RANGE: bool>(
+    pub(super) unsafe fn left_rows<const PARTS: usize, const RANGE: bool>(
         from: *const f32,
-        terms: usize,
+        pitch: usize,
+        [rows, terms]: [usize; 2],
         to: *mut u8,
-    ) -> u32 {
+    ) -> Range {
+        // The upper half of every element of the first register, then of the second.
+        const ODD: [u16; 32] = {
+            let mut odd = [0; 32];
+            let mut i = 0;
+            while i < 32 {
+                odd[i] = 2 * i as u16 + 1;
+                i += 1;
+            }
+            odd
+        };
         // SAFETY: the caller's.
         unsafe {
-            // The upper half of every element of the first register, then of the second.
-            const ODD: [u16; 32] = {
-                let mut odd = [0; 32];
-                let mut i = 0;
-                while i < 32 {
-                    odd[i] = 2 * i as u16 + 1;
-                    i += 1;
-                }
-                odd
-            };
             let odd = _mm512_loadu_si512(ODD.as_ptr().cast());
-            let mut most = _mm512_setzero_si512();
-            let (mut at, mut to) = (0, to);
-            while at < terms {
-                let left = terms - at;
-                let x = _mm512_maskz_loadu_ps(first(left), from.add(at));
-                let y = _mm512_maskz_loadu_ps(first(left.saturating_sub(16)), from.wrapping_add(at + 16));
+            let (mut least, mut all) = (_mm512_set1_epi32(-1), _mm512_setzero_si512());
+            for row in 0..SIDE {
+                let mut to = to.add(row * 64);
+                if row >= rows {
+                    for _ in 0..terms.div_ceil(TERMS) * PARTS {
+                        _mm512_storeu_si512(to.cast(), _mm512_setzero_si512());
+                        to = to.add(super::TILE);
+                    }
+                    continue;
+                }
+                let from = from.add(row * pitch);
+                let mut most = _mm512_setzero_si512();
+                let mut pack = |x: Vector, y: Vector, to: *mut u8| {
+                    if RANGE {
+                        most = _mm512_max_epu32(most, _mm512_max_epu32(magnitude(x), magnitude(y)));
+                    }
+                    let (x, y) = (split::<PARTS>(x), split::<PARTS>(y));
+                    for (part, (x, y)) in x.into_iter().zip(y).enumerate() {
+                        let both = _mm512_permutex2var_epi16(x, odd, y);
+                        _mm512_storeu_si512(to.add(part * super::TILE).cast(), both);
+                    }
+                };
+                let mut at = 0;
+                while at + TERMS <= terms {
+                    pack(_mm512_loadu_ps(from.add(at)), _mm512_loadu_ps(from.add(at + 16)), to);
+                    to = to.add(PARTS * super::TILE);
+                    at += TERMS;
+                }
+                if at < terms {
+                    let left = terms - at;
+                    let x = _mm512_maskz_loadu_ps(first(left), from.add(at));
+                    let y = _mm512_maskz_loadu_ps(first(left.saturating_sub(16)), from.wrapping_add(at + 16));
+                    pack(x, y, to);
+                }
                 if RANGE {
-                    most = _mm512_max_epu32(most, _mm512_max_epu32(magnitude(x), magnitude(y)));
+                    least = _mm512_min_epu32(least, most);
+                    all = _mm512_max_epu32(all, most);
                 }
-                let (x, y) = (split::<PARTS>(x), split::<PARTS>(y));
-                for (x, y) in x.into_iter().zip(y) {
-                    _mm512_storeu_si512(to.cast(), _mm512_permutex2var_epi16(x, odd, y));
-                    to = to.add(super::TILE);
-                }
-                at += TERMS;
             }
-            if RANGE { _mm512_reduce_max_epu32(most) } else { 0 }
+            if !RANGE {
+                return Range::NONE;
+            }
+            // The least of any lane is no more than that of a row; where it is too small, the rows are looked at.
+            let range = Range { least: _mm512_reduce_min_epu32(least), most: _mm512_reduce_max_epu32(all) };
+            if range.is_ample() { range } else { rows_range(from, pitch, [rows, terms]) }
         }
+    }
+
+    /// The range of the rows.
+    ///
+    /// # Safety
+    /// There are so many rows and terms.
+    #[inline(never)]
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+    unsafe fn rows_range(from: *const f32, pitch: usize, [rows, terms]: [usize; 2]) -> Range {
+        let mut range = Range::NONE;
+        for row in 0..rows {
+            let mut most = _mm512_setzero_si512();
+            for at in (0..terms).step_by(16) {
+                // SAFETY: the caller's; the mask has a bit for each term that is there.
+                let x = unsafe { _mm512_maskz_loadu_ps(first(terms - at), from.add(row * pitch + at)) };
+                most = _mm512_max_epu32(most, magnitude(x));
+            }
+            let most = _mm512_reduce_max_epu32(most);
+            if most > 0 {
+                range = range.and(Range { least: most, most });
+            }
+        }
+        range
     }
 
     /// Sixteen columns, or `columns` if there are fewer.
@@ -257,30 +315,21 @@ impl Work for PackLeft<'_> {
                 (&moved[..], pitch)
             };
             for (tile, to) in to.chunks_exact_mut(lines).enumerate() {
-                for row in 0..SIDE {
-                    let at = tile * SIDE + row;
-                    // Rows beyond the last are 0.
-                    let count = if at < rows { terms } else { 0 };
-                    let from = if at < rows { &from[at * pitch..][..terms] } else { &[] };
-                    let line = to[row..].as_mut_ptr().cast::<u8>();
-                    if count == 0 {
-                        (0..blocks * parts).for_each(|k| to[k * SIDE + row] = Line::ZERO);
-                        continue;
+                let at = tile * SIDE;
+                let lengths = [SIDE.min(rows - at), terms];
+                let from = &from[at * pitch..][..(lengths[0] - 1) * pitch + terms];
+                let (from, to) = (from.as_ptr(), to.as_mut_ptr().cast::<u8>());
+                // SAFETY: the type that says AVX512 is only named by code that runs where the instructions are; the rows
+                // were sliced, and `to` has as many lines as all tiles.
+                let these = unsafe {
+                    match (parts, wanted) {
+                        (1, false) => x86::left_rows::<1, false>(from, pitch, lengths, to),
+                        (1, true) => x86::left_rows::<1, true>(from, pitch, lengths, to),
+                        (2, _) => x86::left_rows::<2, true>(from, pitch, lengths, to),
+                        _ => x86::left_rows::<3, true>(from, pitch, lengths, to),
                     }
-                    // SAFETY: the type that says AVX512 is only named by code that runs where the instructions are;
-                    // the row was sliced, and `to` has a line for it in each of its tiles.
-                    let most = unsafe {
-                        match (parts, wanted) {
-                            (1, false) => x86::left_row::<1, false>(from.as_ptr(), terms, line),
-                            (1, true) => x86::left_row::<1, true>(from.as_ptr(), terms, line),
-                            (2, _) => x86::left_row::<2, true>(from.as_ptr(), terms, line),
-                            _ => x86::left_row::<3, true>(from.as_ptr(), terms, line),
-                        }
-                    };
-                    if most > 0 {
-                        range = range.and(Range { least: most, most });
-                    }
-                }
+                };
+                range = range.and(these);
             }
         }
         let _ = (wanted, step, row_step, to);

@@ -64,7 +64,7 @@ const M: usize = 24;
 const N: usize = 64;
 const K: usize = 128;
 /// For the matrix unit: so many columns that packing the left factor takes little.
-const UNIT: [usize; 3] = [SQUARE, 256, 128];
+const UNIT: [usize; 3] = [SQUARE, 512, 256];
 const ROUNDS: usize = 9;
 const REPEATS: usize = 8;
 
