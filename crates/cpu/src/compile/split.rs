@@ -1,6 +1,8 @@
 //! Rewrites a kernel into operations that the primitives compute directly, in the language of tile programs itself:
 //! - a part of an expression that lacks one of the result's axes becomes a value of its own, computed once per row or
 //!   column and not once per element;
+//! - a comparison of numbers that are wider or narrower than those around it becomes a value of its own, so that numbers
+//!   are the same whatever they decide, and whatever decides about them;
 //! - a sum of as many equal numbers as an axis is long is their product, where that is exact;
 //! - a contraction's factors and result get the number type that it is computed in.
 
@@ -24,9 +26,14 @@ fn ops(kernel: &mut Kernel, body: Vec<Op>, constants: &mut BTreeMap<ValueId, f64
     for op in body {
         match op {
             Op::Map { dst, expr } => {
+                let sides = sides(kernel, dst);
+                let around = match kernel.value(dst).dtype {
+                    DType::B1 => is_wide(kernel, dst, &expr),
+                    dtype => is_wide_type(dtype) || is_wide_around(kernel, &expr),
+                };
+                let expr = apart(kernel, expr, &sides, around, &mut out);
                 let wide = is_wide(kernel, dst, &expr);
                 let expr = simplify::simplify(&expr, wide);
-                let sides = sides(kernel, dst);
                 let expr = if is_operation(&expr) { lift(kernel, expr, &sides, wide, &mut out) } else { expr };
                 if let Scalar::Const(x) = expr {
                     constants.insert(dst, round(kernel.value(dst).dtype, x));
@@ -61,17 +68,64 @@ fn equal_numbers(kernel: &Kernel, axis: AxisId, x: f64) -> Option<f64> {
 
 /// Whether an expression is computed in f64.
 pub(super) fn is_wide(kernel: &Kernel, dst: ValueId, expr: &Scalar) -> bool {
-    let wide = |d: DType| matches!(d, DType::F64 | DType::I32);
-    let far = |a: AxisId| kernel.axis(a).extent > 1 << 24;
-    let mut found = wide(kernel.value(dst).dtype);
-    expr.visit(&mut |e| {
-        found |= match e {
-            Scalar::Tile(v) => wide(kernel.value(*v).dtype),
-            Scalar::Position(a) => far(*a),
-            _ => false,
-        }
-    });
+    let mut found = is_wide_type(kernel.value(dst).dtype);
+    expr.visit(&mut |e| found |= is_wide_leaf(kernel, e));
     found
+}
+
+fn is_wide_type(dtype: DType) -> bool {
+    matches!(dtype, DType::F64 | DType::I32)
+}
+
+fn is_wide_leaf(kernel: &Kernel, e: &Scalar) -> bool {
+    match e {
+        Scalar::Tile(v) => is_wide_type(kernel.value(*v).dtype),
+        Scalar::Position(a) => kernel.axis(*a).extent > 1 << 24,
+        _ => false,
+    }
+}
+
+/// Whether an expression has wide numbers other than those that it compares.
+fn is_wide_around(kernel: &Kernel, expr: &Scalar) -> bool {
+    match expr {
+        Scalar::Binary(op, ..) if op.is_comparison() => false,
+        Scalar::Round(_, x) | Scalar::Unary(_, x) => is_wide_around(kernel, x),
+        Scalar::Binary(_, x, y) => [x, y].into_iter().any(|e| is_wide_around(kernel, e)),
+        Scalar::Select(c, x, y) => [c, x, y].into_iter().any(|e| is_wide_around(kernel, e)),
+        leaf => is_wide_leaf(kernel, leaf),
+    }
+}
+
+/// Moves comparisons of numbers of the other width than `wide` into values of their own. Narrow numbers that are compared
+/// as they are may be compared as wide ones.
+fn apart(kernel: &mut Kernel, expr: Scalar, all: &BTreeSet<AxisId>, wide: bool, out: &mut Vec<Op>) -> Scalar {
+    if let Scalar::Binary(op, x, y) = &expr
+        && op.is_comparison()
+    {
+        let mut own = false;
+        let mut tiles = false;
+        expr.visit(&mut |e| {
+            own |= is_wide_leaf(kernel, e);
+            tiles |= matches!(e, Scalar::Tile(_));
+        });
+        if own == wide || !tiles || !own && !is_operation(x) && !is_operation(y) {
+            return expr;
+        }
+        let axes = axes(kernel, &expr, all);
+        let expr = lift(kernel, simplify::simplify(&expr, own), &axes, own, out);
+        let mut sides = axes.iter().copied();
+        let dst = declare(kernel, "holds", sides.next(), sides.next(), DType::B1);
+        out.push(Op::Map { dst, expr });
+        return Scalar::Tile(dst);
+    }
+    let mut part = |e: Box<Scalar>| Box::new(apart(kernel, *e, all, wide, out));
+    match expr {
+        Scalar::Round(d, x) => Scalar::Round(d, part(x)),
+        Scalar::Unary(op, x) => Scalar::Unary(op, part(x)),
+        Scalar::Binary(op, x, y) => Scalar::Binary(op, part(x), part(y)),
+        Scalar::Select(c, x, y) => Scalar::Select(part(c), part(x), part(y)),
+        leaf => leaf,
+    }
 }
 
 trait Visit {

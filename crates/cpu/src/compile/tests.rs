@@ -132,6 +132,30 @@ fn only_what_is_exact_is_folded() {
 }
 
 #[test]
+fn numbers_are_as_wide_as_they_are_whatever_decides_about_them() {
+    let mut p = Builder::new("masked");
+    let (x, l) = (p.input("X", &[64], F32), p.input("L", &[64], DType::F64));
+    let y = p.output("Y", &[64], F32);
+    p.kernel("masked", |k| {
+        let i = k.grid("i", 64, 16);
+        let (x, l) = (k.load("x", x, [i]), k.load("l", l, [i]));
+        let negative = binary(BinaryOp::Lt, Scalar::Tile(l), Scalar::Const(0.0));
+        let square = binary(BinaryOp::Mul, Scalar::Tile(x), Scalar::Tile(x));
+        let tile = k.value("y", &[i], F32);
+        let expr = Scalar::Select(Box::new(negative), Box::new(square), Box::new(Scalar::Const(0.0)));
+        k.push(einloom_tile::Op::Map { dst: tile, expr });
+        k.store(y, [i], tile);
+    });
+    let mut wide = vec![];
+    each_step(&plan(&p.finish().expect("well-formed")).body, &mut |step| {
+        if let Step::Map { plan, .. } = step {
+            wide.push(plan.wide);
+        }
+    });
+    assert_eq!(wide, [true, false], "the comparison, then the product");
+}
+
+#[test]
 fn coverage_leaves_one_branch() {
     let within = Predicate { all: vec![Default::default()] };
     let masked = Scalar::Select(Box::new(Scalar::Within(within)), Box::new(tile()), Box::new(Scalar::Const(0.0)));
