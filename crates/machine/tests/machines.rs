@@ -39,11 +39,27 @@ fn a_machine_is_read() {
 }
 
 #[test]
+fn what_is_not_told_of_starting_work_is_as_by_default() {
+    let machine = parse(TOY).expect("a machine");
+    assert_eq!((machine.power, machine.overhead), (None, Overhead::default()));
+    let told = TOY.replacen("[[level]]", "power = \"300 W\"\n[overhead]\nkernel = \"2 us\"\n[[level]]", 1);
+    let machine = parse(&told).expect("a machine");
+    assert_eq!(machine.power, Some(Watts(300.0)));
+    assert_eq!(machine.overhead, Overhead { kernel: Seconds(2e-6), ..Overhead::default() });
+}
+
+#[test]
 fn mistakes_point_at_their_place() {
     check("cores = 4\n", "", "1:1: cores: is missing");
     check("cores = 4", "cores = 0", "2:9: cores: is zero");
     check("cores = 4", "cores = \"4\"", "2:9: cores: is not a whole number");
     check("\"2 GHz\"", "\"0 Hz\"", "3:9: clock: is zero");
+    check("[[level]]", "power = \"0 W\"\n[[level]]", "4:9: power: is zero; leave it out if it is not known");
+    check(
+        "[[level]]",
+        "[overhead]\nkernel = \"5 MB\"\n[[level]]",
+        "5:10: overhead kernel: `MB` measures bytes, not a time (write a time as `3 us`)",
+    );
     check("name = \"toy\"", "name = \"\"", "1:8: name: is empty");
     check(
         "20 GB/s",

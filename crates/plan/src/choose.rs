@@ -40,7 +40,7 @@ fn refused(form: &Form<'_>, first: &Graph, machine: &Machine) -> Option<&'static
 /// different matrix units, between which the model errs by more than within one: a sum over rows scaled by their L2
 /// norms, in another order on `mma.sync`, was predicted 0.9 times the time of the order written on `wgmma` and took 2.5
 /// times (H200, 64 heads of 4096 rows of 128).
-const SURE_WITH_LANES: f64 = 1.5;
+pub(crate) const SURE_WITH_LANES: f64 = 1.5;
 
 /// The plan of the form that is predicted to be fastest, with its place in the list. Of several forms the first kernel's
 /// notes tell all predictions, and why a form has none.

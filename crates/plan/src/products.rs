@@ -10,6 +10,7 @@
 
 use crate::Lost;
 use crate::build::{BuildError, Built, Workshop, time};
+use crate::choose::SURE_WITH_LANES;
 use crate::lost::Cost;
 use einloom_cascade::DType;
 use einloom_model::compute_seconds;
@@ -82,8 +83,8 @@ impl Workshop<'_> {
         (self.options.narrow_contractions && !self.options.exact, !self.machine.matrix.is_empty())
     }
 
-    /// The kernel with its products in the number types that are predicted to be fastest: of equally fast ones those that
-    /// round least. Notes tell what the others take.
+    /// The kernel with its products in the number types that are predicted to be fastest: of equally fast ones on one unit
+    /// those that round least. Notes tell what the others take.
     pub(crate) fn in_best_types(&mut self, built: &Built) -> Built {
         let (liberty, unit) = self.liberties();
         let pairs = built.mixed.clone();
@@ -93,7 +94,7 @@ impl Workshop<'_> {
         for way in others {
             self.products = way;
             match self.build_below(built, best.1.cost.seconds) {
-                Some(Ok(other)) if other.cost.seconds <= best.1.cost.seconds => {
+                Some(Ok(other)) if surely(&other, &best.1) => {
                     let (way, before) = std::mem::replace(&mut best, (way, other));
                     lost.push((way, Ok(before)));
                 }
@@ -138,6 +139,14 @@ impl Workshop<'_> {
             Err(BuildError::Cone(_) | BuildError::Plan(_)) => None,
         }
     }
+}
+
+/// Whether a kernel is no slower than another. Where it runs on another unit it has to be much faster: between units the
+/// model errs by more than within one.
+fn surely(other: &Built, than: &Built) -> bool {
+    let unit = |b: &Built| b.gpu.as_ref().and_then(|g| g.unit.clone());
+    let sure = if unit(other) == unit(than) { 1.0 } else { SURE_WITH_LANES };
+    other.cost.seconds * sure <= than.cost.seconds
 }
 
 impl OtherTypes {

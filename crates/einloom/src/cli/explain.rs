@@ -1,9 +1,10 @@
 //! Why a plan is what it is: what lost to it, what more of each resource would buy, where its energy goes.
 
-use super::plan::kernels;
+use super::plan::{kernels, time};
 use super::table::Table;
 use super::units;
 use einloom::Planned;
+use einloom_machine::{Machine, Watts};
 use einloom_model::Energy;
 use einloom_plan::Doubled;
 use serde::Serialize;
@@ -43,10 +44,21 @@ pub(crate) struct WorkJson {
 pub(crate) struct EnergyJson {
     known_joules: BTreeMap<String, f64>,
     unknown: Vec<String>,
+    /// What is known of it, per second of the predicted time.
+    known_watts: f64,
+    /// What the machine may draw, where that is known and this is more.
+    limit_watts: Option<f64>,
 }
 
-pub(crate) fn energy(energy: &Energy) -> EnergyJson {
-    EnergyJson { known_joules: energy.known.iter().cloned().collect(), unknown: energy.unknown.clone() }
+/// The energy of a kernel that is predicted to take so long.
+pub(crate) fn energy(energy: &Energy, seconds: f64, machine: &Machine) -> EnergyJson {
+    let known_watts = if seconds > 0.0 { energy.known_joules() / seconds } else { 0.0 };
+    EnergyJson {
+        known_joules: energy.known.iter().cloned().collect(),
+        unknown: energy.unknown.clone(),
+        known_watts,
+        limit_watts: machine.power.map(|p| p.0).filter(|&limit| known_watts > limit),
+    }
 }
 
 pub(crate) fn lost(planned: &Planned) -> Vec<LostJson> {
@@ -104,14 +116,25 @@ pub(crate) fn text(planned: &Planned, doubled: &[Doubled]) -> String {
     out += &table.text();
     out += &moved(planned);
     out += "\nenergy\n";
-    let mut table = Table::new(&["kernel", "joules", "known parts", "unknown"]);
+    let mut table = Table::new(&["kernel", "joules", "known power", "known parts", "unknown"]);
+    let mut over = String::new();
     for (kernel, transfers) in kernels(planned) {
         let energy = &transfers.energy;
+        let told = self::energy(energy, time(planned, kernel, &transfers).0, planned.machine());
+        if let Some(limit) = told.limit_watts {
+            let (name, machine) = (&kernel.name, &planned.machine().name);
+            over += &format!(
+                "  {name} would draw {}, more than the {} that {machine} may: its figures of energy, measured one by one, count \
+                 something twice, or it runs slower than predicted\n",
+                Watts(told.known_watts),
+                Watts(limit)
+            );
+        }
         let parts: Vec<String> = energy.known.iter().map(|(name, j)| format!("{name} {}", joules(*j))).collect();
         let unknown = if energy.unknown.is_empty() { "-".to_string() } else { energy.unknown.join(", ") };
-        table.row([kernel.name.clone(), total(energy), parts.join(", "), unknown]);
+        table.row([kernel.name.clone(), total(energy), Watts(told.known_watts).to_string(), parts.join(", "), unknown]);
     }
-    out + &table.text()
+    out + &table.text() + &over
 }
 
 /// Bytes of each tensor through each level, in both directions.

@@ -160,7 +160,7 @@ fn kernel(
         bound_by: bound_by.to_string(),
         flops: transfers.flops,
         energy_joules: transfers.energy.joules(),
-        energy: explain::energy(&transfers.energy),
+        energy: explain::energy(&transfers.energy, seconds, planned.machine()),
         busy: kernel.parts.iter().cloned().collect(),
         resident_bytes: transfers.resident_bytes,
         data_dependent: transfers.data_dependent,

@@ -1,0 +1,88 @@
+//! Choices that the program leaves open beside its tiles: how deep pipelines are, and in which number types is multiplied.
+
+mod support;
+
+use einloom_algebra::derive;
+use einloom_cascade::DType;
+use einloom_machine::built_in;
+use einloom_plan::{Form, Options, Plan, choose};
+use einloom_tile::{Kernel, Op};
+use support::{read, sized};
+
+fn planned(text: &str, sizes: &str, options: &Options) -> Plan {
+    let (cascade, h200) = (read(text), built_in("h200").expect("built in"));
+    let derivation = derive(&cascade);
+    choose(&Form::all(&derivation), &sized(&cascade, sizes), &h200, options).unwrap_or_else(|e| panic!("{e}")).1
+}
+
+fn narrow() -> Options {
+    Options { narrow_contractions: true, ..Options::default() }
+}
+
+/// Number types of the factors of all products.
+fn factors(kernel: &Kernel) -> Vec<[DType; 2]> {
+    fn go(kernel: &Kernel, ops: &[Op], out: &mut Vec<[DType; 2]>) {
+        for op in ops {
+            match op {
+                Op::Mma { a, b, .. } => out.push([*a, *b].map(|v| kernel.value(v).dtype)),
+                Op::Stream { body, .. } => go(kernel, body, out),
+                _ => {}
+            }
+        }
+    }
+    let mut out = vec![];
+    go(kernel, &kernel.body, &mut out);
+    out
+}
+
+fn product(a: &str, b: &str) -> String {
+    format!("input A[m,k]: {a}, B[k,n]: {b}\noutput C: f32\nC[m,n] = sum(k) A[m,k] * B[k,n]\n")
+}
+
+#[test]
+fn the_depth_that_was_planned_is_in_the_program() {
+    let plan = planned(&product("bf16", "bf16"), "M=4096, N=4096, K=4096", &narrow());
+    let gpu = plan.kernels[0].gpu.as_ref().expect("a core");
+    assert_eq!(plan.program.kernels[0].stages, Some(gpu.stages));
+    assert!(gpu.stages >= 2 && !gpu.depths.is_empty(), "{gpu:?}");
+    // Fewer stages are never faster, and some wait.
+    assert!(gpu.depths.iter().all(|d| d.seconds >= gpu.seconds && d.stages < gpu.stages), "{:?}", gpu.depths);
+    let told = plan.kernels[0].notes.iter().any(|n| n.starts_with(&format!("depth {} stages", gpu.stages)));
+    assert!(told, "{:?}", plan.kernels[0].notes);
+}
+
+#[test]
+fn where_blocks_share_a_core_fewer_stages_may_be_faster() {
+    let options = Options { matrix: Some("mma.sync".to_string()), ..narrow() };
+    let plan = planned(&product("bf16", "bf16"), "M=4096, N=4096, K=4096", &options);
+    let gpu = plan.kernels[0].gpu.as_ref().expect("a core");
+    let deeper = gpu.depths.iter().find(|d| d.stages > gpu.stages).expect("deeper pipelines that fit");
+    assert!(deeper.blocks < gpu.blocks && deeper.seconds > gpu.seconds, "{gpu:?}");
+}
+
+#[test]
+fn an_eight_bit_factor_is_widened_to_the_other_ones_type() {
+    for options in [narrow(), Options { exact: true, ..narrow() }] {
+        let plan = planned(&product("bf16", "e4m3"), "M=1024, N=1024, K=1024", &options);
+        assert_eq!(factors(&plan.program.kernels[0]), [[DType::Bf16; 2]], "{options:?}");
+        assert!(plan.kernels[0].gpu.as_ref().is_some_and(|g| g.unit.is_some()), "{:?}", plan.kernels[0].notes);
+    }
+}
+
+#[test]
+fn a_wider_factor_is_rounded_as_little_as_pays() {
+    let text = product("f32", "e4m3");
+    let of = |options: &Options, sizes: &str| {
+        let plan = planned(&text, sizes, options);
+        let types = factors(&plan.program.kernels[0]);
+        (types, plan)
+    };
+    // Without the liberty nothing is rounded.
+    let exact = Options { exact: true, ..narrow() };
+    assert_eq!(of(&exact, "M=2048, N=2048, K=2048").0, [[DType::F32, DType::E4m3]]);
+    // With it three ways were looked at, and what the others take is told.
+    let (types, plan) = of(&narrow(), "M=2048, N=2048, K=2048");
+    assert!(types == [[DType::E4m3; 2]] || types == [[DType::Bf16; 2]], "{types:?}");
+    let note = plan.kernels[0].notes.iter().find(|n| n.starts_with("products in")).expect("a note");
+    assert!(["e4m3", "bf16", "f32"].iter().all(|t| note.contains(t)), "{note}");
+}
