@@ -85,7 +85,7 @@ fn promised_instructions_are_there_and_nothing_is_spilled() {
         attention d 256                              sm_90a      yes      yes      yes        -        -        -        -        -
         attention d 256                              sm_80         -        -        -      yes      yes      yes        -        -
         attention_causal d 64                        sm_90a      yes      yes      yes        -        -        -        -        -
-        attention_causal d 64                        sm_80         -        -        -      yes      yes      yes      yes      yes
+        attention_causal d 64                        sm_80         -        -        -      yes      yes      yes        -        -
         attention_causal d 128                       sm_90a      yes      yes      yes        -        -        -        -        -
         attention_causal d 128                       sm_80         -        -        -      yes      yes      yes        -        -
         attention_causal d 256                       sm_90a      yes      yes      yes        -        -        -        -        -

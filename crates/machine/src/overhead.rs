@@ -19,6 +19,7 @@ impl Default for Overhead {
     /// call through a table. `run` was measured: row operations of 512 rows of 131072 elements on two cores of an
     /// Emerald Rapids, by runs of 512 elements and by whole rows.
     fn default() -> Self {
-        Self { kernel: Seconds(5e-6), operation: Seconds(100e-9), run: Seconds(60e-9) }
+        // As "5 us" and so on are read.
+        Self { kernel: Seconds(5.0 * 1e-6), operation: Seconds(100.0 * 1e-9), run: Seconds(60.0 * 1e-9) }
     }
 }

@@ -30,7 +30,7 @@ fn what_a_maximum_bounds_is_rounded_to_f16() {
     let scores = "S[m,n] = (sum(d) Q[m,d] * K[n,d]) / sqrt(D)\n";
     for rest in [
         "A[m,n] = softmax(n) S[m,n]\nO[m,e] = sum(n) A[m,n] * V[n,e]\n",
-        "A[m,n] = softmax(n) where(n <= m, 30 * tanh(S[m,n] / 30), -inf)\nO[m,e] = sum(n) A[m,n] * V[n,e]\n",
+        "A[m,n] = softmax(n) where(n <= m, min(S[m,n], 30), -inf)\nO[m,e] = sum(n) A[m,n] * V[n,e]\n",
         "P[m,n] = exp(S[m,n] - max(n: n <= m) S[m,n])\n\
          O[m,e] = sum(n: n <= m) P[m,n] / (sum(n: n <= m) P[m,n]) * V[n,e]\n",
         "O[m,e] = sum(n) sigmoid(S[m,n]) * V[n,e]\n",
