@@ -289,7 +289,7 @@ fn statistics_far_from_zero() {
         let expected = typed(&cascade, meaning::evaluate(&cascade, &bound, &inputs).expect("a meaning"));
         for cut in CUTS {
             let got = evaluate(&d.derived, &bound, &inputs, cut).expect("reads inside");
-            for (name, e) in &expected {
+            for (_, name, e) in &expected {
                 for (&a, &b) in e.values.iter().zip(&got[name].values) {
                     assert!((a - b).abs() <= 1e-8 * (a.abs() + 0.01), "{text}, {cut:?}: {name} should be {a}, is {b}");
                 }
