@@ -3,11 +3,12 @@
 
 #![allow(clippy::disallowed_methods)] // The library of cascades is read from files.
 
+mod shipped;
+
 use einloom::random::random_values;
 use einloom::{PlanOptions, Program, RunOptions, Tensor};
 use einloom_cascade::Given;
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// One pool of sizes per round; ranks take theirs in turn.
 const POOLS: [&[usize]; 4] = [&[4, 16, 32], &[5, 21, 37, 19], &[1], &[33, 7, 3, 20]];
@@ -15,74 +16,57 @@ const POOLS: [&[usize]; 4] = [&[4, 16, 32], &[5, 21, 37, 19], &[1], &[33, 7, 3, 
 #[test]
 fn predicted_bytes_are_counted_bytes_and_no_less_than_bounds() {
     let machine = einloom::machines::find("cpu-generic").expect("built in");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cascades");
     let mut compared = 0;
-    for folder in [root.clone(), root.join("published")] {
-        for entry in std::fs::read_dir(folder).expect("programs") {
-            let path = entry.expect("entry").path();
-            if path.extension().is_none_or(|e| e != "ein") {
-                continue;
+    for (name, text) in shipped::programs() {
+        let derived = Program::from_text(&text).check().unwrap_or_else(|e| panic!("{name}: {e}")).derive();
+        let before = compared;
+        for (round, pool) in POOLS.iter().enumerate() {
+            let mut given = Given::default();
+            let free = derived.cascade().ranks.iter().filter(|r| r.default.is_none());
+            for (k, rank) in free.enumerate() {
+                given.sizes.insert(rank.name.clone(), pool[k % pool.len()]);
             }
-            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-            let text = std::fs::read_to_string(&path).expect("text");
-            let derived = Program::from_text(&text).check().unwrap_or_else(|e| panic!("{name}: {e}")).derive();
-            let before = compared;
-            for (round, pool) in POOLS.iter().enumerate() {
-                let mut given = Given::default();
-                let free = derived.cascade().ranks.iter().filter(|r| r.default.is_none());
-                for (k, rank) in free.enumerate() {
-                    given.sizes.insert(rank.name.clone(), pool[k % pool.len()]);
+            // Small tiles make many chunks; every other round the planner chooses.
+            let tiles = derived.cascade().indices.iter().map(|i| (i.name.clone(), 16)).collect();
+            let options =
+                PlanOptions { tiles: if round % 2 == 1 { tiles } else { BTreeMap::new() }, ..PlanOptions::default() };
+            // Some programs relate their sizes: those that do not fit are another program's.
+            let Ok(planned) = derived.plan(&given, &machine, &options) else { continue };
+            let inputs = derived
+                .cascade()
+                .inputs()
+                .map(|t| {
+                    let values = random_values(derived.cascade(), planned.bound(), t, 1);
+                    let shape = planned.bound().shape(derived.cascade(), t);
+                    let tensor = Tensor::from_values(planned.dtype(t), &shape, &values).expect("the shape's values");
+                    (derived.cascade()[t].name.clone(), tensor)
+                })
+                .collect();
+            let outcome = planned
+                .run(&inputs, &RunOptions { count: true, ..RunOptions::default() })
+                .unwrap_or_else(|e| panic!("{name}: {e}"));
+            for (predicted, counted) in planned.transfers().iter().zip(&outcome.report.kernels) {
+                if predicted.data_dependent {
+                    continue;
                 }
-                // Small tiles make many chunks; every other round the planner chooses.
-                let tiles = derived.cascade().indices.iter().map(|i| (i.name.clone(), 16)).collect();
-                let options = PlanOptions {
-                    tiles: if round % 2 == 1 { tiles } else { BTreeMap::new() },
-                    ..PlanOptions::default()
+                for level in &predicted.levels {
+                    let (planned, bound) = (level.bytes, level.bound_bytes);
+                    let place = format!("{name}, kernel {}, {}", predicted.name, level.level);
+                    assert!(planned >= bound, "{place}: {planned} below its bound {bound}, {:?}", given.sizes);
+                }
+                let moved = |tensor: einloom_tile::TensorId| {
+                    let found = counted.traffic.iter().find(|t| t.tensor == tensor);
+                    found.map_or((0, 0), |t| (t.loaded_bytes, t.stored_bytes))
                 };
-                // Some programs relate their sizes: those that do not fit are another program's.
-                let Ok(planned) = derived.plan(&given, &machine, &options) else { continue };
-                let inputs = derived
-                    .cascade()
-                    .inputs()
-                    .map(|t| {
-                        let values = random_values(derived.cascade(), planned.bound(), t, 1);
-                        let shape = planned.bound().shape(derived.cascade(), t);
-                        let tensor =
-                            Tensor::from_values(planned.dtype(t), &shape, &values).expect("the shape's values");
-                        (derived.cascade()[t].name.clone(), tensor)
-                    })
-                    .collect();
-                let outcome = planned
-                    .run(&inputs, &RunOptions { count: true, ..RunOptions::default() })
-                    .unwrap_or_else(|e| panic!("{name}: {e}"));
-                for (predicted, counted) in planned.transfers().iter().zip(&outcome.report.kernels) {
-                    if predicted.data_dependent {
-                        continue;
-                    }
-                    for level in &predicted.levels {
-                        let (planned, bound) = (level.bytes, level.bound_bytes);
-                        let place = format!("{name}, kernel {}, {}", predicted.name, level.level);
-                        assert!(planned >= bound, "{place}: {planned} below its bound {bound}, {:?}", given.sizes);
-                    }
-                    let moved = |tensor: einloom_tile::TensorId| {
-                        let found = counted.traffic.iter().find(|t| t.tensor == tensor);
-                        found.map_or((0, 0), |t| (t.loaded_bytes, t.stored_bytes))
-                    };
-                    for t in &predicted.tensors {
-                        let place =
-                            format!("{name}, kernel {}, {}", predicted.name, planned.program().tensor(t.tensor).name);
-                        assert_eq!(
-                            (t.loaded_bytes, t.stored_bytes),
-                            moved(t.tensor),
-                            "{place}, sizes {:?}",
-                            given.sizes
-                        );
-                        compared += 1;
-                    }
+                for t in &predicted.tensors {
+                    let place =
+                        format!("{name}, kernel {}, {}", predicted.name, planned.program().tensor(t.tensor).name);
+                    assert_eq!((t.loaded_bytes, t.stored_bytes), moved(t.tensor), "{place}, sizes {:?}", given.sizes);
+                    compared += 1;
                 }
             }
-            assert!(compared > before, "{name}: no sizes fit");
         }
+        assert!(compared > before, "{name}: no sizes fit");
     }
     assert!(compared > 300, "only {compared} tensors compared");
 }
@@ -106,36 +90,30 @@ const APART: [(&str, &str); 12] = [
 #[test]
 fn formulas_of_plans_are_what_their_tiles_move() {
     let machine = einloom::machines::find("cpu-generic").expect("built in");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cascades");
     let (mut compared, mut apart) = (0, vec![]);
-    for folder in [root.clone(), root.join("published")] {
-        for entry in std::fs::read_dir(folder).expect("programs") {
-            let path = entry.expect("entry").path();
-            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-            if path.extension().is_none_or(|e| e != "ein") || APART.iter().any(|a| a.0 == name) {
-                continue;
+    for (name, text) in shipped::programs() {
+        if APART.iter().any(|a| a.0 == name) {
+            continue;
+        }
+        let derived = Program::from_text(&text).check().unwrap_or_else(|e| panic!("{name}: {e}")).derive();
+        for pool in [&[64, 96, 128][..], &[37, 75, 130, 51]] {
+            let mut given = Given::default();
+            let free = derived.cascade().ranks.iter().filter(|r| r.default.is_none());
+            for (k, rank) in free.enumerate() {
+                given.sizes.insert(rank.name.clone(), pool[k % pool.len()]);
             }
-            let text = std::fs::read_to_string(&path).expect("text");
-            let derived = Program::from_text(&text).check().unwrap_or_else(|e| panic!("{name}: {e}")).derive();
-            for pool in [&[64, 96, 128][..], &[37, 75, 130, 51]] {
-                let mut given = Given::default();
-                let free = derived.cascade().ranks.iter().filter(|r| r.default.is_none());
-                for (k, rank) in free.enumerate() {
-                    given.sizes.insert(rank.name.clone(), pool[k % pool.len()]);
+            let Ok(planned) = derived.plan(&given, &machine, &PlanOptions::default()) else { continue };
+            for (k, kernel) in planned.transfers().iter().enumerate() {
+                let Ok(formulas) = derived.formulas(&planned, k) else { continue };
+                let elements = |t: &einloom_model::TensorTransfer| {
+                    (t.loaded_bytes + t.stored_bytes) / planned.program().tensor(t.tensor).dtype.bytes() as u64
+                };
+                let moved: u64 = kernel.tensors.iter().map(elements).sum();
+                let place = format!("{name}, {}, {:?}: {}", kernel.name, given.sizes, formulas.transfers.total());
+                if formulas.values != Some(u128::from(moved)) {
+                    apart.push(format!("{place} is {:?}, tiles move {moved}", formulas.values));
                 }
-                let Ok(planned) = derived.plan(&given, &machine, &PlanOptions::default()) else { continue };
-                for (k, kernel) in planned.transfers().iter().enumerate() {
-                    let Ok(formulas) = derived.formulas(&planned, k) else { continue };
-                    let elements = |t: &einloom_model::TensorTransfer| {
-                        (t.loaded_bytes + t.stored_bytes) / planned.program().tensor(t.tensor).dtype.bytes() as u64
-                    };
-                    let moved: u64 = kernel.tensors.iter().map(elements).sum();
-                    let place = format!("{name}, {}, {:?}: {}", kernel.name, given.sizes, formulas.transfers.total());
-                    if formulas.values != Some(u128::from(moved)) {
-                        apart.push(format!("{place} is {:?}, tiles move {moved}", formulas.values));
-                    }
-                    compared += 1;
-                }
+                compared += 1;
             }
         }
     }
@@ -146,15 +124,8 @@ fn formulas_of_plans_are_what_their_tiles_move() {
 #[test]
 fn no_level_of_a_gpu_moves_less_than_its_bound() {
     let machine = einloom::machines::find("h200").expect("built in");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cascades");
     let mut compared = 0;
-    for entry in std::fs::read_dir(root).expect("programs") {
-        let path = entry.expect("entry").path();
-        if path.extension().is_none_or(|e| e != "ein") {
-            continue;
-        }
-        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-        let text = std::fs::read_to_string(&path).expect("text");
+    for (name, text) in shipped::programs() {
         let derived = Program::from_text(&text).check().unwrap_or_else(|e| panic!("{name}: {e}")).derive();
         let mut given = Given::default();
         for rank in derived.cascade().ranks.iter().filter(|r| r.default.is_none()) {

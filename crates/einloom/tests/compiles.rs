@@ -3,31 +3,22 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)] // Programs are read from files; what is skipped is said.
 
+mod shipped;
+
 use einloom::gpu::{Gpu, Toolchain, source};
 use einloom::{Derived, PlanOptions, Program};
 use einloom_cascade::Given;
 use einloom_cuda::Arch;
-use std::path::Path;
 
 /// Sizes of batches and heads, and of other ranks in turn: the second where a program does not take the first.
 const POOLS: [(usize, &[usize]); 2] = [(2, &[64, 128, 96]), (1, &[8, 24, 88])];
 
 fn programs() -> Vec<(String, Derived)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cascades");
-    let mut out = vec![];
-    for folder in [root.clone(), root.join("published")] {
-        for entry in std::fs::read_dir(folder).expect("programs") {
-            let path = entry.expect("entry").path();
-            if path.extension().is_some_and(|e| e == "ein") {
-                let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-                let text = std::fs::read_to_string(&path).expect("text");
-                let checked = Program::from_text(&text).check().unwrap_or_else(|e| panic!("{name}: {e}"));
-                out.push((name, checked.derive()));
-            }
-        }
-    }
-    out.sort_by(|a, b| a.0.cmp(&b.0));
-    out
+    let derived = |(name, text): (String, String)| {
+        let checked = Program::from_text(&text).check().unwrap_or_else(|e| panic!("{name}: {e}"));
+        (name, checked.derive())
+    };
+    shipped::programs().into_iter().map(derived).collect()
 }
 
 fn given(derived: &Derived, (few, pool): (usize, &[usize])) -> Given {

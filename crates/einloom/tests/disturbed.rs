@@ -3,11 +3,12 @@
 
 #![allow(clippy::disallowed_methods)] // The library of cascades is read from files.
 
+mod shipped;
+
 use einloom::random::random_values;
 use einloom::{Derived, PlanOptions, Planned, Program, RunOptions, Tensor};
 use einloom_cascade::Given;
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// One pool of sizes per round; ranks take theirs in turn.
 const POOLS: [&[usize]; 3] = [&[4, 16, 32], &[37, 21, 70, 19], &[33, 7, 3, 20]];
@@ -51,32 +52,23 @@ fn check(name: &str, derived: &Derived, planned: &Planned) -> Vec<Tensor> {
 #[test]
 fn results_depend_on_no_order_and_on_nothing_that_memory_held_before() {
     let machine = einloom::machines::find("cpu-generic").expect("built in");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cascades");
     let mut checked = 0;
-    for folder in [root.clone(), root.join("published")] {
-        for entry in std::fs::read_dir(folder).expect("programs") {
-            let path = entry.expect("entry").path();
-            if path.extension().is_none_or(|e| e != "ein") {
-                continue;
+    for (name, text) in shipped::programs() {
+        let derived = Program::from_text(&text).check().unwrap_or_else(|e| panic!("{name}: {e}")).derive();
+        for (round, pool) in POOLS.iter().enumerate() {
+            let mut given = Given::default();
+            let free = derived.cascade().ranks.iter().filter(|r| r.default.is_none());
+            for (k, rank) in free.enumerate() {
+                given.sizes.insert(rank.name.clone(), pool[k % pool.len()]);
             }
-            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-            let text = std::fs::read_to_string(&path).expect("text");
-            let derived = Program::from_text(&text).check().unwrap_or_else(|e| panic!("{name}: {e}")).derive();
-            for (round, pool) in POOLS.iter().enumerate() {
-                let mut given = Given::default();
-                let free = derived.cascade().ranks.iter().filter(|r| r.default.is_none());
-                for (k, rank) in free.enumerate() {
-                    given.sizes.insert(rank.name.clone(), pool[k % pool.len()]);
-                }
-                // Small tiles make many chunks and points; in one round the planner chooses.
-                let tiles = derived.cascade().indices.iter().map(|i| (i.name.clone(), 16)).collect();
-                let tiles = if round == 1 { BTreeMap::new() } else { tiles };
-                // Some programs relate their sizes: those that do not fit are another program's.
-                let options = PlanOptions { tiles, ..PlanOptions::default() };
-                let Ok(planned) = derived.plan(&given, &machine, &options) else { continue };
-                check(&name, &derived, &planned);
-                checked += 1;
-            }
+            // Small tiles make many chunks and points; in one round the planner chooses.
+            let tiles = derived.cascade().indices.iter().map(|i| (i.name.clone(), 16)).collect();
+            let tiles = if round == 1 { BTreeMap::new() } else { tiles };
+            // Some programs relate their sizes: those that do not fit are another program's.
+            let options = PlanOptions { tiles, ..PlanOptions::default() };
+            let Ok(planned) = derived.plan(&given, &machine, &options) else { continue };
+            check(&name, &derived, &planned);
+            checked += 1;
         }
     }
     assert!(checked > 100, "only {checked} plans");

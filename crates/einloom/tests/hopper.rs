@@ -3,6 +3,8 @@
 
 #![allow(clippy::disallowed_methods)] // The library of cascades is read from files.
 
+mod shipped;
+
 use einloom::random::random_values;
 use einloom::{Derived, PlanOptions, Planned, Program};
 use einloom_cascade::{Cascade, DType, Given, Role};
@@ -12,7 +14,6 @@ use einloom_cuda::hopper::specialise;
 use einloom_cuda::{Clusters, Target};
 use einloom_tile::{AxisId, Kernel, Op, Program as Tiles, TensorId, TensorRole};
 use std::collections::BTreeSet;
-use std::path::Path;
 
 /// Sizes per round of batches and heads, and of other ranks, which take theirs in turn. Bulk copies need rows of multiples
 /// of 16 bytes.
@@ -118,34 +119,25 @@ fn specialised_kernels_compute_what_the_program_means() {
     let machine = einloom::machines::find("h200").expect("built in");
     // As the command line plans for GPUs.
     let options = PlanOptions { narrow_contractions: true, ..PlanOptions::default() };
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cascades");
     let mut specialised = [0; 2];
-    for folder in [root.clone(), root.join("published")] {
-        for entry in std::fs::read_dir(folder).expect("programs") {
-            let path = entry.expect("entry").path();
-            if path.extension().is_none_or(|e| e != "ein") {
-                continue;
+    for (name, text) in shipped::programs() {
+        let checked = Program::from_text(&text).check().unwrap_or_else(|e| panic!("{name}: {e}"));
+        let cascade = narrowed(checked.cascade());
+        let derived = Derived::from_derivation(einloom_algebra::derive(&cascade));
+        for (few, pool) in POOLS {
+            let mut given = Given::default();
+            let free = cascade.ranks.iter().filter(|r| r.default.is_none());
+            for (k, rank) in free.enumerate() {
+                let size = if ["B", "H", "G"].contains(&rank.name.as_str()) { few } else { pool[k % pool.len()] };
+                given.sizes.insert(rank.name.clone(), size);
             }
-            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-            let text = std::fs::read_to_string(&path).expect("text");
-            let checked = Program::from_text(&text).check().unwrap_or_else(|e| panic!("{name}: {e}"));
-            let cascade = narrowed(checked.cascade());
-            let derived = Derived::from_derivation(einloom_algebra::derive(&cascade));
-            for (few, pool) in POOLS {
-                let mut given = Given::default();
-                let free = cascade.ranks.iter().filter(|r| r.default.is_none());
-                for (k, rank) in free.enumerate() {
-                    let size = if ["B", "H", "G"].contains(&rank.name.as_str()) { few } else { pool[k % pool.len()] };
-                    given.sizes.insert(rank.name.clone(), size);
-                }
-                // Some programs relate their sizes: those that do not fit are another program's.
-                let Ok(planned) = derived.plan(&given, &machine, &options) else { continue };
-                let program = prepared(planned.program());
-                let work = |k: &Kernel| work(k, &k.body, &k.grid.iter().copied().collect());
-                if program.kernels.iter().map(work).sum::<usize>() <= MOST_WORK {
-                    let [alone, paired] = check(&name, &program, &planned);
-                    specialised = [specialised[0] + alone, specialised[1] + paired];
-                }
+            // Some programs relate their sizes: those that do not fit are another program's.
+            let Ok(planned) = derived.plan(&given, &machine, &options) else { continue };
+            let program = prepared(planned.program());
+            let work = |k: &Kernel| work(k, &k.body, &k.grid.iter().copied().collect());
+            if program.kernels.iter().map(work).sum::<usize>() <= MOST_WORK {
+                let [alone, paired] = check(&name, &program, &planned);
+                specialised = [specialised[0] + alone, specialised[1] + paired];
             }
         }
     }

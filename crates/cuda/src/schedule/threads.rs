@@ -58,7 +58,7 @@ pub(super) fn arrange(
             arrange(frames, fewer);
             let packed = packing::choose(facts, frames, products, tiles.in_place);
             let registers = pressure_without(facts, frames, &packed, tiles.inlined) + OVERHEAD + FACTORS + BESIDE;
-            if registers <= limit.min(PARTITION / 64) {
+            if registers <= limit {
                 warps = fewer;
                 break;
             }
