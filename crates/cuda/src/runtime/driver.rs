@@ -46,7 +46,7 @@ functions! {
         allocate_host = b"cuMemHostAlloc\0" (*mut Handle, usize, c_uint) -> c_int;
         free_host = b"cuMemFreeHost\0" (Handle) -> c_int;
         host_address = b"cuMemHostGetDevicePointer_v2\0" (*mut Address, Handle, c_uint) -> c_int;
-        upload = b"cuMemcpyHtoD_v2\0" (Address, *const c_void, usize) -> c_int;
+        upload = b"cuMemcpyHtoDAsync_v2\0" (Address, *const c_void, usize, Handle) -> c_int;
         download = b"cuMemcpyDtoH_v2\0" (*mut c_void, Address, usize) -> c_int;
         fill = b"cuMemsetD8Async\0" (Address, u8, usize, Handle) -> c_int;
         fill_words = b"cuMemsetD16Async\0" (Address, u16, usize, Handle) -> c_int;
@@ -251,15 +251,17 @@ impl Driver {
         }
     }
 
-    /// Copies to the device. The caller has checked that the buffer is as long.
+    /// Copies to the device, and waits: the bytes are there for every stream. (`cuMemcpyHtoD` returns when they are
+    /// staged, and this stream does not wait for the default one, in which they would follow.) The caller has checked that
+    /// the buffer is as long.
     pub fn upload(&self, to: Address, from: &[u8]) -> Result<(), RunError> {
         self.enter()?;
         if from.is_empty() {
             return Ok(());
         }
-        self.wait()?;
-        // SAFETY: `from` is valid for its length.
-        self.check("cuMemcpyHtoD", unsafe { (self.entries.upload)(to, from.as_ptr().cast(), from.len()) })
+        // SAFETY: `from` is valid for its length until the stream has come to its end.
+        let started = unsafe { (self.entries.upload)(to, from.as_ptr().cast(), from.len(), self.stream) };
+        self.check("cuMemcpyHtoDAsync", started).and(self.wait())
     }
 
     /// Copies from the device, after all work so far.
