@@ -150,6 +150,7 @@ const TAKEN: &[&str] = &[
     "some",
     "product",
     "part",
+    "turn",
     "full",
     "signbit",
     "y0",

@@ -4,7 +4,7 @@
 use super::element::{Emitter, digit, variable};
 use super::scalar::literal;
 use crate::schedule::facts::each_op;
-use crate::schedule::{Carrier, FrameId, Side};
+use crate::schedule::{FrameId, Side, rows};
 use einloom_cascade::DType;
 use einloom_tile::{AxisId, Op, State, TileMonoid, ValueId};
 
@@ -12,7 +12,7 @@ impl Emitter<'_> {
     /// `dst = acc ⊕ ⊕_axis src`.
     pub fn reduce(&mut self, dst: ValueId, src: ValueId, axis: AxisId, monoid: &TileMonoid, acc: Option<ValueId>) {
         let frame = self.frame_of(src);
-        let wide = [Some(dst), Some(src), acc].into_iter().flatten().any(|v| self.facts.carrier(v) != Carrier::F32);
+        let wide = self.facts.reduces_wide(dst, src, acc);
         let number = if wide { "double" } else { "float" };
         self.declare(dst, self.frame_of(dst));
         let side = frame.and_then(|f| self.schedule.frame(f).sides.get(&axis).copied());
@@ -25,6 +25,8 @@ impl Emitter<'_> {
         };
         let (k, kept) = (variable(side), variable(side.other()));
         let other = self.along(src, f, side.other());
+        let partial = self.schedule.partial.values().any(|p| p.reductions.contains(&dst));
+        let turns = if partial { None } else { self.take_turns(f, side, other, wide) };
         if let Some(o) = other {
             let count = self.span(f, o).count;
             self.w.unrolled(kept, count);
@@ -47,12 +49,13 @@ impl Emitter<'_> {
                 self.w.close("");
             }
         }
-        if self.schedule.partial.values().any(|p| p.reductions.contains(&dst)) {
+        if partial {
             self.finish_reduction(dst, acc, monoid, "x", wide);
             return self.w.close("");
         }
         let at = other.map(|o| (o, self.position(f, o, kept)));
-        self.across_threads(f, side, monoid, wide, at.as_ref().map(|(o, at)| (*o, at.as_str())));
+        let at = at.as_ref().map(|(o, at)| (*o, at.as_str()));
+        self.across_threads(f, side, monoid, wide, at, turns);
         self.finish_reduction(dst, acc, monoid, "x", wide);
         self.w.close("");
         self.after_reduction(f, side);
@@ -119,6 +122,7 @@ impl Emitter<'_> {
             self.w.line(format!("// every thread's part of {}", self.facts.name(s.value)));
             let kept = self.along(s.value, f, side.other());
             let k = variable(side.other());
+            let turns = self.take_turns(f, side, kept, false);
             match kept {
                 Some(o) => {
                     let count = self.span(f, o).count;
@@ -129,17 +133,41 @@ impl Emitter<'_> {
             let element = self.element(s.value, self.frame_of(s.value));
             self.w.line(format!("float x = {element};"));
             let at = kept.map(|o| (o, self.position(f, o, k)));
-            self.across_threads(f, side, monoid, false, at.as_ref().map(|(o, at)| (*o, at.as_str())));
+            let at = at.as_ref().map(|(o, at)| (*o, at.as_str()));
+            self.across_threads(f, side, monoid, false, at, turns);
             self.w.line(format!("{element} = x;"));
             self.w.close("");
             self.after_reduction(f, side);
         }
     }
 
+    /// Begins a loop in which warps take turns to add their parts, if there are more parts than rows for them: how many
+    /// rows there are. Shared memory would not hold a row for each.
+    fn take_turns(&mut self, f: FrameId, side: Side, kept: Option<AxisId>, wide: bool) -> Option<usize> {
+        let part = self.schedule.frame(f).warp_part(side);
+        let rows = rows(part.modulus, kept.map_or(1, |o| self.span(f, o).cover), wide);
+        if rows >= part.modulus {
+            return None;
+        }
+        self.w.line("#pragma unroll 1");
+        self.w.open(format!("for (int turn = 0; turn < {}; ++turn)", part.modulus.div_ceil(rows)));
+        self.w.open(format!("if (({}) / {rows} == turn)", digit(&part)));
+        Some(rows)
+    }
+
     /// Combines the `x` of all threads that hold positions of `side`, for every position of the other one: lanes by a
     /// butterfly of shuffles; warps, if several hold them, through shared memory. It is in a loop over the other side's
-    /// positions, of which `at` is one; with several warps that loop is ended and begun again.
-    fn across_threads(&mut self, f: FrameId, side: Side, monoid: &TileMonoid, wide: bool, at: Option<(AxisId, &str)>) {
+    /// positions, of which `at` is one, and that in the loop of `take_turns`; with several warps both are ended and the one
+    /// over positions begun again.
+    fn across_threads(
+        &mut self,
+        f: FrameId,
+        side: Side,
+        monoid: &TileMonoid,
+        wide: bool,
+        at: Option<(AxisId, &str)>,
+        turns: Option<usize>,
+    ) {
         let number = if wide { "double" } else { "float" };
         let schedule = self.schedule.frame(f);
         for mask in schedule.lane_masks(side).into_iter().filter(|&m| m < 32) {
@@ -151,7 +179,7 @@ impl Emitter<'_> {
         if part.modulus == 1 {
             return;
         }
-        // Through shared memory: one row of partial results per warp part.
+        // Through shared memory: one row of partial results per warp part, or per several in turn.
         let positions = at.map_or(1, |(o, _)| self.span(f, o).cover);
         let place = at.map_or("0", |(_, at)| at);
         // Outside of loops two places take turns: whoever writes the one again has passed the barrier of the other.
@@ -167,9 +195,24 @@ impl Emitter<'_> {
             .map(|d| format!("{d} == 0"))
             .collect();
         let guard = if first.is_empty() { String::new() } else { format!("if ({}) ", first.join(" && ")) };
-        self.w.line(format!("{guard}{scratch}[({}) * {positions} + {place}] = x;", digit(&part)));
+        let row = match turns {
+            Some(rows) => format!("({}) % {rows}", digit(&part)),
+            None => digit(&part),
+        };
+        let own = format!("{scratch}[({row}) * {positions} + {place}]");
+        let value = match turns {
+            Some(_) => format!("turn == 0 ? x : {}", self.combine(monoid, &own, "x", wide)),
+            None => "x".to_string(),
+        };
+        self.w.line(format!("{guard}{own} = {value};"));
         self.w.close("");
+        if turns.is_some() {
+            self.w.close("");
+        }
         self.w.line("__syncthreads();");
+        if turns.is_some() {
+            self.w.close("");
+        }
         if let Some((o, _)) = at {
             let count = self.span(f, o).count;
             self.w.unrolled(variable(side.other()), count);
@@ -178,7 +221,7 @@ impl Emitter<'_> {
         }
         self.w.line(format!("{number} x = {scratch}[{place}];"));
         self.w.line("#pragma unroll");
-        self.w.open(format!("for (int part = 1; part < {}; ++part)", part.modulus));
+        self.w.open(format!("for (int part = 1; part < {}; ++part)", turns.unwrap_or(part.modulus)));
         let line =
             format!("x = {};", self.combine(monoid, "x", &format!("{scratch}[part * {positions} + {place}]"), wide));
         self.w.line(line);

@@ -112,6 +112,11 @@ impl<'a> Facts<'a> {
         Carrier::of(self.dtype(v))
     }
 
+    /// Whether a reduction of `src` onto `acc` to `dst` combines numbers of 64 bits.
+    pub fn reduces_wide(&self, dst: ValueId, src: ValueId, acc: Option<ValueId>) -> bool {
+        [Some(dst), Some(src), acc].into_iter().flatten().any(|v| self.carrier(v) != Carrier::F32)
+    }
+
     /// The name people see.
     pub fn name(&self, v: ValueId) -> String {
         let name = &self.kernel.value(v).name;

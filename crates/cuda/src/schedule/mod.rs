@@ -56,6 +56,7 @@ pub use placement::{Copy, Home, Made};
 pub use print::print;
 pub use product::{Instruction, Operand, Product, left_element};
 pub use resources::Refusal;
+pub(crate) use resources::rows;
 pub use shared::{SharedTile, Swizzle};
 pub use target::{Arch, Clusters, Target};
 pub(crate) use threads::resident;

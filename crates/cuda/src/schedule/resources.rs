@@ -88,11 +88,25 @@ pub(super) fn positions(facts: &Facts<'_>) -> Result<(), Refusal> {
     }
 }
 
+/// Bytes through which one reduction passes from warp to warp, at most; where its parts are more, warps take turns.
+const PLACE_BYTES: usize = 48 << 10;
+
+/// Rows of partial results, each of so many positions: one for each of `parts` if they fit, else fewer, each for several
+/// parts in turn.
+pub(crate) fn rows(parts: usize, positions: usize, wide: bool) -> usize {
+    let fitting = (PLACE_BYTES / (positions * number_bytes(wide)).max(1)).clamp(1, parts);
+    parts.div_ceil(parts.div_ceil(fitting))
+}
+
+fn number_bytes(wide: bool) -> usize {
+    if wide { 8 } else { 4 }
+}
+
 /// Bytes through which reductions pass from warp to warp: two places that take turns.
 pub(super) fn scratch(facts: &Facts<'_>, frames: &Frames) -> usize {
     let mut most = 0;
     each_op(&facts.kernel.body, &mut |op| {
-        let Op::Reduce { src, axis, .. } = op else { return };
+        let Op::Reduce { dst, src, axis, acc, .. } = op else { return };
         let Some(frame) = frames.of.get(src).map(|f| &frames.frames[f.0]) else { return };
         let Some(&side) = frame.sides.get(axis) else { return };
         let parts = frame.warp_part(side).modulus;
@@ -100,7 +114,8 @@ pub(super) fn scratch(facts: &Facts<'_>, frames: &Frames) -> usize {
             let kept = facts.axes(*src).into_iter().find(|a| a != axis);
             let positions = kept.map_or(1, |a| frame.span(side.other(), facts.size(a)).cover);
             debug_assert!(kept.is_none_or(|a| frame.sides.get(&a) == Some(&side.other())));
-            most = most.max(parts * positions * 8);
+            let wide = facts.reduces_wide(*dst, *src, *acc);
+            most = most.max(rows(parts, positions, wide) * positions * number_bytes(wide));
         }
     });
     2 * most.next_multiple_of(16)
