@@ -85,7 +85,7 @@ impl Executable {
         let token = Token::new(isa).ok_or(BuildError::Isa { isa: isa.name() })?;
         let mut plans: Vec<Plan> =
             program.kernels.iter().map(|k| compile::compile(program, k)).collect::<Result<_, _>>()?;
-        let tiles = tiles(&mut plans, token, options.bf16)?;
+        let tiles = tiles(program, &mut plans, token, options.bf16)?;
         let pairs = pairs(&plans, token, options.bf16)?;
         let (pools, arenas) = Default::default();
         Ok(Self { program: program.clone(), plans, token, pairs, tiles, pools, arenas })
@@ -213,7 +213,12 @@ impl Executable {
 }
 
 /// The processor's matrix unit, if it is to be used; marks the contractions that it computes.
-fn tiles(plans: &mut [Plan], token: Token, wish: Bf16Products) -> Result<Option<TileToken>, BuildError> {
+fn tiles(
+    program: &Program,
+    plans: &mut [Plan],
+    token: Token,
+    wish: Bf16Products,
+) -> Result<Option<TileToken>, BuildError> {
     let mut any = false;
     for plan in plans.iter() {
         compile::each_step(&plan.body, &mut |step| {
@@ -229,7 +234,7 @@ fn tiles(plans: &mut [Plan], token: Token, wish: Bf16Products) -> Result<Option<
         },
         Bf16Products::Fastest | Bf16Products::Widened | Bf16Products::Pairs => return Ok(None),
     };
-    plans.iter_mut().for_each(|plan| compile::choose(plan, rates));
+    plans.iter_mut().for_each(|plan| compile::choose(program, plan, rates));
     Ok(unit)
 }
 

@@ -95,6 +95,8 @@ pub(crate) enum Viewable {
     Terms,
     /// They may although they are of a narrower type: what reads them converts each strip.
     Encoded,
+    /// They may, of f32 or bf16: contractions that the processor's matrix unit computes pack each of them once.
+    Once,
 }
 
 /// Whether a loaded tile is the same at the next points of the grid and had better be kept for them.

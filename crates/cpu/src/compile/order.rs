@@ -64,7 +64,7 @@ fn mark(program: &Program, right: &[bool], steps: &mut [Step], axis: AxisId) {
 
 /// Lets tiles stay where they are whose rows contractions broadcast element after element, and that nothing else reads.
 pub(super) fn leave_terms(tiles: &[Tile], steps: &mut [Step]) {
-    let terms = only(tiles, steps, |c| Some(c.left).filter(|v| tiles[v.at()].inner == Some(c.sum)));
+    let terms = only_terms(tiles, steps);
     fn allow(terms: &[bool], steps: &mut [Step]) {
         for step in steps {
             match step {
@@ -75,6 +75,11 @@ pub(super) fn leave_terms(tiles: &[Tile], steps: &mut [Step]) {
         }
     }
     allow(&terms, steps);
+}
+
+/// Which tiles of f32 are read by nothing but contractions, each as rows of terms of its left factor.
+pub(super) fn only_terms(tiles: &[Tile], steps: &[Step]) -> Vec<bool> {
+    only(tiles, steps, |c| Some(c.left).filter(|v| tiles[v.at()].inner == Some(c.sum)))
 }
 
 /// Which tiles of f32 are read by nothing but contractions as their right factor.
@@ -112,7 +117,7 @@ fn is_kept(program: &Program, access: &Access, axis: AxisId, tensor: TensorId, v
     let stays = match view {
         Viewable::No => false,
         Viewable::Near => access.is_adjacent() && !access.competes(bytes),
-        Viewable::Rows | Viewable::Terms | Viewable::Encoded => access.is_adjacent(),
+        Viewable::Rows | Viewable::Terms | Viewable::Encoded | Viewable::Once => access.is_adjacent(),
     };
     independent && !stays
 }

@@ -1,9 +1,10 @@
 //! Which contractions the processor's matrix unit computes. It multiplies numbers of bf16; a factor of another type is the
 //! sum of several ([`crate::kernels::contract::parts`]), and each of them costs a multiplication.
 
-use super::{Carrier, Contract, Keep, Plan, Product, Step, Tile};
+use super::{Carrier, Contract, Keep, Plan, Product, Step, Tile, Viewable, order};
 use crate::kernels::contract::{ProductRates, parts};
-use einloom_tile::{AxisId, Kernel};
+use einloom_cascade::DType;
+use einloom_tile::{AxisId, Kernel, Program};
 
 /// Rows, columns and terms of the unit's squares: edges are filled up with zeros.
 const SQUARE: [usize; 3] = [32, 32, 32];
@@ -17,7 +18,7 @@ const GAIN: f64 = 1.15;
 
 /// Lets the unit compute the contractions of `plan` for which it is faster than multiply-adds by `rates`, or all that
 /// it can if there are none.
-pub(crate) fn choose(plan: &mut Plan, rates: Option<ProductRates>) {
+pub(crate) fn choose(program: &Program, plan: &mut Plan, rates: Option<ProductRates>) {
     let Plan { kernel, tiles, body, .. } = plan;
     let mut way = vec![Reads::Nothing; tiles.len()];
     let mut kept = vec![false; tiles.len()];
@@ -29,6 +30,29 @@ pub(crate) fn choose(plan: &mut Plan, rates: Option<ProductRates>) {
     let faster = |c: &Contract, of| rates.is_none_or(|rates| pays((kernel, tiles), c, of, kept[c.right.at()], rates));
     contractions(tiles, body, &faster, &mut way);
     loads(body, &way);
+    let mut packed = order::only_terms(tiles, body);
+    super::each_step(body, &mut |step| {
+        if let Step::Contract(c) = step {
+            packed[c.left.at()] &= c.parts.is_some();
+        }
+    });
+    leave(program, tiles, body, &packed);
+}
+
+/// Lets the tiles that are only packed, as rows of terms, stay where they are.
+fn leave(program: &Program, tiles: &[Tile], steps: &mut [Step], packed: &[bool]) {
+    for step in steps {
+        match step {
+            Step::Load { dst, tensor, access, view, .. } if packed[dst.at()] => {
+                let (from, to) = (program.tensor(*tensor).dtype, tiles[dst.at()].dtype);
+                if access.is_adjacent() && from == to && matches!(from, DType::F32 | DType::Bf16) {
+                    *view = Viewable::Once;
+                }
+            }
+            Step::Stream { body, .. } => leave(program, tiles, body, packed),
+            _ => {}
+        }
+    }
 }
 
 /// What reads a value as a right factor.
@@ -86,7 +110,7 @@ fn pays((kernel, tiles): (&Kernel, &[Tile]), c: &Contract, of: [usize; 2], kept:
     let [m, n, k] = lengths.map(|x| x as f64);
     let pack = |parts: usize| PACKING[0] + PACKING[1] * (parts - 1) as f64;
     let packing = m * k * pack(of[0]) + if kept { 0.0 } else { k * n * pack(of[1]) };
-    let by_unit = operations(filled) * products(of) as f64 / unit + packing / rates.widened;
+    let by_unit = operations(filled) * unit.seconds(of, products(of)) + packing / rates.widened;
     // Two others are the fastest without it.
     let others = rates.pairs.filter(|_| of == [1, 1]).map_or(rates.widened, |p| p.max(rates.widened));
     by_unit * GAIN < operations(lengths) / others

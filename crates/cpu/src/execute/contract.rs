@@ -15,29 +15,35 @@ impl Worker<'_> {
                 let times = Some(contract.times).filter(|x| *x != 1.0);
                 if let (Some(tiles), Some(parts)) = (self.job.tiles, contract.parts) {
                     let mut room = std::mem::take(&mut self.arena.packed);
-                    self.contract_as::<f32>(contract, times, |job| job.run_tiles(tiles, parts, &mut room));
+                    self.contract_as::<f32>(contract, times, |job, codes| match codes {
+                        Some(Rows { data, pitch }) => {
+                            Contraction { a_i: pitch, a_k: 1, ..job }.run_tiles(Some(data), tiles, parts, &mut room);
+                        }
+                        None => job.run_tiles(None, tiles, parts, &mut room),
+                    });
                     self.arena.packed = room;
                     return;
                 }
                 let mut room = std::mem::take(&mut self.arena.pairs);
                 match self.job.pairs.filter(|_| contract.is_of_bf16(&self.job.plan.tiles)) {
                     Some(pairs) => {
-                        self.contract_as::<f32>(contract, times, |job| by_pairs(job, token, pairs, &mut room));
+                        self.contract_as::<f32>(contract, times, |job, _| by_pairs(job, token, pairs, &mut room));
                     }
-                    None => self.contract_as::<f32>(contract, times, |job| job.run(token)),
+                    None => self.contract_as::<f32>(contract, times, |job, _| job.run(token)),
                 }
                 self.arena.pairs = room;
             }
-            Carrier::F64 => self.contract_as::<f64>(contract, None, |job| job.run(token)),
-            Carrier::I32 => self.contract_as::<i32>(contract, None, |job| job.run(token)),
+            Carrier::F64 => self.contract_as::<f64>(contract, None, |job, _| job.run(token)),
+            Carrier::I32 => self.contract_as::<i32>(contract, None, |job, _| job.run(token)),
         }
     }
 
+    /// Runs it by `run`, which is given the left factor's elements beside where they are still bf16.
     fn contract_as<T: Element + Pod>(
         &mut self,
         contract: &Contract,
         times: Option<T>,
-        run: impl FnOnce(Contraction<'_, '_, T>),
+        run: impl FnOnce(Contraction<'_, '_, T>, Option<Rows<'_, u16>>),
     ) {
         let Contract { dst, left, right, start, sum, product, scale, .. } = *contract;
         let tile = self.job.plan.tiles[dst.at()];
@@ -87,7 +93,7 @@ impl Worker<'_> {
                     times,
                     ahead: &mut ahead,
                 };
-                run(job);
+                run(job, tiles.encoded(left).map(|(_, rows)| rows));
             }
             Product::Dot => {
                 let start = match start {

@@ -7,7 +7,7 @@ use super::place::{Place, lengths, pitch};
 use super::worker::Worker;
 use crate::RunError;
 use crate::compile::{Access, Carrier, Dimension, Keep, Tile, Viewable};
-use crate::kernels::contract::{Layout, Matrix, PANEL, PackRight, Packed};
+use crate::kernels::contract::{Elements, Layout, Matrix, PANEL, PackRight, Packed};
 use crate::kernels::isa::dispatch;
 use einloom_cascade::DType;
 use einloom_cascade::numeric::round;
@@ -64,6 +64,13 @@ impl<'a> Worker<'a> {
                 }
                 Viewable::Encoded if stays_near(block, 2) => {
                     self.places[dst.at()] = Place::Encoded(tensor, start, outer)
+                }
+                Viewable::Once if is_adjacent(block) => {
+                    let there = self.job.program.tensor(tensor).dtype;
+                    self.places[dst.at()] = match there {
+                        DType::Bf16 => Place::Encoded(tensor, start, outer),
+                        _ => Place::View(tensor, start, outer),
+                    };
                 }
                 _ if kept != Keep::No && self.load_kept(dst, tensor, (access, block), (kept, ahead)) => {}
                 _ if ahead => self.load_ahead(dst, tensor, access, block),
@@ -137,16 +144,14 @@ impl<'a> Worker<'a> {
                     match &mut layout {
                         Layout::Rows(_) => self.load_into(&mut buffer, tile, tensor, block),
                         Layout::Panels => self.load_panels(&mut buffer, tile, tensor, block),
-                        Layout::Packed(packed) => {
-                            self.load_block(tile, tensor, block);
-                            match self.packed(tile, block, *packed, &mut buffer) {
-                                Some(done) => *packed = done,
-                                None => {
-                                    std::mem::swap(&mut buffer, &mut self.arena.slots[tile.slot]);
-                                    layout = Layout::Rows(block.pitch);
-                                }
+                        Layout::Packed(packed) => match self.packed(tile, tensor, block, *packed, &mut buffer) {
+                            Some(done) => *packed = done,
+                            None => {
+                                self.load_block(tile, tensor, block);
+                                std::mem::swap(&mut buffer, &mut self.arena.slots[tile.slot]);
+                                layout = Layout::Rows(block.pitch);
                             }
-                        }
+                        },
                     }
                     buffer
                 });
@@ -168,10 +173,24 @@ impl<'a> Worker<'a> {
         true
     }
 
-    /// Packs the tile in its slot for the processor's matrix unit; `None` if it holds what cannot be told from the parts.
-    fn packed(&self, tile: Tile, block: Block, wanted: Packed, to: &mut Buffer) -> Option<Packed> {
-        let Block { rows: terms, columns, pitch, .. } = block;
-        let (from, parts) = (self.arena.slots[tile.slot].get::<f32>(), usize::from(wanted.parts));
+    /// Packs the tile for the processor's matrix unit; `None` if it holds what cannot be told from the parts.
+    fn packed(
+        &mut self,
+        tile: Tile,
+        tensor: TensorId,
+        block: Block,
+        wanted: Packed,
+        to: &mut Buffer,
+    ) -> Option<Packed> {
+        let (terms, columns, parts) = (block.rows, block.columns, usize::from(wanted.parts));
+        let there = self.matrix(tensor, tile, block);
+        if there.is_none() {
+            self.load_block(tile, tensor, block);
+        }
+        let (from, pitch) = match there {
+            Some(Matrix { elements, pitch, .. }) => (elements, pitch),
+            None => (Elements::F32(self.arena.slots[tile.slot].get()), block.pitch),
+        };
         let to = to.lines_mut(wanted.lines(terms, columns));
         let packed = dispatch(self.job.token, PackRight { from, pitch, terms, columns, parts, to });
         packed.is_all().then_some(packed)

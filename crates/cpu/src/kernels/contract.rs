@@ -13,12 +13,12 @@ mod tiles;
 use super::isa::{Isa, Token};
 use super::lanes::{Plus, Portable};
 use super::memory::Line;
-pub(crate) use ahead::{Ahead, Matrix};
+pub(crate) use ahead::{Ahead, Elements, Matrix};
 use blocks::contract;
 use dots::dots;
 pub(crate) use pairs::{Pack, PairToken, Terms};
 pub(crate) use parts::{PackRight, Packed, parts};
-pub use rates::ProductRates;
+pub use rates::{ProductRates, TileRates};
 pub(crate) use tiles::Room;
 
 /// Columns of a panel: see [`Layout::Panels`].
@@ -166,7 +166,12 @@ impl<T: Element> Contraction<'_, '_, T> {
     }
 
     fn check(&self) {
-        assert!(self.a.len() >= extent([self.m, self.k], [self.a_i, self.a_k]), "a is too short");
+        self.check_with(self.a.len());
+    }
+
+    /// With so many elements of the left factor.
+    fn check_with(&self, len: usize) {
+        assert!(len >= extent([self.m, self.k], [self.a_i, self.a_k]), "a is too short");
         let b = match self.b_layout {
             Layout::Rows(pitch) => extent([self.k, self.n], [pitch, 1]),
             panels => panels.len(self.k, self.n),

@@ -19,17 +19,49 @@ const TURNS: usize = DEPTH / TURN;
 /// A matrix of f32 or bf16, its rows adjacent elements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Matrix<'a> {
-    elements: Elements<'a>,
-    rows: usize,
-    columns: usize,
+    pub elements: Elements<'a>,
+    pub rows: usize,
+    pub columns: usize,
     /// Elements from row to row.
-    pitch: usize,
+    pub pitch: usize,
 }
 
+/// Numbers in memory.
 #[derive(Clone, Copy, Debug)]
-enum Elements<'a> {
+pub(crate) enum Elements<'a> {
     F32(&'a [f32]),
     Bf16(&'a [u16]),
+}
+
+impl Elements<'_> {
+    pub(crate) fn len(self) -> usize {
+        match self {
+            Self::F32(x) => x.len(),
+            Self::Bf16(x) => x.len(),
+        }
+    }
+
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            Self::F32(_) => size_of::<f32>(),
+            Self::Bf16(_) => size_of::<u16>(),
+        }
+    }
+
+    pub(crate) fn start(self) -> *const u8 {
+        match self {
+            Self::F32(x) => x.as_ptr().cast(),
+            Self::Bf16(x) => x.as_ptr().cast(),
+        }
+    }
+
+    /// Those from the `at`th on.
+    pub(crate) fn after(self, at: usize) -> Self {
+        match self {
+            Self::F32(x) => Self::F32(&x[at..]),
+            Self::Bf16(x) => Self::Bf16(&x[at..]),
+        }
+    }
 }
 
 impl<'a> Matrix<'a> {
@@ -50,22 +82,8 @@ impl<'a> Matrix<'a> {
         Some(Self { elements, rows: lengths[0], columns: lengths[1], pitch })
     }
 
-    fn start(&self) -> *const u8 {
-        match self.elements {
-            Elements::F32(x) => x.as_ptr().cast(),
-            Elements::Bf16(x) => x.as_ptr().cast(),
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        match self.elements {
-            Elements::F32(_) => size_of::<f32>(),
-            Elements::Bf16(_) => size_of::<u16>(),
-        }
-    }
-
     fn is(&self, other: &Self) -> bool {
-        let shape = |m: &Self| (m.start(), m.bytes(), m.rows, m.columns, m.pitch);
+        let shape = |m: &Self| (m.elements.start(), m.elements.bytes(), m.rows, m.columns, m.pitch);
         shape(self) == shape(other)
     }
 }
@@ -289,12 +307,12 @@ impl<'p, 'a> Passing<'p, 'a> {
         let copy = self.ahead.copies.iter_mut().find(|c| c.left() > 0);
         if let Some(copy) = copy {
             used = all.div_ceil(self.blocks.max(1)).min(turns).min(copy.left());
-            units.encoded = copy.from.bytes() == size_of::<u16>();
-            let row_bytes = copy.from.pitch * copy.from.bytes();
-            let unit_bytes = UNIT * copy.from.bytes();
+            units.encoded = copy.from.elements.bytes() == size_of::<u16>();
+            let row_bytes = copy.from.pitch * copy.from.elements.bytes();
+            let unit_bytes = UNIT * copy.from.elements.bytes();
             // Some hundreds of cycles before it is copied: a row or a few further on.
             units.distance = row_bytes * AHEAD.div_ceil(copy.units());
-            let (from, to) = (copy.from.start(), copy.to.as_mut_ptr().cast::<f32>());
+            let (from, to) = (copy.from.elements.start(), copy.to.as_mut_ptr().cast::<f32>());
             let mut done = 0;
             while done < used {
                 let piece = (copy.units() - copy.unit).min(used - done);

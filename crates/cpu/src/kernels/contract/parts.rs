@@ -4,6 +4,7 @@
 //! the next what that lacks, rounded, and so on. The unit multiplies bf16 exactly and adds in f32, but takes what is
 //! subnormal for 0. [`Range`] tells where that does not matter.
 
+use super::ahead::Elements;
 use crate::kernels::amx::{SIDE, TERMS, TILE};
 use crate::kernels::isa::{Instructions, Work};
 use crate::kernels::memory::Line;
@@ -80,7 +81,7 @@ impl Packed {
 
 /// Rows of a left factor, to be packed row by row of tiles: of each the terms 32 by 32, of these the parts.
 pub(super) struct PackLeft<'a> {
-    pub from: &'a [f32],
+    pub from: Elements<'a>,
     /// Elements from row to row and from term to term.
     pub strides: [usize; 2],
     /// At most two tiles'.
@@ -94,7 +95,7 @@ pub(super) struct PackLeft<'a> {
 
 /// A right factor whose rows are terms, to be packed: see [`Packed`].
 pub(crate) struct PackRight<'a> {
-    pub from: &'a [f32],
+    pub from: Elements<'a>,
     /// Elements from row to row.
     pub pitch: usize,
     pub terms: usize,
@@ -123,6 +124,24 @@ mod x86 {
     use std::arch::x86_64::*;
 
     pub(super) type Vector = __m512;
+
+    /// Sixteen elements of f32, or of bf16, from the `at`th on; 0 where the mask has no bit.
+    ///
+    /// # Safety
+    /// Those with a bit are there.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+    unsafe fn vector<const BF16: bool>(from: *const u8, at: usize, mask: u16) -> Vector {
+        // SAFETY: the caller's.
+        unsafe {
+            if BF16 {
+                let codes = _mm256_maskz_loadu_epi16(mask, from.cast::<i16>().wrapping_add(at));
+                _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(codes)))
+            } else {
+                _mm512_maskz_loadu_ps(mask, from.cast::<f32>().wrapping_add(at))
+            }
+        }
+    }
 
     /// The numbers' parts, each with 16 low bits that are 0.
     #[inline]
@@ -161,8 +180,8 @@ mod x86 {
     /// There are so many rows, at most 16, and terms, and `to` has room for all tiles.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-    pub(super) unsafe fn left_rows<const PARTS: usize, const RANGE: bool>(
-        from: *const f32,
+    pub(super) unsafe fn left_rows<const BF16: bool, const PARTS: usize, const RANGE: bool>(
+        from: *const u8,
         pitch: usize,
         [rows, terms]: [usize; 2],
         to: *mut u8,
@@ -190,7 +209,7 @@ mod x86 {
                     }
                     continue;
                 }
-                let from = from.add(row * pitch);
+                let row = row * pitch;
                 let mut most = _mm512_setzero_si512();
                 let mut pack = |x: Vector, y: Vector, to: *mut u8| {
                     if RANGE {
@@ -204,14 +223,20 @@ mod x86 {
                 };
                 let mut at = 0;
                 while at + TERMS <= terms {
-                    pack(_mm512_loadu_ps(from.add(at)), _mm512_loadu_ps(from.add(at + 16)), to);
+                    if BF16 && PARTS == 1 && !RANGE {
+                        let whole = _mm512_loadu_si512(from.cast::<u16>().add(row + at).cast());
+                        _mm512_storeu_si512(to.cast(), whole);
+                    } else {
+                        let all = u16::MAX;
+                        pack(vector::<BF16>(from, row + at, all), vector::<BF16>(from, row + at + 16, all), to);
+                    }
                     to = to.add(PARTS * super::TILE);
                     at += TERMS;
                 }
                 if at < terms {
                     let left = terms - at;
-                    let x = _mm512_maskz_loadu_ps(first(left), from.add(at));
-                    let y = _mm512_maskz_loadu_ps(first(left.saturating_sub(16)), from.wrapping_add(at + 16));
+                    let x = vector::<BF16>(from, row + at, first(left));
+                    let y = vector::<BF16>(from, row + at + 16, first(left.saturating_sub(16)));
                     pack(x, y, to);
                 }
                 if RANGE {
@@ -224,7 +249,7 @@ mod x86 {
             }
             // The least of any lane is no more than that of a row; where it is too small, the rows are looked at.
             let range = Range { least: _mm512_reduce_min_epu32(least), most: _mm512_reduce_max_epu32(all) };
-            if range.is_ample() { range } else { rows_range(from, pitch, [rows, terms]) }
+            if range.is_ample() { range } else { rows_range::<BF16>(from, pitch, [rows, terms]) }
         }
     }
 
@@ -234,13 +259,13 @@ mod x86 {
     /// There are so many rows and terms.
     #[inline(never)]
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-    unsafe fn rows_range(from: *const f32, pitch: usize, [rows, terms]: [usize; 2]) -> Range {
+    unsafe fn rows_range<const BF16: bool>(from: *const u8, pitch: usize, [rows, terms]: [usize; 2]) -> Range {
         let mut range = Range::NONE;
         for row in 0..rows {
             let mut most = _mm512_setzero_si512();
             for at in (0..terms).step_by(16) {
                 // SAFETY: the caller's; the mask has a bit for each term that is there.
-                let x = unsafe { _mm512_maskz_loadu_ps(first(terms - at), from.add(row * pitch + at)) };
+                let x = unsafe { vector::<BF16>(from, row * pitch + at, first(terms - at)) };
                 most = _mm512_max_epu32(most, magnitude(x));
             }
             let most = _mm512_reduce_max_epu32(most);
@@ -257,8 +282,8 @@ mod x86 {
     /// There are so many rows and columns, and `to` has room for all tiles.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-    pub(super) unsafe fn right_columns<const PARTS: usize>(
-        from: *const f32,
+    pub(super) unsafe fn right_columns<const BF16: bool, const PARTS: usize>(
+        from: *const u8,
         pitch: usize,
         terms: usize,
         columns: usize,
@@ -269,7 +294,7 @@ mod x86 {
             let mask = first(columns);
             let mut most = _mm512_setzero_si512();
             let row = |term: usize| {
-                if term < terms { _mm512_maskz_loadu_ps(mask, from.add(term * pitch)) } else { _mm512_setzero_ps() }
+                if term < terms { vector::<BF16>(from, term * pitch, mask) } else { _mm512_setzero_ps() }
             };
             for block in (0..terms).step_by(TERMS) {
                 for pair in 0..SIDE {
@@ -297,6 +322,7 @@ impl Work for PackLeft<'_> {
     fn run<I: Instructions>(self) -> Range {
         let mut range = Range::NONE;
         let Self { from, strides: [row_step, step], rows, terms, parts, range: wanted, to } = self;
+        assert!(parts == 1 || matches!(from, Elements::F32(_)), "bf16 has one part");
         let blocks = terms.div_ceil(TERMS);
         let lines = blocks * parts * (TILE / size_of::<Line>());
         let tiles = rows.div_ceil(SIDE);
@@ -306,27 +332,35 @@ impl Work for PackLeft<'_> {
         if I::AVX512 {
             // Rows that do not lie one after the other are brought into that form, two tiles' at most.
             let mut moved = vec![];
-            let (from, pitch) = if step == 1 {
-                (from, row_step)
-            } else {
-                let pitch = blocks * TERMS;
-                moved.resize(tiles * SIDE * pitch, 0.0);
-                adjacent::<I>(from, [row_step, step], [rows, terms], &mut moved, pitch);
-                (&moved[..], pitch)
+            let (from, pitch) = match from {
+                Elements::F32(from) if step != 1 => {
+                    let pitch = blocks * TERMS;
+                    moved.resize(tiles * SIDE * pitch, 0.0);
+                    adjacent::<I>(from, [row_step, step], [rows, terms], &mut moved, pitch);
+                    (Elements::F32(&moved), pitch)
+                }
+                _ => {
+                    assert!(step == 1, "rows of bf16 are adjacent");
+                    (from, row_step)
+                }
             };
             for (tile, to) in to.chunks_exact_mut(lines).enumerate() {
                 let at = tile * SIDE;
                 let lengths = [SIDE.min(rows - at), terms];
-                let from = &from[at * pitch..][..(lengths[0] - 1) * pitch + terms];
-                let (from, to) = (from.as_ptr(), to.as_mut_ptr().cast::<u8>());
+                let (from, to) = (from.after(at * pitch), to.as_mut_ptr().cast::<u8>());
+                assert!(from.len() >= (lengths[0] - 1) * pitch + terms, "too short");
                 // SAFETY: the type that says AVX512 is only named by code that runs where the instructions are; the rows
-                // were sliced, and `to` has as many lines as all tiles.
+                // are there, and `to` has as many lines as all tiles.
                 let these = unsafe {
-                    match (parts, wanted) {
-                        (1, false) => x86::left_rows::<1, false>(from, pitch, lengths, to),
-                        (1, true) => x86::left_rows::<1, true>(from, pitch, lengths, to),
-                        (2, _) => x86::left_rows::<2, true>(from, pitch, lengths, to),
-                        _ => x86::left_rows::<3, true>(from, pitch, lengths, to),
+                    match (from, parts, wanted) {
+                        (Elements::Bf16(_), 1, false) => {
+                            x86::left_rows::<true, 1, false>(from.start(), pitch, lengths, to)
+                        }
+                        (Elements::Bf16(_), ..) => x86::left_rows::<true, 1, true>(from.start(), pitch, lengths, to),
+                        (_, 1, false) => x86::left_rows::<false, 1, false>(from.start(), pitch, lengths, to),
+                        (_, 1, true) => x86::left_rows::<false, 1, true>(from.start(), pitch, lengths, to),
+                        (_, 2, _) => x86::left_rows::<false, 2, true>(from.start(), pitch, lengths, to),
+                        _ => x86::left_rows::<false, 3, true>(from.start(), pitch, lengths, to),
                     }
                 };
                 range = range.and(these);
@@ -370,6 +404,7 @@ impl Work for PackRight<'_> {
     #[inline(always)]
     fn run<I: Instructions>(self) -> Packed {
         let Self { from, pitch, terms, columns, parts, to } = self;
+        assert!(parts == 1 || matches!(from, Elements::F32(_)), "bf16 has one part");
         let mut packed = Packed::new(parts as u8);
         let to = &mut to[..packed.lines(terms, columns)];
         assert!(terms > 0 && columns > 0 && from.len() >= (terms - 1) * pitch + columns, "too short");
@@ -379,13 +414,14 @@ impl Work for PackRight<'_> {
             for (block, to) in to.chunks_exact_mut(lines).enumerate() {
                 let (first, to) = (block * SIDE, to.as_mut_ptr().cast());
                 let width = SIDE.min(columns - first);
-                let from = from[first..].as_ptr();
+                let start = from.after(first).start();
                 // SAFETY: as above; the lengths were checked.
                 let range = unsafe {
-                    match parts {
-                        1 => x86::right_columns::<1>(from, pitch, terms, width, to),
-                        2 => x86::right_columns::<2>(from, pitch, terms, width, to),
-                        _ => x86::right_columns::<3>(from, pitch, terms, width, to),
+                    match (from, parts) {
+                        (Elements::Bf16(_), _) => x86::right_columns::<true, 1>(start, pitch, terms, width, to),
+                        (_, 1) => x86::right_columns::<false, 1>(start, pitch, terms, width, to),
+                        (_, 2) => x86::right_columns::<false, 2>(start, pitch, terms, width, to),
+                        _ => x86::right_columns::<false, 3>(start, pitch, terms, width, to),
                     }
                 };
                 packed.range = packed.range.and(range);

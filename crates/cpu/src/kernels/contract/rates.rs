@@ -16,7 +16,26 @@ pub struct ProductRates {
     /// By instructions that multiply pairs of bf16 and add to f32. `None` if the processor has none.
     pub pairs: Option<f64>,
     /// By the processor's matrix unit. `None` if it has none.
-    pub tiles: Option<f64>,
+    pub tiles: Option<TileRates>,
+}
+
+/// How long the processor's matrix unit takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TileRates {
+    /// Seconds of one thread for an operation (of the product that is wanted) on factors of one part each.
+    pub single: f64,
+    /// The same on factors that are sums of three parts each, which take six products.
+    pub triple: f64,
+}
+
+impl TileRates {
+    /// Seconds for an operation on factors of so many parts: some for each part that is loaded, some for each product.
+    pub(crate) fn seconds(self, parts: [usize; 2], products: usize) -> f64 {
+        // single = 2 part + product, triple = 6 part + 6 product.
+        let part = (self.single - self.triple / 6.0).clamp(0.0, self.single / 2.0);
+        let product = self.single - 2.0 * part;
+        part * (parts[0] + parts[1]) as f64 + product.max(0.0) * products as f64
+    }
 }
 
 /// Packing costs something too.
@@ -38,23 +57,27 @@ impl ProductRates {
             let unit = TileToken::new(token);
             let mut room = Room::default();
             // Alternating, so that both see the clock that the other leaves behind.
-            let (mut widened, mut paired, mut tiled) = (f64::INFINITY, f64::INFINITY, f64::INFINITY);
+            let (mut widened, mut paired, mut tiled) = (f64::INFINITY, f64::INFINITY, [f64::INFINITY; 2]);
             for _ in 0..ROUNDS {
                 widened = widened.min(seconds([M, N, K], Layout::Rows(N), |job| job.run(token)));
                 if let Some(pairs) = pairs {
                     paired = paired.min(seconds([M, N, K / 2], Layout::Rows(N), |job| job.run_pairs(pairs)));
                 }
                 if let Some(unit) = unit {
-                    let layout = Layout::Packed(Packed::new(1));
-                    tiled = tiled.min(seconds(UNIT, layout, |job| job.run_tiles(unit, [1, 1], &mut room)));
+                    for (parts, tiled) in [1, 3].into_iter().zip(&mut tiled) {
+                        let layout = Layout::Packed(Packed::new(parts));
+                        let parts = [usize::from(parts); 2];
+                        *tiled = tiled.min(seconds(UNIT, layout, |job| job.run_tiles(None, unit, parts, &mut room)));
+                    }
                 }
             }
             let operations = |[m, n, k]: [usize; 3]| 2.0 * (m * n * k) as f64;
             let of = operations([M, N, K]);
+            let [single, triple] = tiled.map(|seconds| seconds / operations(UNIT));
             Self {
                 widened: of / widened,
                 pairs: pairs.map(|_| of / paired),
-                tiles: unit.map(|_| operations(UNIT) / tiled),
+                tiles: unit.map(|_| TileRates { single, triple }),
             }
         })
     }
@@ -65,8 +88,8 @@ const N: usize = 64;
 const K: usize = 128;
 /// For the matrix unit: so many columns that packing the left factor takes little.
 const UNIT: [usize; 3] = [SQUARE, 512, 256];
-const ROUNDS: usize = 9;
-const REPEATS: usize = 8;
+const ROUNDS: usize = 7;
+const REPEATS: usize = 4;
 
 /// Seconds of a product of matrices that the first-level cache holds.
 fn seconds([m, n, k]: [usize; 3], b_layout: Layout, mut run: impl FnMut(Contraction<'_, '_, f32>)) -> f64 {
@@ -79,4 +102,20 @@ fn seconds([m, n, k]: [usize; 3], b_layout: Layout, mut run: impl FnMut(Contract
         run(Contraction { m, n, k, a, a_i: k, a_k: 1, b, b_layout, c, c_i: n, start, scale, times: None, ahead });
     }
     begun.elapsed().as_secs_f64() / REPEATS as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TileRates;
+
+    #[test]
+    fn what_was_measured_comes_out_again_and_what_lies_between_lies_between() {
+        let rates = TileRates { single: 5.0, triple: 24.0 };
+        assert_eq!(rates.seconds([1, 1], 1), 5.0);
+        assert_eq!(rates.seconds([3, 3], 6), 24.0);
+        assert_eq!(rates.seconds([3, 1], 3), 13.0);
+        // Loads that take no time, and products that take none.
+        assert_eq!(TileRates { single: 1.0, triple: 6.5 }.seconds([3, 1], 3), 3.0);
+        assert_eq!(TileRates { single: 6.0, triple: 12.0 }.seconds([3, 1], 3), 12.0);
+    }
 }

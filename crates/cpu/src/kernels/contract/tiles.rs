@@ -1,11 +1,14 @@
 //! Contractions by the processor's matrix unit: 32 rows of the left factor are packed at a time, and multiplied by all of
 //! the right factor while they are near. What becomes of the sums besides happens on their way to the result.
 
+use super::ahead::Elements;
 use super::parts::{PackLeft, PackRight, Packed, unpack};
 use super::{Contraction, Layout, Scale, Start};
 use crate::kernels::amx::{Engaged, SIDE, Square, TERMS, TILE, TileToken};
 use crate::kernels::isa::dispatch;
-use crate::kernels::memory::Line;
+use crate::kernels::memory::{Line, soon};
+use einloom_cascade::numeric::bf16_to_f32;
+use std::ops::Range;
 
 /// Rows and columns that are computed at once.
 pub(super) const SQUARE: usize = 2 * SIDE;
@@ -30,9 +33,11 @@ fn grown(lines: &mut Vec<Line>, len: usize) -> &mut [Line] {
 }
 
 impl Contraction<'_, '_, f32> {
-    /// Runs it on factors of so many parts of bf16. The slices must hold the matrices; panics otherwise.
-    pub(crate) fn run_tiles(self, token: TileToken, parts: [usize; 2], room: &mut Room) {
-        self.check();
+    /// Runs it on factors of so many parts of bf16. The slices must hold the matrices; panics otherwise. The left factor's
+    /// elements are `codes`, if those are given, in rows of adjacent elements; `a` is not looked at then.
+    pub(crate) fn run_tiles(self, codes: Option<&[u16]>, token: TileToken, parts: [usize; 2], room: &mut Room) {
+        let from = codes.map_or(Elements::F32(self.a), Elements::Bf16);
+        self.check_with(from.len());
         let Self { m, n, k, a, a_i, a_k, b, b_layout, c, c_i, start, scale, times, ahead } = self;
         if m == 0 || n == 0 {
             return;
@@ -42,10 +47,13 @@ impl Contraction<'_, '_, f32> {
             Layout::Packed(packed) => (packed, b),
             Layout::Rows(pitch) if k > 0 => {
                 let to = grown(right, Packed::new(parts[1] as u8).lines(k, n));
-                let pack = PackRight { from: b, pitch, terms: k, columns: n, parts: parts[1], to: &mut *to };
+                let pack =
+                    PackRight { from: Elements::F32(b), pitch, terms: k, columns: n, parts: parts[1], to: &mut *to };
                 (dispatch(token.token(), pack), bytemuck::cast_slice(to))
             }
             _ => {
+                let widened = codes.map(|codes| widen(codes, [m, k], a_i));
+                let (a, [a_i, a_k]) = widened.as_deref().map_or((a, [a_i, a_k]), |a| (a, [k, 1]));
                 let job = Contraction { m, n, k, a, a_i, a_k, b, b_layout, c, c_i, start, scale, times, ahead };
                 return job.run(token.token());
             }
@@ -70,8 +78,15 @@ impl Contraction<'_, '_, f32> {
             for k0 in (0..k).step_by(part) {
                 let terms = part.min(k - k0);
                 let strides = [a_i, a_k];
-                let from = &a[i * a_i + k0 * a_k..];
-                let pack = PackLeft { from, strides, rows, terms, parts: parts[0], range: ranged, to: &mut *left };
+                let pack = PackLeft {
+                    from: from.after(i * a_i + k0 * a_k),
+                    strides,
+                    rows,
+                    terms,
+                    parts: parts[0],
+                    range: ranged,
+                    to: &mut *left,
+                };
                 let range = dispatch(token.token(), pack);
                 good = !ranged || range.multiplies(packed.range);
                 if !good {
@@ -81,8 +96,13 @@ impl Contraction<'_, '_, f32> {
                 let a0 = left.as_ptr().cast::<u8>();
                 let a1 = if rows > SIDE { a0.wrapping_add(blocks * parts[0] * TILE) } else { a0 };
                 let last = k0 + terms == k;
+                // What is packed next is asked for while this is multiplied: its rows are too short for the processor to
+                // find them by itself.
+                let (next, then) = if last { (i + SQUARE, 0) } else { (i, k0 + terms) };
+                let mut asked = Asked::new((from, strides), [next..m.min(next + SQUARE), then..k.min(then + part)], n);
                 for j in (0..n).step_by(SQUARE) {
                     let columns = SQUARE.min(n - j);
+                    asked.some();
                     let b0 = right.as_ptr().cast::<u8>().wrapping_add(j / SIDE * b_bytes);
                     let b0 = b0.wrapping_add(k0 / TERMS * usize::from(packed.parts) * TILE);
                     let b1 = if columns > SIDE { b0.wrapping_add(b_bytes) } else { b0 };
@@ -130,11 +150,19 @@ impl Contraction<'_, '_, f32> {
                 }
                 layout => (b, layout),
             };
+            let widened;
+            let (a, [a_i, a_k]) = match codes {
+                None => (&a[i * a_i..], [a_i, a_k]),
+                Some(codes) => {
+                    widened = widen(&codes[i * a_i..], [rows, k], a_i);
+                    (&widened[..], [k, 1])
+                }
+            };
             let rest = Contraction {
                 m: rows,
                 n,
                 k,
-                a: &a[i * a_i..],
+                a,
                 a_i,
                 a_k,
                 b,
@@ -153,6 +181,52 @@ impl Contraction<'_, '_, f32> {
                 ahead: &mut *ahead,
             };
             rest.run(token.token());
+        }
+    }
+}
+
+/// Rows of bf16 as f32, one after the other.
+fn widen(codes: &[u16], [rows, terms]: [usize; 2], pitch: usize) -> Vec<f32> {
+    (0..rows * terms).map(|at| bf16_to_f32(codes[at / terms * pitch + at % terms])).collect()
+}
+
+/// Memory that is asked for, some at a time.
+struct Asked {
+    at: *const u8,
+    /// Bytes from row to row.
+    pitch: usize,
+    rows: usize,
+    /// Lines of a row, and which comes next.
+    lines: usize,
+    line: usize,
+    /// Lines that are asked for at a time.
+    some: usize,
+}
+
+impl Asked {
+    /// Rows of adjacent terms, while so many columns are computed. Nothing if the terms are not adjacent.
+    fn new((from, [row, step]): (Elements<'_>, [usize; 2]), [rows, terms]: [Range<usize>; 2], columns: usize) -> Self {
+        const LINE: usize = size_of::<Line>();
+        let there = step == 1 && !rows.is_empty() && !terms.is_empty();
+        let at = from.start().wrapping_add((rows.start * row + terms.start) * from.bytes());
+        // Rows need not begin at a line's start.
+        let lines = (terms.len() * from.bytes()).div_ceil(LINE) + 1;
+        let rows = if there { rows.len() } else { 0 };
+        let some = (rows * lines).div_ceil(columns.div_ceil(SQUARE).max(1));
+        Self { at, pitch: row * from.bytes(), rows, lines, line: 0, some }
+    }
+
+    #[inline]
+    fn some(&mut self) {
+        for _ in 0..self.some {
+            if self.rows == 0 {
+                return;
+            }
+            soon(self.at.wrapping_add(self.line * size_of::<Line>()));
+            self.line += 1;
+            if self.line == self.lines {
+                (self.at, self.rows, self.line) = (self.at.wrapping_add(self.pitch), self.rows - 1, 0);
+            }
         }
     }
 }
