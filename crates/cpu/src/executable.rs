@@ -416,18 +416,27 @@ impl Shift<'_> {
         // Small points are taken several at a time, but never so many that threads end up waiting.
         let batch = (self.count / (self.threads * 64)).max(1);
         let percent = (self.progress.all / 100).max(1);
+        let place = |number: usize| self.disorder.as_ref().map_or(number, |disorder| disorder.point(number));
+        let mut first = next.fetch_add(batch, Ordering::Relaxed);
         loop {
-            let first = next.fetch_add(batch, Ordering::Relaxed);
             if first >= self.count || stop.load(Ordering::Relaxed) {
                 return None;
             }
             let last = (first + batch).min(self.count);
+            let mut after = None;
             for number in first..last {
-                let point = self.disorder.as_ref().map_or(number, |disorder| disorder.point(number));
+                let point = place(number);
+                // The next batch is taken a point early, so that what it begins with can be asked for: unless few are left,
+                // which whoever is free should take.
+                if number + 1 == last && self.count - last > 8 * self.threads * batch {
+                    after = Some(next.fetch_add(batch, Ordering::Relaxed));
+                }
+                let then = if number + 1 < last { Some(number + 1) } else { after };
+                let following = then.filter(|&number| number < self.count).map(place);
                 if self.disorder.is_some() {
                     worker.arena.spoil();
                 }
-                if let Err(error) = worker.point(point) {
+                if let Err(error) = worker.point(point, following) {
                     stop.store(true, Ordering::Relaxed);
                     return Some((point, error));
                 }
@@ -438,6 +447,7 @@ impl Shift<'_> {
                     report(to as f64 / self.progress.all as f64);
                 }
             }
+            first = after.unwrap_or_else(|| next.fetch_add(batch, Ordering::Relaxed));
         }
     }
 }

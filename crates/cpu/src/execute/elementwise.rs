@@ -6,7 +6,7 @@ use crate::compile::Strips;
 use crate::kernels::fold::{Monoid, Partial, SHORT};
 use crate::kernels::isa::{Instructions, Work};
 use crate::kernels::math;
-use crate::kernels::memory::Shared;
+use crate::kernels::memory::{Asked, Shared};
 use crate::kernels::real::Real;
 use crate::kernels::strip::{self, Data, STRIP};
 use bytemuck::Pod;
@@ -26,6 +26,22 @@ pub(super) enum Sink<'a, T> {
 pub(super) struct Ends<'a> {
     pub folds: &'a mut [Gather],
     pub store: Option<Outlet<'a>>,
+    /// What is asked for in passing.
+    pub asked: &'a mut Vec<Asked>,
+}
+
+/// Elements of a strip for each line that is asked for: by two maps over a tile of 16-bit numbers all of the next one.
+const FOR_A_LINE: usize = 64;
+
+/// Asks for so many lines.
+#[inline(always)]
+fn ask(asked: &mut Vec<Asked>, lines: usize) {
+    while let Some(one) = asked.last_mut() {
+        if one.left() > 0 {
+            return one.some(lines);
+        }
+        asked.pop();
+    }
 }
 
 /// A reduction of every row, or of every column.
@@ -137,7 +153,7 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
     #[inline(always)]
     fn run<I: Instructions>(self) {
         let Self { strips, sources, mut sink, ends, rows, columns, pitch, scratch } = self;
-        let Ends { folds, store } = ends;
+        let Ends { folds, store, asked } = ends;
         let mut encoded = [0; STRIP];
         let Scratch { registers, leaves, vectors, row: spare } = scratch;
         // Short rows are taken several at a time.
@@ -161,6 +177,7 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
             for c0 in (0..columns).step_by(if together > 1 { columns } else { STRIP }) {
                 let width = if together > 1 { columns } else { STRIP.min(columns - c0) };
                 let (at, n) = (r0 * pitch + c0, height * width);
+                ask(asked, n.div_ceil(FOR_A_LINE));
                 for (number, (source, leaf)) in sources.iter().zip(leaves.iter_mut()).enumerate() {
                     let leaf = &mut leaf[..n];
                     match source {

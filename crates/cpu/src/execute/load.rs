@@ -9,6 +9,7 @@ use crate::RunError;
 use crate::compile::{Access, Carrier, Dimension, Keep, Tile, Viewable};
 use crate::kernels::contract::{Elements, Layout, Matrix, PANEL, PackRight, Packed};
 use crate::kernels::isa::dispatch;
+use crate::kernels::memory::Asked;
 use einloom_cascade::DType;
 use einloom_cascade::numeric::round;
 use einloom_tile::{AxisId, Coord, CoordAtom, TensorId, ValueId};
@@ -51,6 +52,7 @@ impl<'a> Worker<'a> {
             return Ok(());
         }
         let loaded = if let Some(block) = self.block(tile, access) {
+            self.ask_for_following(tile, tensor, access, block);
             let (start, outer) = (block.start as usize, block.outer as usize);
             match view {
                 Viewable::Near if is_adjacent(block) && !competes(block, tile.carrier.bytes()) => {
@@ -82,6 +84,23 @@ impl<'a> Worker<'a> {
         };
         self.loaded[tensor.at()] += (loaded? * self.job.program.tensor(tensor).dtype.bytes()) as u64;
         Ok(())
+    }
+
+    /// Has maps ask for what the tile is at this thread's next point, if rows of it are adjacent and it is another.
+    fn ask_for_following(&mut self, tile: Tile, tensor: TensorId, access: &Access, here: Block) {
+        if self.streams || self.following.is_empty() || here.inner != 1 {
+            return;
+        }
+        std::mem::swap(&mut self.windows, &mut self.following);
+        let next = self.block(tile, access);
+        std::mem::swap(&mut self.windows, &mut self.following);
+        let Some(next) = next.filter(|next| next.start != here.start) else { return };
+        if let (Ok(start), Ok(outer)) = (usize::try_from(next.start), usize::try_from(next.outer)) {
+            let size = self.job.program.tensor(tensor).dtype.bytes();
+            let bytes: &[u8] = self.job.tensors[tensor.at()].elements();
+            let at = bytes.as_ptr().wrapping_add(start * size);
+            self.asked.push(Asked::new(at, next.rows, [next.columns * size, outer * size]));
+        }
     }
 
     /// The tile's elements in memory, if they all exist and the steps between them are the same everywhere.

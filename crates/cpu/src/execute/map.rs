@@ -36,6 +36,7 @@ impl Worker<'_> {
         let (rows, columns) = self.tiles().lengths(dst);
         let mut folds: Vec<Gather> =
             ends.folds.iter().map(|f| Gather::new(f.monoid, f.across, rows, columns)).collect();
+        let mut asked = std::mem::take(&mut self.asked);
         if rows > 0 && columns > 0 {
             let strips = plan.variant(|p| coverage(p, &self.windows));
             let mut target = if ends.dropped { None } else { Some(std::mem::take(&mut self.arena.slots[tile.slot])) };
@@ -58,12 +59,13 @@ impl Worker<'_> {
                 let dtype = self.job.program.tensor(*tensor).dtype;
                 Outlet { memory: &self.job.tensors[tensor.at()], dtype, start, outer }
             });
-            let ends = Ends { folds: &mut folds, store };
+            let ends = Ends { folds: &mut folds, store, asked: &mut asked };
             dispatch(self.job.token, Elementwise { strips, sources, sink, ends, rows, columns, pitch, scratch });
             if let Some(target) = target {
                 self.arena.slots[tile.slot] = target;
             }
         }
+        self.asked = asked;
         if let Some((tensor, _)) = &ends.store {
             let bytes = rows * columns * self.job.program.tensor(*tensor).dtype.bytes();
             self.stored[tensor.at()] += bytes as u64;

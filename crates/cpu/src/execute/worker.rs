@@ -9,7 +9,7 @@ use crate::compile::{Carried, Carrier, Plan, Step};
 use crate::kernels::amx::TileToken;
 use crate::kernels::contract::{Ahead, PairToken};
 use crate::kernels::isa::Token;
-use crate::kernels::memory::{self, Shared};
+use crate::kernels::memory::{self, Asked, Shared};
 use einloom_cascade::numeric::round;
 use einloom_tile::{
     AxisId, Extremes, Init, Program, ValueId, Window, chunks, initial_windows, set_grid_point, visited,
@@ -43,6 +43,12 @@ pub(crate) struct Worker<'a> {
     pub ahead: Option<Ahead<'a>>,
     /// The innermost stream's axis and next chunk, if there is one.
     pub next: Option<(AxisId, Window)>,
+    /// The windows at the point that this thread runs next; empty if that is not known.
+    pub following: Vec<Window>,
+    /// What that point loads outside of streams, to be asked for by maps.
+    pub asked: Vec<Asked>,
+    /// Inside of a stream.
+    pub streams: bool,
     /// Bytes loaded, per tensor.
     pub loaded: Vec<u64>,
     /// Bytes stored, per tensor.
@@ -70,6 +76,9 @@ impl<'a> Worker<'a> {
             line: 0,
             ahead: None,
             next: None,
+            following: vec![],
+            asked: vec![],
+            streams: false,
             loaded: vec![0; job.tensors.len()],
             stored: vec![0; job.tensors.len()],
             skipped: 0,
@@ -77,8 +86,15 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Runs one point of the grid, in the plan's order.
-    pub(crate) fn point(&mut self, point: usize) -> Result<(), RunError> {
+    /// Runs one point of the grid, in the plan's order; `following` is the one that this thread runs next, if that is
+    /// known.
+    pub(crate) fn point(&mut self, point: usize, following: Option<usize>) -> Result<(), RunError> {
+        self.asked.clear();
+        self.following.clear();
+        if let Some(next) = following {
+            self.following.extend_from_slice(&self.windows);
+            set_grid_point(&self.job.plan.kernel, self.job.plan.point(next).1, &mut self.following);
+        }
         let (line, point) = self.job.plan.point(point);
         if line != self.line {
             self.line = line;
@@ -123,6 +139,7 @@ impl<'a> Worker<'a> {
                 Step::Stream { axis, within, guards, states, body } => {
                     states.iter().for_each(|s| self.begin(s));
                     let outside = self.next;
+                    let within_another = std::mem::replace(&mut self.streams, true);
                     let (job, kernel) = (self.job, &self.job.plan.kernel);
                     if !guards.is_empty() {
                         self.skipped += chunks(kernel, *axis, within, &self.windows).count() as u64;
@@ -139,6 +156,7 @@ impl<'a> Worker<'a> {
                     }
                     drop(chunks);
                     self.next = outside;
+                    self.streams = within_another;
                     if let Some(ahead) = &mut self.ahead {
                         ahead.clear();
                     }

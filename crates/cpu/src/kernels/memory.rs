@@ -29,6 +29,47 @@ pub(crate) fn soon<T>(at: *const T) {
     let _ = at;
 }
 
+/// Memory that is asked for, some lines at a time.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    at: *const u8,
+    /// Bytes from row to row.
+    pitch: usize,
+    rows: usize,
+    /// Lines of a row, and which comes next.
+    lines: usize,
+    line: usize,
+}
+
+impl Asked {
+    /// Rows of so many bytes, so far apart, from `at` on.
+    pub(crate) fn new<T>(at: *const T, rows: usize, [bytes, pitch]: [usize; 2]) -> Self {
+        // Rows need not begin at a line's start. Those that follow each other are one.
+        let (rows, bytes) = if pitch == bytes { (rows.min(1), rows * bytes) } else { (rows, bytes) };
+        Self { at: at.cast(), pitch, rows, lines: bytes / size_of::<Line>() + 1, line: 0 }
+    }
+
+    /// Lines that are still to be asked for.
+    pub(crate) fn left(&self) -> usize {
+        (self.rows * self.lines).saturating_sub(self.line)
+    }
+
+    /// Asks for so many.
+    #[inline]
+    pub(crate) fn some(&mut self, lines: usize) {
+        for _ in 0..lines {
+            if self.rows == 0 {
+                return;
+            }
+            soon(self.at.wrapping_add(self.line * size_of::<Line>()));
+            self.line += 1;
+            if self.line == self.lines {
+                (self.at, self.rows, self.line) = (self.at.wrapping_add(self.pitch), self.rows - 1, 0);
+            }
+        }
+    }
+}
+
 /// Copies lines past the caches; false if there are no instructions for it: nothing is done then.
 ///
 /// # Safety

@@ -6,7 +6,7 @@ use super::parts::{PackLeft, PackRight, Packed, unpack};
 use super::{Contraction, Layout, Scale, Start};
 use crate::kernels::amx::{Engaged, SIDE, Square, TERMS, TILE, TileToken};
 use crate::kernels::isa::dispatch;
-use crate::kernels::memory::{Line, soon};
+use crate::kernels::memory::{Asked, Line};
 use einloom_cascade::numeric::bf16_to_f32;
 use std::ops::Range;
 
@@ -99,10 +99,11 @@ impl Contraction<'_, '_, f32> {
                 // What is packed next is asked for while this is multiplied: its rows are too short for the processor to
                 // find them by itself.
                 let (next, then) = if last { (i + SQUARE, 0) } else { (i, k0 + terms) };
-                let mut asked = Asked::new((from, strides), [next..m.min(next + SQUARE), then..k.min(then + part)], n);
+                let window = [next..m.min(next + SQUARE), then..k.min(then + part)];
+                let (mut asked, some) = packed_next((from, strides), window, n);
                 for j in (0..n).step_by(SQUARE) {
                     let columns = SQUARE.min(n - j);
-                    asked.some();
+                    asked.some(some);
                     let b0 = right.as_ptr().cast::<u8>().wrapping_add(j / SIDE * b_bytes);
                     let b0 = b0.wrapping_add(k0 / TERMS * usize::from(packed.parts) * TILE);
                     let b1 = if columns > SIDE { b0.wrapping_add(b_bytes) } else { b0 };
@@ -190,45 +191,18 @@ fn widen(codes: &[u16], [rows, terms]: [usize; 2], pitch: usize) -> Vec<f32> {
     (0..rows * terms).map(|at| bf16_to_f32(codes[at / terms * pitch + at % terms])).collect()
 }
 
-/// Memory that is asked for, some at a time.
-struct Asked {
-    at: *const u8,
-    /// Bytes from row to row.
-    pitch: usize,
-    rows: usize,
-    /// Lines of a row, and which comes next.
-    lines: usize,
-    line: usize,
-    /// Lines that are asked for at a time.
-    some: usize,
-}
-
-impl Asked {
-    /// Rows of adjacent terms, while so many columns are computed. Nothing if the terms are not adjacent.
-    fn new((from, [row, step]): (Elements<'_>, [usize; 2]), [rows, terms]: [Range<usize>; 2], columns: usize) -> Self {
-        const LINE: usize = size_of::<Line>();
-        let there = step == 1 && !rows.is_empty() && !terms.is_empty();
-        let at = from.start().wrapping_add((rows.start * row + terms.start) * from.bytes());
-        // Rows need not begin at a line's start.
-        let lines = (terms.len() * from.bytes()).div_ceil(LINE) + 1;
-        let rows = if there { rows.len() } else { 0 };
-        let some = (rows * lines).div_ceil(columns.div_ceil(SQUARE).max(1));
-        Self { at, pitch: row * from.bytes(), rows, lines, line: 0, some }
-    }
-
-    #[inline]
-    fn some(&mut self) {
-        for _ in 0..self.some {
-            if self.rows == 0 {
-                return;
-            }
-            soon(self.at.wrapping_add(self.line * size_of::<Line>()));
-            self.line += 1;
-            if self.line == self.lines {
-                (self.at, self.rows, self.line) = (self.at.wrapping_add(self.pitch), self.rows - 1, 0);
-            }
-        }
-    }
+/// The rows of adjacent terms that are packed next, to be asked for while so many columns are computed. Nothing if the
+/// terms are not adjacent.
+fn packed_next(
+    (from, [row, step]): (Elements<'_>, [usize; 2]),
+    [rows, terms]: [Range<usize>; 2],
+    columns: usize,
+) -> (Asked, usize) {
+    let rows_there = if step == 1 && !terms.is_empty() { rows.len() } else { 0 };
+    let at = from.start().wrapping_add((rows.start * row + terms.start) * from.bytes());
+    let asked = Asked::new(at, rows_there, [terms.len() * from.bytes(), row * from.bytes()]);
+    let some = asked.left().div_ceil(columns.div_ceil(SQUARE).max(1));
+    (asked, some)
 }
 
 /// What the start's elements are multiplied by.
