@@ -55,7 +55,9 @@ impl Site {
         if inner.is_empty() {
             guards.extend(sides.outside_filter.iter().cloned());
         }
-        if divides || multiplies {
+        // A size may be 0 where there is nothing to sum.
+        let sizes = sides.outside.factors.iter().any(|(t, p)| *p < 0.0 && has_size(t));
+        if divides || multiplies || sizes {
             let rank = |i: IndexId| self.graph.cascade[i].rank;
             // Where there is a position there is an element, if both are of one rank.
             if sides.prefix.is_none_or(|p| rank(p.up_to) != rank(p.of)) {
@@ -229,4 +231,10 @@ pub(super) fn rename_placeholders(def: &Def, first: usize) -> Def {
     let to = |n: NodeId| if n == placeholder(0) { NodeId(first as u32) } else { n };
     crate::derive::rebuild::renumber(&mut def, &to);
     def
+}
+
+fn has_size(t: &Term) -> bool {
+    let mut found = false;
+    t.visit(&mut |t| found |= matches!(t, Term::Size(_)));
+    found
 }
