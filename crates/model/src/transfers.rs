@@ -138,7 +138,7 @@ fn kernel_transfers_of(program: &Program, kernel: &Kernel, machine: &Machine, bl
         Some(element) => held_elements(kernel).saturating_mul(element.0),
         None => resident_bytes(kernel),
     };
-    let reuse = Reuse { program, kernel, nest: &nest, resident_bytes };
+    let reuse = Reuse { program, kernel, nest: &nest, resident_bytes, element: placed_by_programs(machine) };
     let least = in_bytes(program, &smaller(compulsory(&reuse), &innermost));
     let bound = total(&least);
     let least_written = least.iter().map(|t| t.stored_bytes).fold(0, u64::saturating_add);
@@ -209,9 +209,14 @@ fn touched_bytes(program: &Program, traffic: &Traffic) -> u64 {
 pub fn moved_bytes(program: &Program, kernel: &Kernel, machine: &Machine, memory: &Level) -> u64 {
     let nest = Nest::new(kernel);
     let resident_bytes = held_elements(kernel).saturating_mul(machine.element.map_or(1, |e| e.0));
-    let reuse = Reuse { program, kernel, nest: &nest, resident_bytes };
+    let reuse = Reuse { program, kernel, nest: &nest, resident_bytes, element: placed_by_programs(machine) };
     let innermost = innermost(program, kernel, &nest);
     total(&in_bytes(program, &smaller(reuse.traffic_into(memory).traffic, &innermost)))
+}
+
+/// Bytes of an element in the memories of an abstract machine with one core: what they hold is the program's choice.
+fn placed_by_programs(machine: &Machine) -> Option<u64> {
+    machine.element.filter(|_| machine.cores <= 1).map(|e| e.0.max(1))
 }
 
 /// Seconds of a kernel's arithmetic if its data were there.

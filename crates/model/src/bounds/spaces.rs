@@ -17,8 +17,10 @@ const DEPTH: usize = 64;
 pub(crate) struct Spaces {
     /// Contractions of what is loaded.
     single: Vec<ProjectiveNest>,
-    /// Chains: whole rows, and the contractions by themselves.
-    chains: Vec<(ProjectiveNest, Vec<ProjectiveNest>)>,
+    /// Contractions one after the other.
+    chains: Vec<Chain>,
+    /// Whether programs decide what memories hold, so that rows are held whole: on abstract machines.
+    placed: bool,
     /// Bytes moved per byte held, at least: differs from 1 on abstract machines.
     ratio: f64,
 }
@@ -26,7 +28,8 @@ pub(crate) struct Spaces {
 impl Spaces {
     pub fn new(program: &Program, kernel: &Kernel, nest: &Nest<'_>, machine: &Machine) -> Self {
         let finder = Finder { program, kernel, nest, machine, defs: definitions(kernel), counted: RefCell::default() };
-        let mut out = Self { single: vec![], chains: vec![], ratio: finder.ratio() };
+        let (ratio, placed) = (finder.ratio(), machine.element.is_some());
+        let mut out = Self { single: vec![], chains: vec![], placed, ratio };
         if nest.data_dependent {
             return out;
         }
@@ -44,12 +47,23 @@ impl Spaces {
     pub fn incoming(&self, capacity: f64) -> f64 {
         let bytes = |i: Incoming| (i.passing + i.resting) * self.ratio;
         let single = self.single.iter().map(|n| bytes(n.incoming(capacity)));
-        let chains = self.chains.iter().map(|(rows, parts)| {
+        let chains = self.chains.iter().map(|Chain { rows, parts, carried }| {
             let apart: f64 = parts.iter().map(|n| n.incoming_in_parts(capacity).passing * self.ratio).sum();
-            bytes(rows.incoming(capacity)).min(apart)
+            let whole = rows.incoming_in_whole_rows(capacity, *carried).filter(|_| self.placed).map_or(0.0, bytes);
+            bytes(rows.incoming(capacity)).max(whole).min(apart)
         });
         single.chain(chains).fold(0.0, f64::max)
     }
+}
+
+/// A contraction of what others made.
+struct Chain {
+    /// Whole rows.
+    rows: ProjectiveNest,
+    /// The contractions by themselves.
+    parts: Vec<ProjectiveNest>,
+    /// Bytes that each row carries through the last stream beside its sums: maxima, sums of weights.
+    carried: f64,
 }
 
 /// Where a value comes from.
@@ -148,7 +162,7 @@ impl<'a> Finder<'a> {
     }
 
     /// The chain of which this contraction is the last, with the contractions of which it consists.
-    fn chain(&self, c: &Contraction<'_>) -> Option<(ProjectiveNest, Vec<ProjectiveNest>)> {
+    fn chain(&self, c: &Contraction<'_>) -> Option<Chain> {
         let made = c.factors.iter().copied().find(|&f| self.made_by_sums(f, 0))?;
         let points = self.depends(made).clone();
         let (mut leaves, sums) = self.leaves(made, &points, 0);
@@ -171,7 +185,27 @@ impl<'a> Finder<'a> {
             }
             parts.extend(self.nest_of(c, &c.points, leaves, &[(c.result, 1.0)], &[made]));
         }
-        Some((rows, parts))
+        let carried = self.carried(&self.kernel.body, c.result, &own).unwrap_or(0.0);
+        Some(Chain { rows, parts, carried })
+    }
+
+    /// Bytes per row of what the stream that computes `result` carries beside it: states over axes of the results, but not
+    /// over all that the result's own sides are.
+    fn carried(&self, ops: &[Op], result: ValueId, own: &BTreeSet<AxisId>) -> Option<f64> {
+        for op in ops {
+            let Op::Stream { states, body, .. } = op else { continue };
+            if let Some(found) = self.carried(body, result, own) {
+                return Some(found);
+            }
+            if body.iter().any(|o| matches!(o, Op::Mma { dst, .. } if *dst == result)) {
+                let beside = states.iter().map(|s| s.value).filter(|&v| {
+                    let over = sides(self.kernel, v);
+                    over.is_subset(own) && over.len() < sides(self.kernel, result).len()
+                });
+                return Some(beside.map(|v| self.machine.held_bytes(self.kernel.value(v).dtype) as f64).sum());
+            }
+        }
+        None
     }
 
     /// Whether a value depends on contractions at every one of its points.
