@@ -22,6 +22,8 @@ pub(crate) type Traffic = BTreeMap<TensorId, (u64, u64)>;
 /// What passes into a memory.
 pub(crate) struct Into {
     pub traffic: Traffic,
+    /// The same if what tiles leave free kept nothing.
+    pub without: Traffic,
     /// Bytes that it holds at once.
     pub resident_bytes: u64,
 }
@@ -45,7 +47,7 @@ impl Reuse<'_> {
             let all = self.nest.body.all();
             self.region(&all, 0, Lean::High, &mut traffic);
             let resident_bytes = self.bytes(&traffic).saturating_add(self.resident_bytes);
-            return Into { traffic, resident_bytes };
+            return Into { without: traffic.clone(), traffic, resident_bytes };
         };
         let all = self.nest.body.all();
         let grid = self.kernel.grid.len();
@@ -63,16 +65,18 @@ impl Reuse<'_> {
                 by_depth.iter().for_each(|(&d, some)| self.region(some, d, Lean::High, &mut traffic));
                 let counted =
                     by_depth.into_iter().flat_map(|(d, some)| some.into_iter().map(move |k| (k, d))).collect();
+                let without = traffic.clone();
                 let held = held.saturating_add(self.keep(counted, share.saturating_sub(held), active, &mut traffic));
                 // As many regions as share the memory run at once.
                 let resident_bytes = held.saturating_mul(active.div_ceil(points));
-                return Into { traffic, resident_bytes };
+                return Into { traffic, without, resident_bytes };
             }
         }
         let (mut held, mut counted) = (self.resident_bytes, vec![]);
         self.descend(&self.nest.body, grid, capacity.0 / active, &mut traffic, &mut held, &mut counted);
+        let without = traffic.clone();
         held = held.saturating_add(self.keep(counted, capacity.0.saturating_sub(held), active, &mut traffic));
-        Into { traffic, resident_bytes: held.saturating_mul(active) }
+        Into { traffic, without, resident_bytes: held.saturating_mul(active) }
     }
 
     /// The depth of the outermost region that a load touches the same elements in as in the region of this depth, because

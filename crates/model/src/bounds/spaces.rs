@@ -43,16 +43,19 @@ impl Spaces {
         out
     }
 
-    /// Bytes that must be read with this much fast memory per core or group of cores.
-    pub fn incoming(&self, capacity: f64) -> f64 {
+    /// Bytes that must be read with this much fast memory per core or group of cores: in any order, and where rows stay until
+    /// they are complete.
+    pub fn incoming(&self, capacity: f64) -> [f64; 2] {
         let bytes = |i: Incoming| (i.passing + i.resting) * self.ratio;
-        let single = self.single.iter().map(|n| bytes(n.incoming(capacity)));
-        let chains = self.chains.iter().map(|Chain { rows, parts, carried }| {
+        let mut most =
+            self.single.iter().map(|n| bytes(n.incoming(capacity))).fold([0.0; 2], |m, b| m.map(|x| b.max(x)));
+        for Chain { rows, parts, carried } in &self.chains {
             let apart: f64 = parts.iter().map(|n| n.incoming_in_parts(capacity).passing * self.ratio).sum();
+            let any = bytes(rows.incoming(capacity));
             let whole = rows.incoming_in_whole_rows(capacity, *carried).filter(|_| self.placed).map_or(0.0, bytes);
-            bytes(rows.incoming(capacity)).max(whole).min(apart)
-        });
-        single.chain(chains).fold(0.0, f64::max)
+            most = [most[0].max(any.min(apart)), most[1].max(any.max(whole).min(apart))];
+        }
+        most
     }
 }
 

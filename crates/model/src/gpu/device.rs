@@ -94,7 +94,7 @@ impl<'a> Counted<'a> {
             traffic.insert(*tensor, (together.min(stays).max(floor.min(read)), written));
         }
         let held = stays.map_or(0, |s| s.resident_bytes.saturating_mul(blocks as u64));
-        Into { traffic, resident_bytes: held }
+        Into { without: traffic.clone(), traffic, resident_bytes: held }
     }
 }
 
