@@ -1,17 +1,25 @@
 #!/usr/bin/env python3
 """Is the model's first choice of tile near the best there is? Times every tile of a few kernels on the card.
 
-    python3 benches/gpu/tiles.py --einloom target/release/einloom --out tiles.json
+    python3 benches/gpu/tiles.py --einloom target/release/einloom --out tiles.json     # about 3 minutes on an H200
+    python3 benches/gpu/tiles.py --einloom target/release/einloom --dry                # only what would be timed; no GPU
 
-Every candidate is planned with `tiles` given, timed as bench.py does, in one process; candidates that do not fit say so and
-are counted. Prints for each kernel the planner's own choice, the best that was found, and how much slower the choice is.
+For each kernel all candidates are timed once in one process, as bench.py times. Then the planner's own choice and the fastest
+candidates are timed again in turn, several rounds, because the clock of a card at its power limit moves between two
+measurements: what is compared are medians over rounds. Left out before: candidates that the planner refuses, and those that it
+times at more than `--beyond` times its own choice, for which it cuts the program into more kernels or leaves the matrix unit.
+Candidates that do not compile or run are counted as failed.
 """
 import argparse
 import json
+import os
 import subprocess
 import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
+from statistics import median
 
 from cases import CASCADES, PROGRAMS
 
@@ -35,55 +43,138 @@ def rows(n):
 
 KERNELS = [matmul(4096), attention(64, 4096, False), attention(128, 4096, False), attention(256, 4096, False)]
 KERNELS += [attention(128, 4096, True), rows(4096)]
+HEADER = "| kernel | candidates | timed | the planner's choice | µs | best | µs | choice is slower by |\n|---|---|---|---|---|---|---|---|"
 
 
-def measure(options, program, sizes, tiles, folder):
-    """Seconds by candidate (None for the planner's own), and why the others have none."""
-    entries = [{"name": "own", "file": str(program), "sizes": sizes}]
-    entries += [{"name": str(k), "file": str(program), "sizes": sizes, "tiles": t} for k, t in enumerate(tiles)]
-    path = Path(folder) / "suite.json"
-    path.write_text(json.dumps(entries))
-    command = [options.einloom, "bench", "--suite", path, "--backend", "cuda", "--json", "--repeat", options.repeat]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    found, failed = {}, {}
-    for line in done.stdout.splitlines():
-        result = json.loads(line)
-        name = result.get("name")
-        if name is None:
-            raise SystemExit(line)
-        key = None if name == "own" else int(name)
-        if "error" in result:
-            failed[key] = result["error"]
-        else:
-            found[key] = (result["median_seconds"], result["predicted_seconds"], len(result["path"]["fallbacks"]))
-    return found, failed
+def shown(tiles):
+    return " ".join(f"{index}:{tile}" for index, tile in tiles.items())
+
+
+class Kernel:
+    """One kernel, its candidates by number (None is the planner's own choice) and their times."""
+
+    def __init__(self, options, name, program, sizes, tiles):
+        self.options, self.name, self.program, self.sizes, self.tiles = options, name, program, sizes, tiles
+        with ThreadPoolExecutor() as pool:
+            plans = list(pool.map(self.plan, [{}, *tiles]))
+        self.predicted = {None if k == 0 else k - 1: plan[0] for k, plan in enumerate(plans)}
+        own, self.own_tiles = plans[0]
+        if own is None:
+            raise SystemExit(f"{name}: {self.own_tiles}")
+        # The planner's own tile is not timed twice.
+        same = [k for k, t in enumerate(tiles) if all(self.own_tiles.get(index) == tile for index, tile in t.items())]
+        beyond = options.beyond * own
+        self.kept = [k for k in range(len(tiles)) if k not in same and (self.predicted[k] or beyond + 1) <= beyond]
+        self.left_out = len(tiles) - len(same) - len(self.kept)
+        self.scanned, self.failed, self.rounds = {}, {}, {}
+
+    def plan(self, tiles):
+        """The predicted seconds and the tiles of the longest kernel; no seconds and why if it is refused."""
+        text = lambda values: ",".join(f"{name}={value}" for name, value in values.items())
+        command = [self.options.einloom, "plan", self.program, "--machine", self.options.machine, "--json"]
+        command += ["--size", text(self.sizes), *(["--tile", text(tiles)] if tiles else [])]
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+        plan = json.loads(done.stdout)
+        if "errors" in plan:
+            return None, plan["errors"][0]["message"]
+        longest = max(plan["kernels"], key=lambda k: k["seconds"])
+        return sum(k["seconds"] for k in plan["kernels"]), {i: t for i, t in {**longest["group"], **longest["stream"]}.items() if t > 1}
+
+    def measure(self, keys, repeat, folder):
+        """Times these candidates one after the other in one process; gives seconds by candidate, in order."""
+        entry = {"file": str(self.program), "sizes": self.sizes}
+        entries = [entry | {"name": "own" if k is None else str(k)} | ({} if k is None else {"tiles": self.tiles[k]}) for k in keys]
+        path = Path(folder) / "suite.json"
+        path.write_text(json.dumps(entries))
+        command = [self.options.einloom, "bench", "--suite", path, "--backend", "cuda", "--json", "--repeat", repeat]
+        limit = max(self.options.budget - (time.monotonic() - self.options.start), 1)
+        try:
+            done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=limit)
+            lines, told = done.stdout, done.stderr
+        except subprocess.TimeoutExpired as stopped:
+            # What is there was measured; a line that was not finished was not.
+            lines, told = (stopped.stdout or b"").decode().rpartition("\n")[0], "stopped: no time is left"
+        times = []
+        for line in lines.splitlines():
+            result = json.loads(line)
+            if "name" not in result:
+                raise SystemExit(f"{self.name}: {line}")
+            key = None if result["name"] == "own" else int(result["name"])
+            if "error" in result:
+                self.failed[key] = result["error"]
+            else:
+                times.append((key, result["median_seconds"], len(result["path"]["fallbacks"])))
+        if len(times) < len(keys) and told.strip() and not self.failed:
+            print(f"{self.name}: {told.strip()[:300]}", flush=True)
+        return times
+
+    def run(self, folder):
+        for key, seconds, fallbacks in self.measure([None, *self.kept], self.options.repeat, folder):
+            self.scanned[key] = (seconds, fallbacks)
+        best = sorted((k for k in self.scanned if k is not None), key=lambda k: self.scanned[k][0])[: self.options.finalists]
+        if None in self.scanned:
+            for key, seconds, _ in self.measure([None, *best] * self.options.rounds, self.options.repeat, folder):
+                self.rounds.setdefault(key, []).append(seconds)
+
+    def again(self):
+        """Medians over the rounds."""
+        return {key: median(times) for key, times in self.rounds.items()}
+
+    def row(self):
+        own, again = shown(self.own_tiles), self.again()
+        start = f"| {self.name} | {len(self.tiles)} | {len(self.scanned)} | {own} |"
+        if None not in again:
+            return f"{start} - | - | - | {self.failed.get(None, 'not timed')[:80]} |"
+        best = min(again, key=again.get)
+        tiles = own if best is None else shown(self.tiles[best])
+        return f"{start} {1e6 * again[None]:.1f} | {tiles} | {1e6 * again[best]:.1f} | {again[None] / again[best] - 1:.1%} |"
+
+    def data(self):
+        name = lambda k: self.own_tiles if k is None else self.tiles[k]
+        timed = [
+            {"tiles": name(k), "own": k is None, "seconds": s, "predicted_seconds": self.predicted[k], "fallbacks": f, "rounds": self.rounds.get(k, [])}
+            for k, (s, f) in self.scanned.items()
+        ]
+        failed = [{"tiles": name(k), "error": error} for k, error in self.failed.items()]
+        return {"kernel": self.name, "candidates": len(self.tiles), "left_out": self.left_out, "timed": timed, "failed": failed}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--einloom", default="target/release/einloom")
+    parser.add_argument("--machine", default="h200", help="whose model chooses (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("tiles.json"))
-    parser.add_argument("--repeat", type=int, default=15)
+    parser.add_argument("--repeat", type=int, default=9, help="timed runs each time (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="times the fastest are timed again in turn (default: %(default)s)")
+    parser.add_argument("--finalists", type=int, default=4, help="how many are timed again beside the planner's (default: %(default)s)")
+    parser.add_argument("--beyond", type=float, default=2.0, help="candidates predicted slower by this factor are left out (default: %(default)s)")
+    parser.add_argument("--budget", type=float, default=230, help="seconds after which nothing more is started")
     parser.add_argument("--only", default="", help="only kernels whose name contains this")
+    parser.add_argument("--dry", action="store_true", help="plan the candidates and say which would be timed")
     options = parser.parse_args()
-    results = []
-    print("| kernel | candidates | ran | the planner's choice µs | best µs | best tiles | choice is slower by |\n|---|---|---|---|---|---|---|")
+    options.start = time.monotonic()
+    results, late = [], []
+    print(HEADER, flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        for name, program, sizes, tiles in KERNELS:
-            if options.only not in name:
+        os.environ.setdefault("EINLOOM_CACHE_DIR", f"{folder}/cache")
+        for case in KERNELS:
+            if options.only not in case[0]:
                 continue
-            found, failed = measure(options, program, sizes, tiles, folder)
-            timed = {k: v[0] for k, v in found.items() if k is not None}
-            results.append({"kernel": name, "own": found.get(None), "failed": len(failed)})
-            results[-1]["candidates"] = [{"tiles": tiles[k], "measured": v[0], "predicted": v[1], "fallbacks": v[2]} for k, v in found.items() if k is not None]
+            if time.monotonic() - options.start > options.budget:
+                late.append(case[0])
+                continue
+            kernel = Kernel(options, *case)
+            if options.dry:
+                print(f"| {kernel.name} | {len(kernel.tiles)} | {1 + len(kernel.kept)} to time | {shown(kernel.own_tiles)} | - | - | - | - |", flush=True)
+                continue
+            kernel.run(folder)
+            results.append(kernel.data())
             options.out.write_text(json.dumps(results, indent=1))
-            if None not in found or not timed:
-                print(f"| {name} | {len(tiles)} | {len(timed)} | - | - | {next(iter(failed.values()), '')[:60]} | - |")
-                continue
-            own, best = found[None][0], min(timed, key=timed.get)
-            shown = " ".join(f"{i}:{t}" for i, t in tiles[best].items())
-            slower = max(own / timed[best] - 1, 0)
-            print(f"| {name} | {len(tiles)} | {len(timed)} | {1e6 * own:.1f} | {1e6 * timed[best]:.1f} | {shown} | {slower:.1%} |", flush=True)
+            print(kernel.row(), flush=True)
+            for key, error in kernel.failed.items():
+                print(f"  {'own' if key is None else shown(kernel.tiles[key])} failed: {error.splitlines()[0][:150]}", flush=True)
+    if late:
+        print(f"no time was left for {', '.join(late)}")
 
 
 if __name__ == "__main__":

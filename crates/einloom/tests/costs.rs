@@ -116,11 +116,15 @@ fn closed_forms_can_be_checked_from_outside() {
     let number = |v: &Value| v.as_f64().expect("a number");
     let compare = |kernel: &Value, element: f64, published: f64, most: f64| {
         let level = &kernel["levels"][0];
-        let (bound, ratio) = (number(&level["bound_bytes"]), number(&level["ratio"]));
+        let (bound, ratio) = (number(&level["bound_any_order_bytes"]), number(&level["ratio"]));
+        assert!(number(&level["bound_bytes"]) >= bound);
         assert!((bound / element / published - 1.0).abs() < 5e-3, "{bound}, published {published}");
         assert!((1.0..most).contains(&ratio), "{ratio} times the bound");
-        // What the symbols say at the plan's tiles is what the plan moves.
-        assert_eq!(number(&kernel["formula"]["values"]) * element, number(&level["bytes"]));
+        // What the symbols say at the plan's tiles is what the plan moves, less what stays beside the tiles.
+        assert_eq!(
+            number(&kernel["formula"]["values"]) * element,
+            number(&level["bytes"]) + number(&level["kept_bytes"])
+        );
     };
     // 2abc M^(-1/2) + ac, in f32.
     for (capacity, m) in [("4096", 4096f64), ("16384", 16384.0)] {
@@ -133,7 +137,7 @@ fn closed_forms_can_be_checked_from_outside() {
     // 2qd + 4xqd²/M, in bf16.
     let (q, d) = (8192.0, 64.0);
     let kernel = two_level(folder.path(), "attention.ein", "65536", "B=1,H=1,M=8192,N=8192,D=64,E=64");
-    compare(&kernel, 2.0, 2.0 * q * d + 4.0 * q * q * d * d / 65536.0, 1.07);
+    compare(&kernel, 2.0, 2.0 * q * d + 4.0 * q * q * d * d / 65536.0, 1.03);
 }
 
 #[test]

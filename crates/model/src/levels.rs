@@ -22,6 +22,8 @@ pub(crate) type Traffic = BTreeMap<TensorId, (u64, u64)>;
 /// What passes into a memory.
 pub(crate) struct Into {
     pub traffic: Traffic,
+    /// The same if what tiles leave free kept nothing.
+    pub without: Traffic,
     /// Bytes that it holds at once.
     pub resident_bytes: u64,
 }
@@ -32,6 +34,9 @@ pub(crate) struct Reuse<'a> {
     pub kernel: &'a Kernel,
     pub nest: &'a Nest<'a>,
     pub resident_bytes: u64,
+    /// Bytes in which a memory holds an element, whatever its type, if programs decide what it holds: see [`crate::kept`].
+    /// `None` for caches.
+    pub element: Option<u64>,
 }
 
 impl Reuse<'_> {
@@ -42,7 +47,7 @@ impl Reuse<'_> {
             let all = self.nest.body.all();
             self.region(&all, 0, Lean::High, &mut traffic);
             let resident_bytes = self.bytes(&traffic).saturating_add(self.resident_bytes);
-            return Into { traffic, resident_bytes };
+            return Into { without: traffic.clone(), traffic, resident_bytes };
         };
         let all = self.nest.body.all();
         let grid = self.kernel.grid.len();
@@ -58,14 +63,20 @@ impl Reuse<'_> {
                     by_depth.entry(self.stays_from(k, depth)).or_default().push(k);
                 }
                 by_depth.iter().for_each(|(&d, some)| self.region(some, d, Lean::High, &mut traffic));
+                let counted =
+                    by_depth.into_iter().flat_map(|(d, some)| some.into_iter().map(move |k| (k, d))).collect();
+                let without = traffic.clone();
+                let held = held.saturating_add(self.keep(counted, share.saturating_sub(held), active, &mut traffic));
                 // As many regions as share the memory run at once.
                 let resident_bytes = held.saturating_mul(active.div_ceil(points));
-                return Into { traffic, resident_bytes };
+                return Into { traffic, without, resident_bytes };
             }
         }
-        let mut held = self.resident_bytes;
-        self.descend(&self.nest.body, grid, capacity.0 / active, &mut traffic, &mut held);
-        Into { traffic, resident_bytes: held.saturating_mul(active) }
+        let (mut held, mut counted) = (self.resident_bytes, vec![]);
+        self.descend(&self.nest.body, grid, capacity.0 / active, &mut traffic, &mut held, &mut counted);
+        let without = traffic.clone();
+        held = held.saturating_add(self.keep(counted, capacity.0.saturating_sub(held), active, &mut traffic));
+        Into { traffic, without, resident_bytes: held.saturating_mul(active) }
     }
 
     /// The depth of the outermost region that a load touches the same elements in as in the region of this depth, because
@@ -79,19 +90,29 @@ impl Reuse<'_> {
     }
 
     /// The traffic of a body that does not fit as a whole: of its accesses one by one, and of the streams in it; `held` is
-    /// raised to what the largest region holds that fits.
-    fn descend(&self, body: &Body, depth: usize, share: u64, traffic: &mut Traffic, held: &mut u64) {
+    /// raised to what the largest region holds that fits; at which depth each access is counted goes into `counted`.
+    fn descend(
+        &self,
+        body: &Body,
+        depth: usize,
+        share: u64,
+        traffic: &mut Traffic,
+        held: &mut u64,
+        counted: &mut Vec<(usize, usize)>,
+    ) {
         for &k in &body.accesses {
             self.region(&[k], depth, Lean::High, traffic);
+            counted.push((k, depth));
         }
         for stream in &body.streams {
             let all = stream.all();
             let fits = |d: usize| Some((d, self.fits(&all, d, share, self.resident_bytes)?));
             if let Some((fitting, bytes)) = [depth, depth + 1].into_iter().find_map(fits) {
                 self.region(&all, fitting, Lean::High, traffic);
+                counted.extend(all.iter().map(|&k| (k, fitting)));
                 *held = (*held).max(bytes);
             } else {
-                self.descend(stream, depth + 1, share, traffic, held);
+                self.descend(stream, depth + 1, share, traffic, held, counted);
             }
         }
     }
@@ -156,7 +177,7 @@ impl Reuse<'_> {
 
     /// Which elements an access touches, as text: two accesses with the same text touch the same. A loop that runs
     /// inside the region is known by its range, one outside by its axis.
-    fn place(&self, access: &Access<'_>, depth: usize) -> String {
+    pub(crate) fn place(&self, access: &Access<'_>, depth: usize) -> String {
         let outside: Vec<_> = access.loops[..depth.min(access.loops.len())].iter().map(|l| l.axis).collect();
         let coord = |c: &einloom_tile::Coord| self.coord_text(c, &outside);
         access.at.iter().map(coord).collect::<Vec<_>>().join(",")
@@ -177,7 +198,7 @@ impl Reuse<'_> {
 }
 
 /// Whether a coordinate moves with an axis.
-fn mentions(coord: &einloom_tile::Coord, axis: einloom_tile::AxisId) -> bool {
+pub(crate) fn mentions(coord: &einloom_tile::Coord, axis: einloom_tile::AxisId) -> bool {
     coord.terms.iter().any(|(_, atom)| match atom {
         CoordAtom::Axis(a) => *a == axis,
         CoordAtom::Floor(inner, _) => mentions(inner, axis),
@@ -186,7 +207,7 @@ fn mentions(coord: &einloom_tile::Coord, axis: einloom_tile::AxisId) -> bool {
 }
 
 /// Whether data decide a coordinate.
-fn reads_tiles(coord: &einloom_tile::Coord) -> bool {
+pub(crate) fn reads_tiles(coord: &einloom_tile::Coord) -> bool {
     coord.terms.iter().any(|(_, atom)| match atom {
         CoordAtom::Axis(_) => false,
         CoordAtom::Floor(inner, _) => reads_tiles(inner),

@@ -11,6 +11,7 @@ mod element;
 mod energy;
 mod gpu;
 mod held;
+mod kept;
 mod levels;
 mod nest;
 mod region;

@@ -69,6 +69,12 @@ pub struct LevelTransfers {
     /// No program with these loads and stores moves less: see [`crate::bounds`]. From [`kernel_transfers`] what must
     /// move whatever the capacities, from [`transfers`] also what they make necessary.
     pub bound_bytes: u64,
+    /// `bound_bytes` without what holds only where rows of results stay until they are complete: the bound for every order.
+    /// See [`crate::ProjectiveNest::incoming_in_whole_rows`].
+    pub any_order_bytes: u64,
+    /// Bytes that the tiles' loops ask for again and that need not come, because they stay in what the tiles leave free:
+    /// `bytes` is so much less than what moves without. 0 of caches.
+    pub kept_bytes: u64,
     /// `bytes`, per tensor.
     pub tensors: Vec<TensorTransfer>,
     /// `bytes` at the level's bandwidth.
@@ -120,8 +126,9 @@ fn bound_by_capacity(program: &Program, kernel: &Kernel, machine: &Machine, foun
         let part = trunk.get(k + 1).map_or(1, |next| next.shared_by) as f64 / machine.cores.max(1) as f64;
         let Some(inside) = inside.map(|b| b.0 as f64 * part) else { continue };
         let tiles = found.resident_bytes as f64;
-        let read = spaces.incoming(inside.max(tiles));
-        bound.bound_bytes = bound.bound_bytes.max((read as u64).saturating_add(written));
+        let [any, whole] = spaces.incoming(inside.max(tiles));
+        bound.any_order_bytes = bound.any_order_bytes.max((any as u64).saturating_add(written));
+        bound.bound_bytes = bound.any_order_bytes.max((whole as u64).saturating_add(written));
     }
 }
 
@@ -138,7 +145,7 @@ fn kernel_transfers_of(program: &Program, kernel: &Kernel, machine: &Machine, bl
         Some(element) => held_elements(kernel).saturating_mul(element.0),
         None => resident_bytes(kernel),
     };
-    let reuse = Reuse { program, kernel, nest: &nest, resident_bytes };
+    let reuse = Reuse { program, kernel, nest: &nest, resident_bytes, element: placed_by_programs(machine) };
     let least = in_bytes(program, &smaller(compulsory(&reuse), &innermost));
     let bound = total(&least);
     let least_written = least.iter().map(|t| t.stored_bytes).fold(0, u64::saturating_add);
@@ -147,13 +154,16 @@ fn kernel_transfers_of(program: &Program, kernel: &Kernel, machine: &Machine, bl
     let mut resident = vec![touched_bytes(program, &innermost)];
     let trunk: Vec<&Level> = machine.trunk().collect();
     for (k, level) in trunk.iter().enumerate().rev() {
+        let mut kept_bytes = 0;
         if let Some(memory) = trunk.get(k + 1) {
             // A level never moves more than the one inside it asks for.
             let into = match machine.lanes.is_some() && k == 0 {
                 true => l2_traffic(program, kernel, machine, blocks),
                 false => reuse.traffic_into(memory),
             };
+            let without = total(&in_bytes(program, &smaller(into.without, &inner)));
             inner = smaller(into.traffic, &inner);
+            kept_bytes = without.saturating_sub(total(&in_bytes(program, &inner)));
             resident.push(into.resident_bytes);
         }
         let tensors = in_bytes(program, &inner);
@@ -165,6 +175,8 @@ fn kernel_transfers_of(program: &Program, kernel: &Kernel, machine: &Machine, bl
             bytes,
             resident_bytes: 0,
             bound_bytes: bound,
+            any_order_bytes: bound,
+            kept_bytes,
             tensors,
             seconds: (Bytes(bytes) / level.bandwidth).0 / utilisation,
         });
@@ -209,9 +221,14 @@ fn touched_bytes(program: &Program, traffic: &Traffic) -> u64 {
 pub fn moved_bytes(program: &Program, kernel: &Kernel, machine: &Machine, memory: &Level) -> u64 {
     let nest = Nest::new(kernel);
     let resident_bytes = held_elements(kernel).saturating_mul(machine.element.map_or(1, |e| e.0));
-    let reuse = Reuse { program, kernel, nest: &nest, resident_bytes };
+    let reuse = Reuse { program, kernel, nest: &nest, resident_bytes, element: placed_by_programs(machine) };
     let innermost = innermost(program, kernel, &nest);
     total(&in_bytes(program, &smaller(reuse.traffic_into(memory).traffic, &innermost)))
+}
+
+/// Bytes of an element in the memories of an abstract machine with one core: what they hold is the program's choice.
+fn placed_by_programs(machine: &Machine) -> Option<u64> {
+    machine.element.filter(|_| machine.cores <= 1).map(|e| e.0.max(1))
 }
 
 /// Seconds of a kernel's arithmetic if its data were there.

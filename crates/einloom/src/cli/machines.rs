@@ -18,10 +18,21 @@ struct MachineJson {
     clock: f64,
     /// Bytes that each element counts in a capacity, on an abstract machine.
     element: Option<u64>,
+    /// Watts that it may draw, where known.
+    power: Option<f64>,
+    overhead: OverheadJson,
     levels: Vec<LevelJson>,
     /// The fastest pipe's, by number type.
     rates: BTreeMap<String, f64>,
     pipes: Vec<PipeJson>,
+}
+
+/// Seconds: to start a kernel, to dispatch a tile operation, until a run of elements arrives that follows no other.
+#[derive(Debug, Serialize)]
+struct OverheadJson {
+    kernel: f64,
+    operation: f64,
+    run: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -78,6 +89,17 @@ fn detail(m: &Machine) -> String {
     let mut out = format!("{}: {}\n{} cores at {}\n", m.name, m.description, m.cores, m.clock);
     if let Some(element) = m.element {
         out += &format!("every element is held in {element}\n");
+    }
+    if let Some(power) = m.power {
+        out += &format!("may draw {power}\n");
+    }
+    // An abstract machine starts nothing: what it does is counted.
+    if m.element.is_none() {
+        let each = &m.overhead;
+        out += &format!(
+            "{} to start a kernel, {} to dispatch a tile operation, {} until a run of elements begins\n",
+            each.kernel, each.operation, each.run
+        );
     }
     let mut table = Table::new(&["level", "inside", "kind", "count", "capacity", "bandwidth", "energy"]);
     let or = |text: Option<String>| text.unwrap_or_else(|| "-".to_string());
@@ -142,6 +164,12 @@ fn to_json(m: &Machine) -> MachineJson {
         cores: m.cores,
         clock: m.clock.0,
         element: m.element.map(|b| b.0),
+        power: m.power.map(|w| w.0),
+        overhead: OverheadJson {
+            kernel: m.overhead.kernel.0,
+            operation: m.overhead.operation.0,
+            run: m.overhead.run.0,
+        },
         levels: m.levels.iter().map(level).collect(),
         rates: computed.map(|d| (d.to_string(), m.rate(d).0)).collect(),
         pipes: m.pipes.iter().map(pipe).collect(),

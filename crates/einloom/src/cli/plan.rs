@@ -70,6 +70,10 @@ struct LevelJson {
     level: String,
     bytes: u64,
     bound_bytes: u64,
+    /// The bound without what holds only where rows of results stay until they are complete.
+    bound_any_order_bytes: u64,
+    /// What is asked for again and stays in what tiles leave free.
+    kept_bytes: u64,
     /// `null` where nothing has to move.
     ratio: Option<f64>,
     /// Of one instance; `null` without a limit.
@@ -144,6 +148,8 @@ fn kernel(
         level: l.level.clone(),
         bytes: l.bytes,
         bound_bytes: l.bound_bytes,
+        bound_any_order_bytes: l.any_order_bytes,
+        kept_bytes: l.kept_bytes,
         ratio: ratio(l),
         capacity_bytes: l.capacity,
         resident_bytes: resident(planned, kernel, l),
@@ -268,6 +274,19 @@ fn kernel_text(
         ]);
     }
     out += &table.text();
+    for l in &transfers.levels {
+        if l.bound_bytes > l.any_order_bytes {
+            let any = units::bytes(l.any_order_bytes as f64);
+            out += &format!(
+                "  bound of {}: where rows of results stay until they are complete; in any order {any}\n",
+                l.level
+            );
+        }
+        if l.kept_bytes > 0 {
+            let kept = units::bytes(l.kept_bytes as f64);
+            out += &format!("  {}: {kept} less than H, which stay in what the tiles leave free\n", l.level);
+        }
+    }
     if transfers.data_dependent {
         out += "  the data decide how much is skipped: these are the largest numbers\n";
     }

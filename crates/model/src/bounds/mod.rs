@@ -12,6 +12,9 @@
 //! Attention", arXiv 2402.07443); for less memory it is never better to hold whole rows, and the bound is that of the
 //! two contractions by themselves, of order `q x d / √M`. The smaller of the two changes over at `M = d²` of itself.
 //!
+//! On machines that count elements rows of such chains are held whole, so that groups of them are whole in number:
+//! [`ProjectiveNest::incoming_in_whole_rows`] says under which condition, and proves it.
+//!
 //! The largest of all is taken, for one kernel: what it reads and writes is given, not what else could be fused.
 
 mod nest;

@@ -96,6 +96,54 @@ impl ProjectiveNest {
         self.least(capacity, vec![])
     }
 
+    /// The same in whole rows, for computations in which all that belongs to a row of results stays from its first use to its
+    /// last: what is read of it, its sums and `carried` bytes more. `None` where the nest is not one of rows and columns, all
+    /// of which meet; where the columns fit; and where no row does.
+    ///
+    /// A row's arrays move along what the sums move along, a column's along what is summed over. Take the row that ends
+    /// first, at `t_1`, of those that begin later the one that ends first, at `t_2`, and so on. Every row is there at one of
+    /// these times, so with `p_i` rows at `t_i` their sum is at least the number of rows `q`. Every element of the columns
+    /// comes in between `t_{i-1}` and `t_i`, unless it is there at `t_{i-1}`. Of `G` times that is `G` times all columns `C`,
+    /// less what is there at all times but the last, and of `M` bytes at most `M - w p_i` are there beside the rows of `w`
+    /// bytes. With `a` rows that fit, `G ≥ q / a` is whole and `G C - (G - 1) M + w (q - a)` bytes come in; more times only
+    /// add to that, as `C > M`.
+    pub fn incoming_in_whole_rows(&self, capacity: f64, carried: f64) -> Option<Incoming> {
+        let all: BTreeSet<usize> = (0..self.extents.len()).collect();
+        let sums = self.arrays.iter().filter(|a| a.sum);
+        let rows = sums.map(|a| a.over.clone()).reduce(|a, b| &a & &b)?;
+        // What moves every array repeats the rest.
+        let common = self.arrays.iter().map(|a| a.over.clone()).reduce(|a, b| &a & &b)?;
+        let rows = &rows - &common;
+        let columns = &(&all - &rows) - &common;
+        if rows.is_empty() || columns.is_empty() || self.points < self.positions(&all) {
+            return None;
+        }
+        let mut held = [carried, 0.0];
+        let mut read = [0.0, 0.0];
+        for a in &self.arrays {
+            let over = &a.over - &common;
+            let side = if over == rows { 0 } else { 1 };
+            if !over.is_empty() && over != rows && over != columns {
+                return None;
+            }
+            if !over.is_empty() {
+                held[side] += a.bytes;
+                read[side] += a.read_bytes;
+            }
+        }
+        let (q, n) = (self.positions(&rows), self.positions(&columns));
+        // At least a byte of a column is there at the last use of a row.
+        let fitting = ((capacity - 1.0) / held[0]).floor();
+        if fitting < 1.0 || fitting >= q || held[1] <= 0.0 || n * held[1] <= capacity {
+            return None;
+        }
+        let times = (q / fitting).ceil();
+        let all = n * held[1];
+        let passing = (times * all - (times - 1.0) * capacity + held[0] * (q - fitting)).max(all);
+        let repeated = self.positions(&common);
+        Some(Incoming { passing: repeated * passing * read[1] / held[1], resting: repeated * q * read[0] })
+    }
+
     fn least(&self, capacity: f64, complete: Vec<Power>) -> Incoming {
         let partial = self.ways(false);
         let total: f64 = self.arrays.iter().map(|a| a.bytes * self.positions(&a.over)).sum();

@@ -17,8 +17,10 @@ const DEPTH: usize = 64;
 pub(crate) struct Spaces {
     /// Contractions of what is loaded.
     single: Vec<ProjectiveNest>,
-    /// Chains: whole rows, and the contractions by themselves.
-    chains: Vec<(ProjectiveNest, Vec<ProjectiveNest>)>,
+    /// Contractions one after the other.
+    chains: Vec<Chain>,
+    /// Whether programs decide what memories hold, so that rows are held whole: on abstract machines.
+    placed: bool,
     /// Bytes moved per byte held, at least: differs from 1 on abstract machines.
     ratio: f64,
 }
@@ -26,7 +28,8 @@ pub(crate) struct Spaces {
 impl Spaces {
     pub fn new(program: &Program, kernel: &Kernel, nest: &Nest<'_>, machine: &Machine) -> Self {
         let finder = Finder { program, kernel, nest, machine, defs: definitions(kernel), counted: RefCell::default() };
-        let mut out = Self { single: vec![], chains: vec![], ratio: finder.ratio() };
+        let (ratio, placed) = (finder.ratio(), machine.element.is_some());
+        let mut out = Self { single: vec![], chains: vec![], placed, ratio };
         if nest.data_dependent {
             return out;
         }
@@ -40,16 +43,30 @@ impl Spaces {
         out
     }
 
-    /// Bytes that must be read with this much fast memory per core or group of cores.
-    pub fn incoming(&self, capacity: f64) -> f64 {
+    /// Bytes that must be read with this much fast memory per core or group of cores: in any order, and where rows stay until
+    /// they are complete.
+    pub fn incoming(&self, capacity: f64) -> [f64; 2] {
         let bytes = |i: Incoming| (i.passing + i.resting) * self.ratio;
-        let single = self.single.iter().map(|n| bytes(n.incoming(capacity)));
-        let chains = self.chains.iter().map(|(rows, parts)| {
+        let mut most =
+            self.single.iter().map(|n| bytes(n.incoming(capacity))).fold([0.0; 2], |m, b| m.map(|x| b.max(x)));
+        for Chain { rows, parts, carried } in &self.chains {
             let apart: f64 = parts.iter().map(|n| n.incoming_in_parts(capacity).passing * self.ratio).sum();
-            bytes(rows.incoming(capacity)).min(apart)
-        });
-        single.chain(chains).fold(0.0, f64::max)
+            let any = bytes(rows.incoming(capacity));
+            let whole = rows.incoming_in_whole_rows(capacity, *carried).filter(|_| self.placed).map_or(0.0, bytes);
+            most = [most[0].max(any.min(apart)), most[1].max(any.max(whole).min(apart))];
+        }
+        most
     }
+}
+
+/// A contraction of what others made.
+struct Chain {
+    /// Whole rows.
+    rows: ProjectiveNest,
+    /// The contractions by themselves.
+    parts: Vec<ProjectiveNest>,
+    /// Bytes that each row carries through the last stream beside its sums: maxima, sums of weights.
+    carried: f64,
 }
 
 /// Where a value comes from.
@@ -148,7 +165,7 @@ impl<'a> Finder<'a> {
     }
 
     /// The chain of which this contraction is the last, with the contractions of which it consists.
-    fn chain(&self, c: &Contraction<'_>) -> Option<(ProjectiveNest, Vec<ProjectiveNest>)> {
+    fn chain(&self, c: &Contraction<'_>) -> Option<Chain> {
         let made = c.factors.iter().copied().find(|&f| self.made_by_sums(f, 0))?;
         let points = self.depends(made).clone();
         let (mut leaves, sums) = self.leaves(made, &points, 0);
@@ -171,7 +188,27 @@ impl<'a> Finder<'a> {
             }
             parts.extend(self.nest_of(c, &c.points, leaves, &[(c.result, 1.0)], &[made]));
         }
-        Some((rows, parts))
+        let carried = self.carried(&self.kernel.body, c.result, &own).unwrap_or(0.0);
+        Some(Chain { rows, parts, carried })
+    }
+
+    /// Bytes per row of what the stream that computes `result` carries beside it: states over axes of the results, but not
+    /// over all that the result's own sides are.
+    fn carried(&self, ops: &[Op], result: ValueId, own: &BTreeSet<AxisId>) -> Option<f64> {
+        for op in ops {
+            let Op::Stream { states, body, .. } = op else { continue };
+            if let Some(found) = self.carried(body, result, own) {
+                return Some(found);
+            }
+            if body.iter().any(|o| matches!(o, Op::Mma { dst, .. } if *dst == result)) {
+                let beside = states.iter().map(|s| s.value).filter(|&v| {
+                    let over = sides(self.kernel, v);
+                    over.is_subset(own) && over.len() < sides(self.kernel, result).len()
+                });
+                return Some(beside.map(|v| self.machine.held_bytes(self.kernel.value(v).dtype) as f64).sum());
+            }
+        }
+        None
     }
 
     /// Whether a value depends on contractions at every one of its points.

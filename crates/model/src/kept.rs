@@ -1,0 +1,111 @@
+//! What a memory keeps beside tiles, where programs decide what it holds.
+//!
+//! Tiles seldom fill a memory to the last element. Where a loop brings the same elements in again in each of its iterations,
+//! because the array does not move with it, as many of them as there is room for stay there meanwhile: they come in once for
+//! the whole loop. A sweep over `F` elements, made `n` times with room for `R`, brings in `F + (n - 1)(F - R)`: that is what
+//! the best replacement does with a cyclic sequence (Belady 1966). A cache that drops what was used longest ago would keep
+//! nothing of it, so this is for machines that count elements, whose memories hold what a program says.
+//!
+//! Conditions, without which nothing of an array is kept: it is loaded at coordinates that no data decide; the memory has one
+//! core; the loop's iterations all bring in the same, so that no condition of a loop inside it mentions it or one outside.
+//! Counted is one visit an iteration, though there may be more.
+
+use crate::count::iterations;
+use crate::levels::{Reuse, Traffic, mentions, reads_tiles};
+use crate::region::Lean;
+use einloom_tile::TensorId;
+use std::collections::BTreeSet;
+
+/// A part of an array that one loop brings in again and again.
+struct Candidate {
+    tensor: TensorId,
+    place: String,
+    /// Elements that come in over the iterations of the loops outside, each time once.
+    sum: u64,
+    /// The most that an iteration of these brings in, at least.
+    largest: u64,
+    /// Visits of the loop that an element need not make if it stays, for each time it comes in.
+    spared: u64,
+}
+
+impl Candidate {
+    /// Elements that need not come in for `room` elements that are kept: parts at the edge are smaller than the largest, and
+    /// keep in proportion.
+    fn gain(&self, room: u64) -> u64 {
+        let kept = u128::from(self.sum) * u128::from(room) / u128::from(self.largest.max(1));
+        u64::try_from(kept).unwrap_or(u64::MAX).saturating_mul(self.spared)
+    }
+}
+
+impl Reuse<'_> {
+    /// Takes what `free` bytes keep off the traffic; the accesses come with the depth that they were counted at. Gives the
+    /// bytes that are used.
+    pub(crate) fn keep(&self, counted: Vec<(usize, usize)>, free: u64, active: u64, traffic: &mut Traffic) -> u64 {
+        let Some(element) = self.element.filter(|_| active == 1) else { return 0 };
+        let room = free / element;
+        if room == 0 {
+            return 0;
+        }
+        let mut candidates: Vec<Candidate> =
+            counted.iter().filter_map(|&(k, depth)| self.candidate(k, depth)).collect();
+        // What spares most for an element goes first; the order of equals is that of the program.
+        candidates.sort_by_key(|c| std::cmp::Reverse(c.gain(1 << 20)));
+        let mut least = Traffic::new();
+        self.region(&self.nest.body.all(), 0, Lean::Low, &mut least);
+        let (mut left, mut places) = (room, BTreeSet::new());
+        for c in candidates {
+            if !places.insert((c.tensor, c.place.clone())) {
+                continue;
+            }
+            let kept = left.min(c.largest);
+            let Some((read, _)) = traffic.get_mut(&c.tensor) else { continue };
+            let floor = least.get(&c.tensor).map_or(0, |t| t.0);
+            *read = read.saturating_sub(c.gain(kept)).max(floor.min(*read));
+            left -= kept;
+        }
+        (room - left).saturating_mul(element)
+    }
+
+    /// The best that keeping a part of what an access brings in can do.
+    fn candidate(&self, k: usize, depth: usize) -> Option<Candidate> {
+        let access = &self.nest.accesses[k];
+        if access.store || access.at.iter().any(reads_tiles) {
+            return None;
+        }
+        let loops = &access.loops;
+        let each = (0..depth.min(loops.len())).filter_map(|j| {
+            let axis = loops[j].axis;
+            if access.at.iter().any(|c| mentions(c, axis)) {
+                return None;
+            }
+            let conditions = loops[j..].iter().filter_map(|l| l.within).flat_map(|w| &w.all).flat_map(|e| &e.terms);
+            let outside: BTreeSet<_> = loops[..=j].iter().map(|l| l.axis).collect();
+            if conditions.into_iter().any(|t| outside.contains(&t.1)) {
+                return None;
+            }
+            let (before, with) = (iterations(self.kernel, &loops[..j]), iterations(self.kernel, &loops[..=j]));
+            if before == 0 || with % before != 0 || with / before < 2 {
+                return None;
+            }
+            let mut once = Traffic::new();
+            self.region(&[k], j, Lean::High, &mut once);
+            let sum = once.get(&access.tensor)?.0;
+            // Windows at the edge are shorter than the others: the largest part is at most this many times the mean.
+            let longer = loops[..j].iter().filter(|l| access.at.iter().any(|c| mentions(c, l.axis))).map(|l| {
+                let axis = self.kernel.axis(l.axis);
+                let all = axis.extent.div_ceil(axis.tile.max(1)) * axis.tile;
+                all as f64 / axis.extent.max(1) as f64
+            });
+            let mean = sum as f64 / before as f64;
+            let largest = (mean * longer.product::<f64>()).ceil() as u64;
+            Some(Candidate {
+                tensor: access.tensor,
+                place: self.place(access, j),
+                sum,
+                largest: largest.max(1),
+                spared: with / before - 1,
+            })
+        });
+        each.max_by_key(|c| c.gain(1 << 20))
+    }
+}
