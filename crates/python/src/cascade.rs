@@ -12,6 +12,7 @@ use crate::signature::{Place, Signature};
 use crate::sized::Sized;
 use crate::text::Text;
 use crate::tuning::{Call, Effort, Trial};
+use crate::wide;
 use einloom::Derived;
 use einloom_cascade::{Cascade as Checked, DType, TensorId};
 use pyo3::exceptions::PyTypeError;
@@ -233,6 +234,15 @@ impl Cascade {
         arrays.words.extend(extra_words(&arguments.extra));
         let made = this.kernel(py, &arrays, inputs, &arguments.extra);
         let (mut kernel, is_new) = made.map_err(|f| this.raise(py, &f))?;
+        if !kernel.wide.is_empty() {
+            let (wide, addresses) = (&kernel.wide, &arrays.addresses[..inputs]);
+            // SAFETY: the kernel was made for arrays that were found like these; as of `start`.
+            #[allow(unsafe_code)]
+            let checked = unsafe {
+                wide::check(py, this.checked(), &this.inputs, kernel.place, wide, addresses, &arguments.arrays)
+            };
+            checked.map_err(|r| this.refuse(py, r))?;
+        }
         let brought = arguments.out.is_some();
         let results = match arguments.out {
             Some(out) => {
