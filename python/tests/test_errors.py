@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 
 import numpy as np
@@ -170,3 +171,19 @@ def test_parameters_and_sizes_that_are_none():
         with pytest.raises(einloom.DtypeError, match="W is .*, which is not a number of elements"):
             program(x, W=size)
     np.testing.assert_array_equal(program(x, W=0, eps=np.float32(3)), [3, 3])
+
+
+def test_64_bit_integers_that_do_not_fit() -> None:
+    largest = einloom.compile("input X[m,n]: i32\noutput Y: i32\nY[m] = max(n) X[m,n]\n", origin="largest.ein")
+    edge = np.array([[2**31 - 1, -(2**31)], [1, 2]], np.int64)
+    assert largest(edge).tolist() == [2**31 - 1, 2]
+    wide = np.array([[1, 2, 3], [4, 5, -(2**31) - 1]], np.int64)
+    for given, at in ((wide, "X[1, 2]"), (wide.T, "X[2, 1]"), (np.repeat(wide, 2, 1)[:, ::2], "X[1, 2]")):
+        with pytest.raises(einloom.OutOfRange, match=re.escape(f"{at} is -2147483649")) as caught:
+            largest(given)
+        assert isinstance(caught.value, IndexError) and caught.value.line == 1
+    repeated = np.broadcast_to(wide[1, 2], (4, 5))
+    with pytest.raises(einloom.OutOfRange, match=re.escape("X[0, 0]")):
+        largest(repeated)
+    assert largest(wide[:, :2]).tolist() == [2, 5]
+    assert largest(wide[:0]).shape == (0,)

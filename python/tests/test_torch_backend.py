@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 from einloom.torch import backend, operators, reports  # noqa: E402
+from einloom.torch.regions import Partitioner  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "gpt"))
 from model import Config, build, save  # noqa: E402
@@ -64,6 +65,47 @@ def test_equal_layers_are_one_operator() -> None:
         compiled(model)(tokens())
     assert taken().count("attention") == 4
     assert len({o.name for o in reports()[-1].operators if o.name.startswith("attention")}) == 1
+
+
+def test_equal_layers_are_grown_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build(Config(layers=6))
+    grown: list[Any] = []
+    remember = Partitioner._remember
+    monkeypatch.setattr(Partitioner, "_remember", lambda self, *a: (grown.append(a), remember(self, *a)))
+    with torch.no_grad():
+        got = compiled(model)(tokens())
+        torch.testing.assert_close(got, model(tokens()), rtol=1e-4, atol=1e-5)
+    as_grown = [(r.cascade.text, sorted(n.name for n in r.nodes)) for r in reports()[-1].regions]
+    few = len(grown)
+    torch._dynamo.reset()
+    monkeypatch.setattr(Partitioner, "_again", lambda self, seed: False)
+    with torch.no_grad():
+        compiled(model)(tokens())
+    assert [(r.cascade.text, sorted(n.name for n in r.nodes)) for r in reports()[-1].regions] == as_grown
+    # The first layers, the last one and what is after them differ from those between.
+    assert len(as_grown) == len(grown) - few and few < len(as_grown) - 4
+
+
+def test_kernels_are_made_ahead_of_the_first_call() -> None:
+    def f(x, y):
+        return torch.softmax((x * y).transpose(0, 1), -1)
+
+    seen = {o.name for o in operators()}
+    fast = torch.compile(f, backend=backend, dynamic=False, options=EAGER)
+    fast(torch.randn(48, 80), torch.randn(48, 80))
+    (made,) = [o for o in operators() if o.name not in seen]
+    assert len(made.expected) == 1 and not made.awaited
+    assert made.kernel.kernel_count == 1
+    x = torch.randn(48, 160)[:, ::2]
+    torch.testing.assert_close(fast(x, x), f(x, x))
+    torch.testing.assert_close(made(x, x), f(x, x))
+    made.kernel.prepare([("float32", [3, 5], [5, 1], 0), ("float32", [3, 5], [5, 1], 4)], None)
+    before = made.kernel.kernel_count
+    store = torch.randn(16)
+    made(torch.randn(3, 5), store[1:].view(3, 5))
+    assert made.kernel.kernel_count == before
+    with pytest.raises(ValueError, match="no array"):
+        made.kernel.prepare([("complex64", [3], [1], 0)], None)
 
 
 def test_training_gets_the_gradient_of_eager() -> None:

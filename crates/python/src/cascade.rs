@@ -6,12 +6,14 @@ use crate::failure::Failure;
 use crate::frameworks::Framework;
 use crate::kept::Kept;
 use crate::kernel::{Kernel, Recipe};
+use crate::numbers::of_framework;
 use crate::outputs;
 use crate::prepare::{Choices, Extra};
 use crate::signature::{Place, Signature};
 use crate::sized::Sized;
 use crate::text::Text;
 use crate::tuning::{Call, Effort, Trial};
+use crate::wide;
 use einloom::Derived;
 use einloom_cascade::{Cascade as Checked, DType, TensorId};
 use pyo3::exceptions::PyTypeError;
@@ -233,6 +235,15 @@ impl Cascade {
         arrays.words.extend(extra_words(&arguments.extra));
         let made = this.kernel(py, &arrays, inputs, &arguments.extra);
         let (mut kernel, is_new) = made.map_err(|f| this.raise(py, &f))?;
+        if !kernel.wide.is_empty() {
+            let (wide, addresses) = (&kernel.wide, &arrays.addresses[..inputs]);
+            // SAFETY: the kernel was made for arrays that were found like these; as of `start`.
+            #[allow(unsafe_code)]
+            let checked = unsafe {
+                wide::check(py, this.checked(), &this.inputs, kernel.place, wide, addresses, &arguments.arrays)
+            };
+            checked.map_err(|r| this.refuse(py, r))?;
+        }
         let brought = arguments.out.is_some();
         let results = match arguments.out {
             Some(out) => {
@@ -256,6 +267,30 @@ impl Cascade {
             Ok([one]) => Ok(one),
             Err(several) => Ok(PyTuple::new(py, several)?.into_any()),
         }
+    }
+
+    /// Makes the kernel for inputs that will be like these, and keeps it: `(number type, shape, strides, byte offset from
+    /// the beginning of what a framework allocates)`. `cuda` is the number of the GPU that they are on, if they are.
+    /// Where tuning is asked for, nothing is made: it needs arrays, and takes place for kernels that a call made.
+    fn prepare(
+        &self,
+        py: Python<'_>,
+        inputs: Vec<(String, Vec<i64>, Vec<i64>, u64)>,
+        cuda: Option<usize>,
+    ) -> PyResult<()> {
+        if crate::settings::effort().map_err(|f| self.raise(py, &f))? != Effort::Off {
+            return Ok(());
+        }
+        let place = cuda.map_or(Place::Cpu, Place::Cuda);
+        let mut arrays = Arrays::default();
+        for (name, shape, strides, offset) in &inputs {
+            let dtype = of_framework(name).filter(|_| shape.len() == strides.len());
+            let Some(dtype) = dtype else {
+                return Err(pyo3::exceptions::PyValueError::new_err(format!("{name} of {shape:?} is no array")));
+            };
+            arrays.expect(dtype, place.device(), shape, strides, offset.trailing_zeros());
+        }
+        self.kernel(py, &arrays, inputs.len(), &Extra::default()).map(drop).map_err(|f| self.raise(py, &f))
     }
 
     /// The program's name.

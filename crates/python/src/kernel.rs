@@ -7,6 +7,7 @@ use crate::numbers::to_dlpack;
 use crate::prepare::{self, Choices, Extra};
 use crate::signature::{Place, Signature};
 use crate::sized::Sized;
+use crate::wide::Wide;
 use crate::{cpu, gpu, tuning};
 use einloom::{PlanOptions, Planned};
 use einloom_cascade::{Cascade, DType, Span, TensorId};
@@ -26,6 +27,8 @@ pub(crate) struct Kernel {
     /// Which of a call's arrays (inputs, then outputs, in the order of their declarations) each tensor of the tile
     /// program is.
     order: Vec<usize>,
+    /// The inputs of 64-bit integers.
+    pub wide: Vec<Wide>,
     /// What it was made from.
     pub planned: Planned,
     /// Whether its tiles were chosen by the caller or measured before.
@@ -117,7 +120,15 @@ impl Kernel {
                 Backend::Cuda(Box::new(gpu::Loaded::new(&program, places(&planned), number, &sized.family)?))
             }
         };
-        Ok(Self { place: signature.place, outputs: results, planned, decided, order, backend })
+        Ok(Self {
+            place: signature.place,
+            outputs: results,
+            wide: signature.wide.clone(),
+            planned,
+            decided,
+            order,
+            backend,
+        })
     }
 
     /// Runs it on arrays at these addresses: inputs and then outputs, in the order of their declarations. On a GPU it

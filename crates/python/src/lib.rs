@@ -25,6 +25,7 @@ mod signature;
 mod sized;
 mod text;
 mod tuning;
+mod wide;
 
 use pyo3::prelude::*;
 

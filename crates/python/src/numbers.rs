@@ -63,6 +63,12 @@ pub(crate) fn framework_name(dtype: DataType) -> String {
     if lanes == 1 { name } else { format!("{name}x{lanes}") }
 }
 
+/// What [`framework_name`] calls so, of the types that are taken.
+pub(crate) fn of_framework(name: &str) -> Option<DataType> {
+    let all = DType::ALL.into_iter().map(to_dlpack).chain([INT64]);
+    all.into_iter().find(|&d| framework_name(d) == name)
+}
+
 /// A type that only the package `ml_dtypes` gives NumPy, by NumPy's name for it.
 pub(crate) fn of_extension(name: &str) -> Option<DataType> {
     Some(match name {

@@ -3,6 +3,7 @@
 use crate::dlpack::{CPU, CUDA, CUDA_HOST, CUDA_MANAGED, Device, Found};
 use crate::failure::Failure;
 use crate::numbers::{INT64, framework_name, holds, may_follow, of_dlpack, to_dlpack};
+use crate::wide::Wide;
 use einloom_cascade::{Cascade, DType, TensorId};
 use einloom_tile::Layout;
 use std::collections::BTreeMap;
@@ -44,6 +45,8 @@ pub(crate) struct Signature {
     pub follows: BTreeMap<DType, DType>,
     /// Layouts of the inputs, in their order.
     pub layouts: Vec<Option<Layout>>,
+    /// The inputs of 64-bit integers.
+    pub wide: Vec<Wide>,
 }
 
 /// How a tensor is declared, for messages: its name with its indices' ranks.
@@ -59,7 +62,8 @@ impl Signature {
     /// # Errors
     /// What cannot be taken, in the cascade's terms.
     pub fn of(cascade: &Cascade, inputs: &[TensorId], found: &[Found], follow: bool) -> Result<Self, Failure> {
-        let mut out = Self { place: Place::Cpu, shapes: BTreeMap::new(), follows: BTreeMap::new(), layouts: vec![] };
+        let (shapes, follows) = (BTreeMap::new(), BTreeMap::new());
+        let mut out = Self { place: Place::Cpu, shapes, follows, layouts: vec![], wide: vec![] };
         // Which input said where to run, or what a declared type is.
         let mut first_place: Option<TensorId> = None;
         let mut first_type: BTreeMap<DType, (DType, TensorId)> = BTreeMap::new();
@@ -109,7 +113,12 @@ impl Signature {
                 .hint("convert one of them, or declare them with different number types"));
             }
             let shape: Vec<usize> = array.shape.iter().map(|&n| usize::try_from(n).unwrap_or(0)).collect();
-            out.layouts.push(Some(layout(cascade, tensor, array, &shape, width)?));
+            let layout = layout(cascade, tensor, array, &shape, width)?;
+            if width > 1 {
+                let strides = layout.strides.iter().map(|s| s / width).collect();
+                out.wide.push(Wide { input: out.layouts.len(), shape: shape.clone(), strides });
+            }
+            out.layouts.push(Some(layout));
             out.shapes.insert(t.name.clone(), shape);
         }
         out.follows = first_type.into_iter().filter(|(d, (g, _))| d != g).map(|(d, (g, _))| (d, g)).collect();

@@ -10,6 +10,7 @@ from typing import Any, Callable, Mapping, Sequence
 import torch
 
 from .. import units
+from . import ahead
 from .capture import obstacle, to_aten
 from .errors import NotConvertible, place_of
 from .kernels import Planner
@@ -71,6 +72,9 @@ def einloom(module: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any)
         texts = tuple(o.text for o in operators)
         order = {o.text: o for o in operators}
         made = tuple(order[r.cascade.text] for r in partition.regions if r.cascade is not None)
+        for region, operator in zip(partition.regions, made):
+            assert region.cascade is not None
+            ahead.make(operator, [given.meta.get("val") for given in region.cascade.placeholders])
         report = Report(tuple(partition.regions), made, tuple(partition.refusals), rest, operations, texts)
     _REPORTS.append(report)
     log("fusion", str(report))

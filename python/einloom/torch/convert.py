@@ -31,7 +31,7 @@ NUMBER_TYPES: dict[torch.dtype, str] = {
     torch.uint8: "u8",
     torch.bool: "b1",
 }
-"""PyTorch's number types in the language. It has no 64-bit integers: they are taken as i32, which callers check."""
+"""PyTorch's number types in the language. It has no 64-bit integers: they are taken as i32, and a call refuses values that do not fit."""
 
 Rule = Callable[..., Any]
 RULES: dict[Any, Rule] = {}

@@ -33,13 +33,19 @@ class Planner:
     def check(self, cascade: Cascade) -> None:
         """Makes the kernels' source, where that can fail after planning."""
         if self.cuda:
-            compiled(cascade.text, "<region>").source("cuda", machine=self.machine, **cascade.sizes)
+            _check(cascade.text, self.machine, tuple(sorted(cascade.sizes.items())))
 
 
 @lru_cache(maxsize=4096)
 def _plan(text: str, machine: str | None, sizes: tuple[tuple[str, int], ...]) -> Plan:
     made: Plan = compiled(text, "<region>").plan(machine=machine, **dict(sizes))
     return made
+
+
+@lru_cache(maxsize=4096)
+def _check(text: str, machine: str | None, sizes: tuple[tuple[str, int], ...]) -> None:
+    """What raises is not kept, and asked again."""
+    compiled(text, "<region>").source("cuda", machine=machine, **dict(sizes))
 
 
 def _machine(device: torch.device) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import keyword
 import threading
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any, Callable, Sequence, Union
 
@@ -58,6 +59,10 @@ class Operator:
     go_back: Any = field(default=None, repr=False)
     announced: bool = field(default=False, repr=False)
     """Inductor knows it."""
+    awaited: list[Future[None]] = field(default_factory=list, repr=False)
+    """Kernels that are being made for it."""
+    expected: list[Any] = field(default_factory=list, repr=False)
+    """The inputs that they are made for."""
 
     def __call__(self, *tensors: torch.Tensor) -> Any:
         """One tensor, or a tuple of them."""
@@ -75,6 +80,9 @@ class Operator:
 
     def _forward(self, *tensors: torch.Tensor) -> Any:
         self.derived += 1
+        if self.awaited:
+            wait(self.awaited)
+            self.awaited.clear()
         if torch.is_grad_enabled():
             with torch.no_grad():
                 results = self.kernel(*tensors)

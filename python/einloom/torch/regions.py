@@ -20,6 +20,7 @@ from torch.fx import Node
 
 from ..errors import EinloomError
 from ..report import Plan
+from .alike import Around, Surroundings
 from .convert import Cascade, convert
 from .errors import NotConvertible, place_of
 from .graphs import Kind, in_order, kind_of, moves_nothing, operations, tensor_bytes
@@ -89,6 +90,9 @@ class Partitioner:
         self.kinds: dict[Node, Kind] = {n: kind_of(n) for n in self.nodes}
         self.free = self._free()
         self.region_of: dict[Node, Region] = {}
+        self._surroundings = Surroundings(module.graph.nodes, self.free, self._could_join)
+        self._grown_before: list[Around] = []
+        self._seen: set[Node] = set()
         self._refused: defaultdict[Region, set[frozenset[Node]]] = defaultdict(set)
         self.refusals: list[Refusal] = [
             Refusal(str(n.target), k.refused.reason, k.refused.place) for n, k in self.kinds.items() if k.refused
@@ -112,6 +116,9 @@ class Partitioner:
     # ---- growing
 
     def _grow(self, seed: Node) -> None:
+        if self._again(seed):
+            return
+        self._seen.clear()
         for careful in (False, True):
             region = Region(set(self._closed([seed])))
             reason = self._convert(region) or self._plan(region)
@@ -123,10 +130,29 @@ class Partitioner:
                 most = region.kernels
                 reason = self._plan(region) or self._check(region)
             if reason is None and (careful or region.kernels <= most):
+                self._remember(seed, region)
                 return
             for n in region.nodes:
                 self.region_of.pop(n, None)
         self.refusals.append(Refusal(str(seed.target), reason or "", place_of(seed)))
+
+    def _again(self, seed: Node) -> bool:
+        """Takes what an earlier seed took, where everything around this one is the same."""
+        for known in self._grown_before:
+            nodes = self._surroundings.taken_again(known, seed)
+            if nodes is None:
+                continue
+            region = Region(nodes)
+            if self._convert(region) or region.cascade is None or region.cascade.text != known.text:
+                continue
+            if self._plan(region) is None and self._acyclic(region):
+                self._claim(region)
+                return True
+        return False
+
+    def _remember(self, seed: Node, region: Region) -> None:
+        assert region.cascade is not None
+        self._grown_before.append(self._surroundings.around(seed, self._seen, region.nodes, region.cascade.text))
 
     def _grown(self, region: Region, careful: bool) -> bool:
         """Takes all the steps there are; whether there was one."""
@@ -144,16 +170,20 @@ class Partitioner:
         found: dict[frozenset[Node], None] = {}
         for node in sorted(region.nodes, key=self.place.__getitem__):
             for given in node.all_input_nodes:
-                self._towards(given, region, lambda n: n.all_input_nodes, found)
+                self._towards(given, lambda n: n.all_input_nodes, found)
             for user in node.users:
-                self._towards(user, region, lambda n: list(n.users), found)
+                self._towards(user, lambda n: list(n.users), found)
         return list(found)
 
     def _towards(
-        self, node: Node, region: Region, onwards: Callable[[Node], list[Node]], found: dict[frozenset[Node], None]
+        self, node: Node, onwards: Callable[[Node], list[Node]], found: dict[frozenset[Node], None]
     ) -> None:
         chain: list[Node] = []
-        while self._open(node, region):
+        while True:
+            if node in self.kinds:
+                self._seen.add(node)
+            if not self._could_join(node):
+                return
             chain.append(node)
             if not self.kinds[node].view and not moves_nothing(node):
                 found[self._closed(chain)] = None
@@ -177,7 +207,7 @@ class Partitioner:
         """A transposition whose result is copied next: written in that order at once, there is nothing to copy."""
         return len(node.users) == 1 and not moves_nothing(next(iter(node.users)))
 
-    def _open(self, node: Node, region: Region) -> bool:
+    def _could_join(self, node: Node) -> bool:
         kind = self.kinds.get(node)
         return kind is not None and not kind.refused and node not in self.free and node not in self.region_of
 

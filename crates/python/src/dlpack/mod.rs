@@ -56,18 +56,7 @@ impl Arrays {
     unsafe fn push(&mut self, tensor: &abi::Tensor, dtype: Option<DataType>, read_only: bool) -> PyResult<()> {
         let dims = usize::try_from(tensor.dims).unwrap_or(0);
         let address = (tensor.data as u64).wrapping_add(tensor.byte_offset);
-        let DataType { code, bits, lanes } = dtype.unwrap_or(tensor.dtype);
-        let aligned = address.trailing_zeros().min(einloom_tile::ALIGNMENT.trailing_zeros());
-        let Device { kind, number } = tensor.device;
-        let head = u64::from(code)
-            | u64::from(bits) << 8
-            | u64::from(lanes.min(255) as u8) << 16
-            | (dims as u64 & 0xff) << 24
-            | u64::from(aligned) << 32
-            | u64::from(read_only) << 36
-            | (kind as u64 & 0xff) << 40
-            | (number as u64 & 0xffff) << 48;
-        self.words.push(head);
+        self.words.push(head(dtype.unwrap_or(tensor.dtype), tensor.device, dims, address.trailing_zeros(), read_only));
         self.addresses.push(address);
         // SAFETY: by the contract; a tensor without dimensions may have null pointers, which are not read.
         let shape = if dims == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(tensor.shape, dims) } };
@@ -88,14 +77,25 @@ impl Arrays {
                 stride = stride.saturating_mul(shape[d].max(1));
             }
         }
-        // One coordinate needs no stride; frameworks say what they like there.
+        self.without_strides_of_one(dims);
+        Ok(())
+    }
+
+    /// Adds an array that is not there yet, whose address will have at least `zeros` zeros at its end. It has no address.
+    pub(crate) fn expect(&mut self, dtype: DataType, device: Device, shape: &[i64], strides: &[i64], zeros: u32) {
+        self.words.push(head(dtype, device, shape.len(), zeros, false));
+        self.words.extend(shape.iter().chain(strides).map(|&n| n as u64));
+        self.without_strides_of_one(shape.len());
+    }
+
+    /// One coordinate needs no stride; frameworks say what they like there.
+    fn without_strides_of_one(&mut self, dims: usize) {
         let shape = self.words.len() - 2 * dims;
         for d in 0..dims {
             if self.words[shape + d] == 1 {
                 self.words[shape + dims + d] = 0;
             }
         }
-        Ok(())
     }
 
     /// Whether the array whose words begin at `at` has an odd stride along a dimension of more than one coordinate.
@@ -104,6 +104,18 @@ impl Arrays {
         let (shape, strides) = rest.split_at(rest.len().min((head >> 24 & 0xff) as usize));
         shape.iter().zip(strides).any(|(&n, &stride)| n > 1 && stride & 1 == 1)
     }
+}
+
+/// The first of an array's words; its address ends in this many zeros.
+fn head(dtype: DataType, device: Device, dims: usize, zeros: u32, read_only: bool) -> u64 {
+    u64::from(dtype.code)
+        | u64::from(dtype.bits) << 8
+        | u64::from(dtype.lanes.min(255) as u8) << 16
+        | (dims as u64 & 0xff) << 24
+        | u64::from(zeros.min(einloom_tile::ALIGNMENT.trailing_zeros())) << 32
+        | u64::from(read_only) << 36
+        | (device.kind as u64 & 0xff) << 40
+        | (device.number as u64 & 0xffff) << 48
 }
 
 /// The arrays that words describe, as [`Arrays::words`] holds them.
