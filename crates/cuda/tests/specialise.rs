@@ -142,6 +142,10 @@ fn refusals_name_the_condition() {
         expect!["axis m: 256 rows are more than 3 warpgroups of 64 hold"],
     );
     check(
+        &matmul([4096; 3], [192, 256, 64], Bf16).expect("well-formed"),
+        expect!["sum: a wgmma of 256 columns takes 154 registers, of 128 that 3 warpgroups start with"],
+    );
+    check(
         &matmul([4096, 4096, 4100], [128, 128, 64], Bf16).expect("well-formed"),
         expect!["a = load: neighbours in dimension 0 of A are 8200 bytes apart; the copy engine needs multiples of 16"],
     );

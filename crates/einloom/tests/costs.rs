@@ -244,3 +244,23 @@ fn what_cannot_be_is_told() {
         assert!(found == status && said.contains(expected), "{args:?}: status {found}\n{said}");
     }
 }
+
+#[test]
+fn a_program_of_several_kernels_is_held_against_its_inputs_and_outputs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = "cascade two\ninput X[m,d]: f32, W[d,f]: f32, V[f,e]: f32\noutput Y: f32\n\
+        A[m,f] = sum(d) X[m,d] * W[d,f]\nY[m,e] = sum(f) relu(A[m,f]) * V[f,e]\n";
+    let file = folder.path().join("two.ein");
+    std::fs::write(&file, text).expect("a program");
+    let file = file.to_str().expect("a path");
+    let sizes = "M=4096,D=4096,F=4096,E=4096";
+    let data = json(&einloom(folder.path(), &["plan", file, "--machine", "h200", "--size", sizes, "--json"]));
+    let number = |v: &Value| v.as_u64().expect("a number");
+    let kernels = data["kernels"].as_array().expect("kernels");
+    assert!(kernels.len() > 1, "{} kernel", kernels.len());
+    // Three inputs and an output; what passes from kernel to kernel could stay inside.
+    assert_eq!(number(&data["least_bytes"]), 4 * 4096 * 4096 * 4);
+    let moved: u64 = kernels.iter().map(|k| number(&k["levels"][0]["bytes"])).sum();
+    assert_eq!(number(&data["bytes"]), moved);
+    assert!(moved >= 6 * 4096 * 4096 * 4);
+}

@@ -28,6 +28,8 @@ pub struct KernelTransfers {
     pub resident_bytes: u64,
     /// Bytes that must be written at every level.
     pub least_written: u64,
+    /// What must move at every level, per tensor: each element that it touches once.
+    pub least: Vec<TensorTransfer>,
     /// Operations, a multiply-add being two.
     pub flops: f64,
     /// Predicted time: the slowest of arithmetic and each level.
@@ -197,6 +199,7 @@ fn kernel_transfers_of(program: &Program, kernel: &Kernel, machine: &Machine, bl
         tensors: in_bytes(program, &innermost),
         resident_bytes,
         least_written,
+        least,
         flops: work.total(),
         seconds: slowest.0,
         compute_seconds: compute,

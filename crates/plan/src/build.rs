@@ -259,9 +259,16 @@ impl Workshop<'_> {
     /// Predicted time: the model's, and what issuing each tile operation costs. Infinite where that is `limit` or
     /// more even without any traffic, which then is not counted.
     pub(crate) fn cost(&mut self, kernel: &Kernel, limit: f64) -> Cost {
+        self.cost_beside(kernel, limit, None)
+    }
+
+    /// The same with products that take so many seconds beside their multiply-adds, if that is known: then tiles are known
+    /// to be in registers and in shared memory too, where no operation moves them again.
+    pub(crate) fn cost_beside(&mut self, kernel: &Kernel, limit: f64, products: Option<f64>) -> Cost {
         self.work.tilings += 1;
         let overhead = overhead::seconds(kernel, self.machine);
-        if overhead >= limit || overhead + compute_seconds(kernel, self.machine) >= limit {
+        let more = products.unwrap_or(0.0);
+        if overhead >= limit || overhead + compute_seconds(kernel, self.machine) + more >= limit {
             self.work.pruned += 1;
             return Cost { seconds: f64::INFINITY, ..Cost::default() };
         }
@@ -270,13 +277,16 @@ impl Workshop<'_> {
         let t = kernel_transfers(&program, k, self.machine);
         // Tiles that overflow the private caches are moved again by every operation.
         let budget = self.budget() as f64 * if self.machine.lanes.is_some() { 1.0 } else { 1.25 };
-        let spill = (t.resident_bytes as f64 / budget).max(1.0).sqrt();
+        let spill = if products.is_some() { 1.0 } else { (t.resident_bytes as f64 / budget).max(1.0).sqrt() };
         let waiting = self.copies(&t, k);
         let levels = t.levels.iter().map(|l| (l.level.clone(), l.seconds * spill));
-        let compute = ("compute".to_string(), t.compute_seconds * spill);
+        let computing = t.compute_seconds * spill + more;
+        let compute = ("compute".to_string(), computing);
         let mut parts: Vec<(String, f64)> = levels.chain([compute, ("issue".to_string(), overhead)]).collect();
         parts.sort_by(|a, b| b.1.total_cmp(&a.1));
-        Cost { seconds: t.seconds * spill + waiting + overhead, bound_by: t.bound_by, parts }
+        let seconds = (t.seconds * spill).max(computing);
+        let bound_by = if computing >= t.seconds * spill { "compute".to_string() } else { t.bound_by };
+        Cost { seconds: seconds + waiting + overhead, bound_by, parts }
     }
 
     /// The same for a kernel that goes through its tiles element by element: what is not close comes in order, and

@@ -35,6 +35,8 @@ struct Measured {
     misfit: Option<(String, f64)>,
     /// The axes to cut in half, best first, with their new tiles.
     halves: Vec<(String, usize)>,
+    /// It streams what lanes multiply, and only one chunk of it fits.
+    alone: bool,
 }
 
 impl Workshop<'_> {
@@ -68,14 +70,26 @@ impl Workshop<'_> {
                 continue;
             }
             let limit = worst_kept(&tried).min(limit);
-            let Some(Measured { cost, misfit, halves }) = self.measured(roles, &one, limit) else { continue };
-            let Some((reason, excess)) = misfit else {
-                one.cost = cost;
-                tried.push(one);
-                continue;
+            let Some(Measured { cost, misfit, halves, alone }) = self.measured(roles, &one, limit) else { continue };
+            let fits = misfit.is_none();
+            let cuts = one.tiling.cuts.iter();
+            let one_cuts: Vec<(String, bool)> =
+                cuts.map(|(&i, c)| (self.p[i].name.clone(), c.kind == AxisKind::Stream)).collect();
+            let excess = match misfit {
+                None => {
+                    one.cost = cost;
+                    tried.push(one);
+                    // Smaller ones may leave room to copy ahead.
+                    if alone { 1.0 } else { continue }
+                }
+                Some((reason, excess)) => {
+                    failed = Some(PlanError::unsupported(name, format!("its tiles do not fit a core: {reason}")));
+                    excess
+                }
             };
-            failed = Some(PlanError::unsupported(name, format!("its tiles do not fit a core: {reason}")));
-            open.extend(halves.into_iter().map(|(axis, tile)| {
+            // A chunk becomes smaller by what streams.
+            let streams = |name: &str| one_cuts.iter().any(|c| c.0 == name && c.1);
+            open.extend(halves.into_iter().filter(|h| !fits || streams(&h.0)).map(|(axis, tile)| {
                 let mut tiles = wish.tiles.clone();
                 tiles.insert(axis, tile);
                 Wish { style: wish.style, tiles, excess }
@@ -91,7 +105,7 @@ impl Workshop<'_> {
         let program = program_of(self.p, self.x, self.types, vec![one.kernel.clone()]);
         let kernel = program.kernels.first()?;
         let fit = by_lanes(&program, kernel, self.machine)?;
-        let shared = fit.shared_bytes > fit.shared_limit;
+        let shared = fit.shared_bytes > fit.shared_limit || fit.misfit().is_none();
         let weights = fit.by_axis.iter().map(|w| w[usize::from(!shared)]);
         let halves = self.halves(kernel, weights, roles, one);
         let excess = match shared {
@@ -102,10 +116,11 @@ impl Workshop<'_> {
         // The time of what does not fit is of no interest.
         let cost = match misfit {
             Some(_) => Cost::default(),
-            None => self.cost(kernel, limit / fit.slowdown()),
+            None => self.cost_beside(kernel, limit / fit.slowdown(), fit.beside_products),
         };
         let cost = Cost { seconds: cost.seconds * fit.slowdown(), ..cost };
-        Some(Measured { cost, misfit, halves })
+        let alone = fit.beside_products.is_some() && fit.stages == 1;
+        Some(Measured { cost, misfit, halves, alone })
     }
 
     /// The axes that weigh most, among those that can be cut, with half their tiles.

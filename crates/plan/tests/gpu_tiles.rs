@@ -77,3 +77,21 @@ fn attention() {
 fn rows() {
     check_file("rows.txt");
 }
+
+/// Milliseconds of a product of 4096 cubed in f32 on an H200 (`docs/gpu-log.md`).
+#[test]
+fn products_by_lanes_take_about_as_long_as_measured() {
+    let matmul = read("input A[m,k]: f32, B[k,n]: f32\noutput C: f32\nC[m,n] = sum(k) A[m,k] * B[k,n]\n");
+    let predicted = |tiles: [(&str, usize); 3]| {
+        let tiles = tiles.map(|(name, size)| (name.to_string(), size)).into_iter().collect();
+        let (bound, machine) = (sized(&matmul, "M=4096, N=4096, K=4096"), built_in("h200").expect("a machine"));
+        let options = Options { narrow_contractions: true, tiles, ..Options::default() };
+        plan(&derive(&matmul).derived, &bound, &machine, &options).expect("a plan").seconds * 1e3
+    };
+    let (narrow, wide) = ([("m", 64), ("n", 128), ("k", 128)], [("m", 128), ("n", 128), ("k", 64)]);
+    for (tiles, measured) in [(narrow, 4.00), (wide, 3.50)] {
+        let found = predicted(tiles);
+        assert!((found / measured - 1.0f64).abs() < 0.2, "{tiles:?}: {found} ms, measured {measured}");
+    }
+    assert!(predicted(wide) < predicted(narrow));
+}

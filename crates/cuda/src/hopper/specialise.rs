@@ -6,7 +6,7 @@ use super::sequence::{Sequencer, overlaps};
 use super::{Reason, Specialised, Turns, descriptors, fit, rows, share};
 use crate::schedule::facts::{Facts, each_op, written};
 use crate::schedule::{
-    Arch, Home, Made, Pipeline, Product, Schedule, Target, frames, in_place, operands, order, packing, partial,
+    Arch, Home, Made, Pipeline, Product, Schedule, Side, Target, frames, in_place, operands, order, packing, partial,
     product, registers,
 };
 use einloom_tile::{Kernel, Op, Program, ValueId};
@@ -46,6 +46,20 @@ pub fn specialise(program: &Program, kernel: &Kernel, target: &Target) -> Result
             format!("kernel {}", kernel.name),
             format!("about {needed} registers per thread of a consumer, of {}", split.consumer),
         ));
+    }
+    for (dst, p) in &products {
+        let across =
+            facts.axes(*dst).into_iter().find(|a| frames.frames[p.frame.0].sides.get(a) == Some(&Side::Across));
+        let columns = across.map_or(0, |a| frames.frames[p.frame.0].span(Side::Across, facts.size(a)).cover);
+        let (takes, has) = (fit::of_instruction(columns), fit::at_start(consumers));
+        if takes > has {
+            return Err(Reason::new(
+                kernel.value(*dst).name.clone(),
+                format!(
+                    "a wgmma of {columns} columns takes {takes} registers, of {has} that {consumers} warpgroups start with"
+                ),
+            ));
+        }
     }
     let order = order::choose(&facts, target);
     let given = share::Given { known: &known, frames: &frames, order: &order, consumers };

@@ -18,6 +18,10 @@ struct PlanJson {
     machine: String,
     sizes: BTreeMap<String, usize>,
     kernels: Vec<KernelJson>,
+    /// Of all kernels, at the outermost memory.
+    bytes: u64,
+    /// What passes it wherever the program is cut into kernels.
+    least_bytes: u64,
     /// Of all kernels, launches included.
     seconds: f64,
     /// Of all kernels; `null` where the machine does not tell.
@@ -115,6 +119,8 @@ pub(crate) fn command(ui: &mut Ui, args: &PlanArgs) -> Result<(), Failure> {
         machine: planned.machine().name.clone(),
         sizes: cascade.ranks.iter().map(|r| r.name.clone()).zip(planned.bound().sizes().iter().copied()).collect(),
         kernels: all.iter().enumerate().map(|(n, (k, t))| kernel(&derived, &planned, n, k, t)).collect(),
+        bytes: outermost(all.iter().map(|(_, t)| t)),
+        least_bytes: planned.least_bytes(&all.iter().map(|(_, t)| t.clone()).collect::<Vec<_>>()),
         seconds: all.iter().map(|(k, t)| time(&planned, k, t).0).sum(),
         energy_joules: all.iter().map(|(_, t)| t.energy.joules()).sum(),
         lost: explain::lost(&planned),
@@ -127,6 +133,11 @@ pub(crate) fn command(ui: &mut Ui, args: &PlanArgs) -> Result<(), Failure> {
         ui.note(&format!("planned in {}: {}", units::seconds(took), explain::work_text(&planned)));
     }
     Ok(())
+}
+
+/// Bytes that kernels move at the outermost memory.
+fn outermost<'a>(kernels: impl Iterator<Item = &'a KernelTransfers>) -> u64 {
+    kernels.filter_map(|t| t.levels.first()).map(|l| l.bytes).sum()
 }
 
 pub(crate) fn kernels(planned: &Planned) -> impl Iterator<Item = (&PlannedKernel, KernelTransfers)> {
@@ -234,6 +245,18 @@ pub(crate) fn text(derived: &Derived, planned: &Planned) -> String {
     out += &format!("{count} kernel{}, {} predicted\n", if count == 1 { "" } else { "s" }, units::seconds(total));
     for (place, (kernel, transfers)) in kernels(planned).enumerate() {
         out += &kernel_text(derived, planned, place, kernel, &transfers);
+    }
+    if count > 1
+        && let Some(root) = machine.trunk().next()
+    {
+        let all: Vec<KernelTransfers> = kernels(planned).map(|(_, t)| t).collect();
+        let (bytes, least) = (outermost(all.iter()), planned.least_bytes(&all));
+        let [moved, alone] = [bytes, least].map(|b| units::bytes(b as f64));
+        out += &format!(
+            "\nall kernels move {moved} at {}; inputs and outputs alone {alone}, wherever it is cut: {:.2} times\n",
+            root.name,
+            bytes as f64 / (least as f64).max(1.0)
+        );
     }
     out
 }

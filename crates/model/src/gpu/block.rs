@@ -138,6 +138,11 @@ impl<'a> Block<'a> {
         self.registers = (0..self.kernel.values.len() as u32).map(|v| self.count_registers(ValueId(v))).collect();
     }
 
+    /// Whether a tile is loaded outside all streams.
+    pub fn stays(&self, v: ValueId) -> bool {
+        self.resident.contains(&v)
+    }
+
     /// Positions of an axis in a tile, those that are computed in vain included.
     pub fn size(&self, axis: AxisId) -> usize {
         self.padded[axis.at()]

@@ -5,17 +5,20 @@
 
 use super::block::Block;
 use super::cycles::Clock;
+use super::lane_products::{Stand, beside};
 use super::operand;
 use super::registers::pressure;
 use super::run::SHARED_RESERVE;
 use super::uses::{each, reads};
 use crate::nest::sides;
 use einloom_machine::Machine;
-use einloom_tile::{AxisId, Kernel, Op, Program, ValueId};
+use einloom_tile::{AxisId, Kernel, Op, Program, ValueId, grid_points};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Elements of the largest tile that a thread should hold.
-const ELEMENTS: usize = 32;
+/// Elements of the largest tile that a thread should hold; of one that is only multiplied, which a thread multiplies by blocks.
+const ELEMENTS: [usize; 2] = [32, 64];
+/// Stages of copies that are taken, with the part of shared memory that they may fill: more where two blocks still fit.
+const STAGES: [(u64, u64); 3] = [(4, 2), (3, 2), (2, 1)];
 /// Registers beside tiles: addresses, factors on their way, counters.
 const RESERVE: usize = 40;
 /// A thread that needs more than this many times its registers waits for memory most of the time.
@@ -41,6 +44,11 @@ pub struct ByLanes {
     /// By axis, in the kernel's order: bytes of the tiles that are smaller if its tile is, those in shared memory
     /// first, then those in registers.
     pub by_axis: Vec<[u64; 2]>,
+    /// Seconds that products take of the cores beside their multiply-adds. `None` where a matrix unit takes them all, and
+    /// where reductions decide how threads share tiles or some factor does not stream: then how threads stand is not known here.
+    pub beside_products: Option<f64>,
+    /// Stages of the copies of what streams: with one nothing is copied while another chunk is multiplied.
+    pub stages: u64,
 }
 
 impl ByLanes {
@@ -103,7 +111,9 @@ pub fn by_lanes(program: &Program, kernel: &Kernel, machine: &Machine) -> Option
     let most = if reduces && in_unit.is_empty() { lanes.block_threads } else { lanes.block_threads / 2 };
     // Matrix instructions leave the number of threads to their tile's rows.
     let most = if in_unit.is_empty() { most } else { most.min(128) };
-    block.threads = (largest.div_ceil(ELEMENTS).next_power_of_two()).clamp(32, most.max(32));
+    let streams = |v: &&ValueId| block.loaded.contains(*v) && !block.stays(**v);
+    let by_blocks = !reduces && in_unit.is_empty() && factors.iter().all(|v| streams(&v));
+    block.threads = (largest.div_ceil(ELEMENTS[usize::from(by_blocks)]).next_power_of_two()).clamp(32, most.max(32));
     block.settle();
     let registers = pressure(&block).ceil() as usize + RESERVE;
     let register_limit = (clock.registers() / block.threads / 8 * 8).min(lanes.registers);
@@ -113,12 +123,29 @@ pub fn by_lanes(program: &Program, kernel: &Kernel, machine: &Machine) -> Option
         let here = factors.iter().filter(|v| own(v)).map(|&v| bytes(v)).sum();
         [here, held.iter().filter(|v| own(v)).map(|&v| 4 * block.elements(v) as u64).sum()]
     });
+    let shared_bytes = if factors.is_empty() { 0 } else { shared + EXCHANGE + SHARED_RESERVE };
+    let shared_limit = clock.shared_capacity();
+    // What is loaded in a stream is copied ahead where there is room.
+    let streamed: u64 =
+        factors.iter().filter(|v| block.loaded.contains(v) && !block.stays(**v)).map(|&v| bytes(v)).sum();
+    let with = |stages: u64| shared_bytes + (stages - 1) * streamed;
+    let stages = STAGES.iter().find(|(n, part)| with(*n) <= shared_limit / part).map_or(1, |s| s.0);
+    let stages = if streamed == 0 { 1 } else { stages };
+    let by_shared = shared_limit.checked_div(with(stages)).map_or(usize::MAX, |n| n as usize);
+    let by_registers = clock.registers() / (registers.min(register_limit.max(1)).max(1) * block.threads);
+    let by_points = grid_points(kernel).div_ceil(machine.cores.max(1));
+    let blocks = by_shared.min(by_registers).min(lanes.threads / block.threads).min(by_points).max(1);
+    let awaited = if stages == 1 { streamed } else { 0 };
+    let stand = Stand { threads: block.threads, blocks, awaited };
+    let beside_products = if by_blocks { beside(kernel, &clock, &in_unit, stand) } else { None };
     Some(ByLanes {
+        beside_products,
+        stages,
         threads: block.threads,
         registers,
         register_limit,
-        shared_bytes: if factors.is_empty() { 0 } else { shared + EXCHANGE + SHARED_RESERVE },
-        shared_limit: clock.shared_capacity(),
+        shared_bytes,
+        shared_limit,
         by_axis: by_axis.collect(),
     })
 }

@@ -12,6 +12,7 @@ mod cycles;
 mod device;
 mod fit;
 mod issue;
+mod lane_products;
 pub(crate) mod registers;
 mod run;
 mod time;

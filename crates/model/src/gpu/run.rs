@@ -6,6 +6,8 @@ use super::device::Device;
 use super::registers::pressure;
 use super::uses::each;
 use super::{Below, Depth, OnGpu};
+use crate::nest::sides;
+use einloom_machine::MatrixUnit;
 use einloom_tile::{AxisId, Op, ValueId, grid_points, grid_steps};
 use std::collections::BTreeMap;
 
@@ -17,6 +19,9 @@ const MOST_STAGES: [u64; 2] = [8, 4];
 const HIDING: u64 = 4;
 /// Registers that a thread has at most for one tile where nothing multiplies: code is unrolled over them.
 const LANE_REGISTERS: f64 = 32.0;
+/// Registers that an instruction of a unit with a feeder takes beside its sums: ptxas of CUDA 13.0 asks for 154 where 256
+/// columns take 128.
+const BESIDE_SUMS: usize = 26;
 /// Registers beside the tiles of a thread that multiplies nothing: addresses, counters.
 const LANE_RESERVE: usize = 24;
 
@@ -132,11 +137,32 @@ impl Block<'_> {
         if self.unit.is_none() && largest > LANE_REGISTERS {
             return Err(format!("{largest} registers of a tile are too many for each of {} threads", self.threads));
         }
+        if let Some(unit) = self.unit.filter(|u| u.feeder_threads > 0) {
+            // Before groups give registers to each other all threads have as many, and one instruction takes no more.
+            let start = self.clock.registers() / (self.threads + unit.feeder_threads) / 8 * 8;
+            let takes = self.widest(unit) * unit.rows / unit.group_threads + BESIDE_SUMS;
+            if takes > start {
+                return Err(format!("an instruction takes {takes} registers a thread, of {start} at the start"));
+            }
+        }
         let registers = tiles.ceil() as usize + reserve;
         if registers > limit {
             return Err(format!("{registers} registers a thread are more than {limit}"));
         }
         Ok((registers, limit))
+    }
+
+    /// Columns of the widest instruction.
+    fn widest(&self, unit: &MatrixUnit) -> usize {
+        let mut widest = 0;
+        each(&self.kernel.body, &mut |op| {
+            if let Op::Mma { dst, .. } = op {
+                let across = sides(self.kernel, *dst).into_iter().filter(|x| self.rows != Some(*x));
+                let columns: usize = across.map(|x| self.size(x)).product();
+                widest = widest.max((columns / self.groups[1]).next_multiple_of(16).min(unit.columns));
+            }
+        });
+        widest
     }
 
     /// Registers of a thread for its largest tile. One that is made where it is read has those of what it is made from.
