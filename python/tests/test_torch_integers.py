@@ -100,3 +100,20 @@ def test_the_devices_own_check_of_a_limit() -> None:
     for wrong in (6, -6, -(2**63)):
         with pytest.raises(einloom.OutOfRange, match=f"ids has an element {wrong}"):
             check_within(torch.tensor([0, wrong]), 5, "ids")
+
+
+def test_what_pytorch_computes_is_dense_as_the_kernels_results() -> None:
+    def f(x, ids):
+        return torch.softmax(x[ids], -1).transpose(0, 1), x[ids]
+
+    x = torch.randn(16, 32)
+    program = einloom.from_torch(f, (x, torch.arange(8)))
+    for ids in (torch.arange(8), torch.arange(-8, 0)):
+        for got, want in zip(program(x, ids), f(x, ids), strict=True):
+            torch.testing.assert_close(got, want)
+    made = program.operator
+    given = {"x": x, "ids": torch.arange(-8, 0)}
+    results = made(*(given[name] for name in made.inputs))
+    assert made.replaced == 2
+    for r in results if isinstance(results, tuple) else (results,):
+        assert r.is_contiguous() and r.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()

@@ -96,7 +96,10 @@ class Operator:
                 log("fusion", f"{self.name}: {str(e).splitlines()[0]}; PyTorch computes it")
             self.replaced += 1
             with torch.no_grad(), torch._C._DisableAutocast():
-                results = self.reference(*tensors)
+                found = self.reference(*tensors)
+            # As kernels give them and as `_fake` says: dense, and in memory of their own.
+            dense = [r.clone(memory_format=torch.contiguous_format) for r in _several(found)]
+            results = dense[0] if len(dense) == 1 else dense
         if isinstance(results, torch.Tensor):
             return self._as_said(results, self.outputs[0], tensors)
         return tuple(self._as_said(r, o, tensors) for r, o in zip(results, self.outputs))
@@ -144,8 +147,7 @@ class Operator:
         self.backward += 1
         with torch.enable_grad(), torch._C._DisableAutocast():
             leaves = [t.detach().requires_grad_(n) for t, n in zip(tensors, needed)]
-            results = self.reference(*leaves)
-            results = results if isinstance(results, (tuple, list)) else (results,)
+            results = _several(self.reference(*leaves))
             floating = [r for r in results if r.dtype.is_floating_point]
             wanted = [t for t in leaves if t.requires_grad]
             if not all(t.view_as(t).requires_grad for t in wanted):
@@ -222,6 +224,10 @@ def _register(o: Operator) -> None:
 
     torch.library.register_autograd(f"einloom::{o.name}", backward, setup_context=setup, lib=_LIBRARY)
     o.op, o.go_back = getattr(torch.ops.einloom, o.name).default, go_back
+
+
+def _several(results: Any) -> Sequence[torch.Tensor]:
+    return results if isinstance(results, (tuple, list)) else (results,)
 
 
 def _argument(number: int, name: str) -> str:
