@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 import einloom  # noqa: E402
-from einloom.torch import backend, from_torch, operator_of  # noqa: E402
+from einloom.torch import backend, from_torch, operator_of, operators  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "gpt"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benches" / "python"))
@@ -94,3 +95,42 @@ def test_variants(variant) -> None:
     want = textbook(variant, q.double(), k.double(), v.double(), x, 1 / math.sqrt(64))
     got = einloom.compile(variant.text())(q, k, v, **x)
     assert (got - want).abs().max() < 2e-2 * want.abs().max()
+
+
+WIDE = """
+import torch, einloom
+program = einloom.compile("input X[m,n]: i32\\noutput Y: i32\\nY[m] = max(n) X[m,n]\\n")
+x = torch.tensor([[1, 2], [3, {value}]], device="cuda")
+print(program(x).tolist())
+"""
+
+
+@pytest.mark.parametrize(("value", "printed"), [(2**31 - 1, "[2, 2147483647]"), (2**32 + 1, "")])
+def test_integers_of_64_bits_that_do_not_fit_stop_the_device(value: int, printed: str) -> None:
+    """In a process of its own, because nothing runs on the device after it."""
+    done = subprocess.run([sys.executable, "-c", WIDE.format(value=value)], capture_output=True, text=True)
+    assert done.stdout.strip() == printed and (done.returncode == 0) == bool(printed)
+    if not printed:
+        assert "no 32-bit integer" in done.stdout + done.stderr or "device-side assert" in done.stderr
+
+
+def test_indices_of_64_bits_are_captured_in_a_graph() -> None:
+    made = operator_of(einloom.compile("input X[m,d]: f32, ids[t]: i32\noutput Y: f32\nY[t,d] = exp(X[ids[t],d])\n"))
+    x, ids = torch.randn(64, 32, device="cuda"), torch.randint(0, 64, (100,), device="cuda")
+    torch.testing.assert_close(made(x, ids), x[ids].exp(), rtol=1e-5, atol=1e-6)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = made(x, ids)
+    ids.copy_(ids.flip(0))
+    graph.replay()
+    torch.testing.assert_close(y, x[ids].exp(), rtol=1e-5, atol=1e-6)
+
+
+def test_kernels_are_made_ahead_of_the_first_call() -> None:
+    torch._dynamo.reset()
+    seen = {o.name for o in operators()}
+    fast = torch.compile(lambda x: torch.softmax(x * 3, -1), backend=backend, dynamic=False, options={"rest": "eager"})
+    x = torch.randn(128, 96, device="cuda")
+    torch.testing.assert_close(fast(x), torch.softmax(x * 3, -1), rtol=1e-4, atol=1e-6)
+    (made,) = [o for o in operators() if o.name not in seen]
+    assert made.expected and made.kernel.kernel_count == 1

@@ -208,7 +208,8 @@ impl Cascade {
         };
         let framework = Framework::of(&first)?;
         let mut arrays = Arrays::default();
-        let (mut gradient, mut dispatched) = (false, framework.is_torch() && crate::gradient::has_tangents(py)?);
+        let (mut gradient, mut dispatched) =
+            (false, framework.is_torch() && crate::gradient::has_tangents(py, &arguments.arrays)?);
         for (object, &tensor) in arguments.arrays.iter().zip(&this.inputs) {
             let own = Framework::of(object)?;
             match own.read(object, &mut arrays) {

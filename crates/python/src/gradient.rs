@@ -20,13 +20,16 @@ pub(crate) fn is_dispatched(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     object.py().import("einloom.torch.gradient")?.call_method1("is_dispatched", (object,))?.extract()
 }
 
-/// Whether PyTorch differentiates forwards at the moment, so that tensors may have tangents.
-pub(crate) fn has_tangents(py: Python<'_>) -> PyResult<bool> {
+/// Whether PyTorch differentiates forwards at the moment, and one of these has a tangent.
+pub(crate) fn has_tangents(py: Python<'_>, arrays: &[Bound<'_, PyAny>]) -> PyResult<bool> {
     static MODULE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let module =
         MODULE.get_or_try_init(py, || PyResult::Ok(py.import("torch.autograd.forward_ad")?.into_any().unbind()))?;
     match module.bind(py).getattr_opt(intern!(py, "_current_level"))? {
-        Some(level) => Ok(level.extract::<i64>()? >= 0),
+        Some(level) if level.extract::<i64>()? >= 0 => {
+            py.import("einloom.torch.gradient")?.call_method1("has_tangents", (PyTuple::new(py, arrays)?,))?.extract()
+        }
+        Some(_) => Ok(false),
         None => Ok(false),
     }
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Sequence
+from typing import Any, Sequence, cast
 
 import torch
 
@@ -33,7 +33,8 @@ def make(operator: Operator, inputs: Sequence[Any]) -> None:
     number = device.index or 0 if device.type == "cuda" else None
     if described not in operator.expected:
         operator.expected.append(described)
-        operator.awaited.append(_pool.submit(operator.kernel.prepare, described, number))
+        prepare = cast(Any, operator.kernel).prepare
+        operator.awaited.append(_pool.submit(prepare, described, number))
 
 
 def _is_plain(tensor: Any) -> bool:

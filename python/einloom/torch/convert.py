@@ -13,6 +13,7 @@ import torch
 
 from .errors import NotConvertible, place_of
 from .index import Axis, Index, Rank
+from .ranges import TooLarge, limit
 from .terms import Binary, NotANumber, Read, Reduce, Statement, Tensor, Term, positions_only, reads, reduces
 from .text import cascade_text, identifier
 from .values import Value, fuse, is_simple
@@ -76,6 +77,8 @@ class Cascade:
     """The size of every rank by its name."""
     flattened: bool
     """Whether some output's dimension is made of several, so that its elements are computed by dividing positions."""
+    limit: int | None = None
+    """The largest magnitude that its integers may have, if that is less than what 32 bits hold."""
 
 
 @dataclass
@@ -261,6 +264,12 @@ def _finish(
     statements = _needed(converter.statements, outputs)
     used = {t for s in statements for t in _reads(s.term)}
     inputs = [(t, p) for t, p in zip(converter.inputs, placeholders) if t in used]
+    try:
+        largest = limit([t for t, _ in inputs], statements)
+    except TooLarge:
+        first = next((r for r in results if not r.meta["val"].dtype.is_floating_point), results[0])
+        reason = "it computes integers that may not fit into their number type, of which the widest has 32 bits"
+        raise NotConvertible(str(first.target), reason, place_of(first)) from None
     text, sizes = cascade_text(converter.name, [t for t, _ in inputs], statements, outputs, comment)
     ranks = {a.rank: (k, d) for k, (t, _) in reversed(list(enumerate(inputs))) for d, a in enumerate(t.axes)}
     return Cascade(
@@ -272,6 +281,7 @@ def _finish(
         tuple(tuple(ranks.get(a.rank, a.size) for a in t.axes) for t in outputs),
         sizes,
         converter.flattened,
+        largest,
     )
 
 

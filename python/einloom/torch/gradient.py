@@ -78,13 +78,61 @@ def call(
     if len(devices) > 1:
         where = " and ".join(f"{name} on {device}" for device, name in devices.items())
         raise DeviceError(f"{cascade.name}: all arrays of a call are on one device, but {where}")
-    if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(a).tangent is not None for a in arrays):
+    if forward_ad._current_level >= 0 and has_tangents(arrays):
         raise GradientError(f"{cascade.name}: there are no derivatives forwards (jvp), only backwards")
     if out is not None and any(is_dispatched(a) for a in arrays):
         raise DeviceError(f"{cascade.name}: its inputs are not in memory, so that there is nothing to write to out=")
     if out is not None:
         raise GradientError(f"{cascade.name}: out= takes no gradient; call it under torch.no_grad()")
-    return operator_of(cascade, sizes, params)(*arrays)
+    made = operator_of(cascade, sizes, params)
+    if any(torch._C._functorch.is_gradtrackingtensor(a) for a in arrays):
+        return _Function.apply(made, *arrays)
+    return made(*arrays)
+
+
+class _Function(torch.autograd.Function):
+    """An operator under `torch.func.grad` and what is made of it, which look for no other rule of a gradient."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(made: Operator, *tensors: torch.Tensor) -> Any:
+        return made(*tensors)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.made = inputs[0]
+        ctx.save_for_backward(*inputs[1:])
+        outputs = output if isinstance(output, tuple) else (output,)
+        ctx.floating = [k for k, o in enumerate(outputs) if o.dtype.is_floating_point]
+        ctx.mark_non_differentiable(*(o for o in outputs if not o.dtype.is_floating_point))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        made, tensors = ctx.made, ctx.saved_tensors
+        wanted = [k for k, n in enumerate(ctx.needs_input_grad[1:]) if n]
+        made.backward += 1
+
+        def reference(*some: torch.Tensor) -> Any:
+            given = list(tensors)
+            for k, t in zip(wanted, some):
+                given[k] = t
+            results = made.reference(*given)
+            results = results if isinstance(results, (tuple, list)) else (results,)
+            return tuple(results[k] for k in ctx.floating)
+
+        _, back = torch.func.vjp(reference, *(tensors[k] for k in wanted))
+        found = dict(zip(wanted, back(tuple(gradients[k] for k in ctx.floating))))
+        return (None, *(found.get(k) for k in range(len(tensors))))
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise GradientError(f"{ctx.made.name}: there are no derivatives forwards (jvp), only backwards")
+
+
+def has_tangents(arrays: Sequence[Any]) -> bool:
+    """Whether one of these carries a derivative forwards, at the level that is entered."""
+    return any(isinstance(a, torch.Tensor) and forward_ad.unpack_dual(a).tangent is not None for a in arrays)
 
 
 def is_dispatched(tensor: torch.Tensor) -> bool:

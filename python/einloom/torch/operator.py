@@ -11,8 +11,9 @@ from typing import Any, Callable, Sequence, Union
 
 import torch
 
-from ..errors import GradientError
+from ..errors import GradientError, OutOfRange
 from .inductor import announce
+from .integers import check_within
 from .log import log
 
 Reference = Callable[..., Any]
@@ -44,7 +45,8 @@ class Output:
 class Operator:
     """A cascade that PyTorch knows as an operator, `torch.ops.einloom.<name>`.
 
-    `derived` counts runs of the cascade's own kernels, `backward` runs of the PyTorch path that gives gradients.
+    `derived` counts runs of the cascade's own kernels, `backward` runs of the PyTorch path that gives gradients,
+    and `replaced` those that the kernels refused, because of an index or an integer, and PyTorch computed.
     """
 
     name: str
@@ -53,8 +55,11 @@ class Operator:
     outputs: tuple[Output, ...]
     kernel: Callable[..., Any]
     reference: Reference
+    limit: int | None = None
+    """The largest magnitude that its integers of 32 and of 64 bits may have, if that is less than what 32 bits hold."""
     derived: int = 0
     backward: int = 0
+    replaced: int = 0
     op: Any = field(default=None, repr=False)
     go_back: Any = field(default=None, repr=False)
     announced: bool = field(default=False, repr=False)
@@ -72,6 +77,8 @@ class Operator:
     def report(self) -> str:
         """Which path ran, and how often."""
         forward = f"{self.name}: derived kernels ran {_times(self.derived)}"
+        if self.replaced:
+            forward += f"; PyTorch computed {_times(self.replaced)} what indices or integers were out of range for"
         if not self.backward:
             return forward
         return f"{forward}; gradients came from the reference path {_times(self.backward)}: recomputed by PyTorch"
@@ -79,7 +86,30 @@ class Operator:
     # ---- what PyTorch calls
 
     def _forward(self, *tensors: torch.Tensor) -> Any:
-        self.derived += 1
+        try:
+            results = self._run(tensors)
+        except OutOfRange as e:
+            if not isinstance(self.reference, torch.fx.GraphModule):
+                raise
+            # Written in PyTorch, it means what eager PyTorch does: integers of 64 bits, indices from the end, or its own error.
+            if not self.replaced:
+                log("fusion", f"{self.name}: {str(e).splitlines()[0]}; PyTorch computes it")
+            self.replaced += 1
+            with torch.no_grad(), torch._C._DisableAutocast():
+                found = self.reference(*tensors)
+            # As kernels give them and as `_fake` says: dense, and in memory of their own.
+            dense = [r.clone(memory_format=torch.contiguous_format) for r in _several(found)]
+            results = dense[0] if len(dense) == 1 else dense
+        if isinstance(results, torch.Tensor):
+            return self._as_said(results, self.outputs[0], tensors)
+        return tuple(self._as_said(r, o, tensors) for r, o in zip(results, self.outputs))
+
+    def _run(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """By the kernels."""
+        if self.limit is not None:
+            for name, tensor in zip(self.inputs, tensors):
+                if tensor.dtype in (torch.int64, torch.int32):
+                    check_within(tensor, self.limit, name)
         if self.awaited:
             wait(self.awaited)
             self.awaited.clear()
@@ -88,9 +118,8 @@ class Operator:
                 results = self.kernel(*tensors)
         else:
             results = self.kernel(*tensors)
-        if isinstance(results, torch.Tensor):
-            return self._as_said(results, self.outputs[0], tensors)
-        return tuple(self._as_said(r, o, tensors) for r, o in zip(results, self.outputs))
+        self.derived += 1
+        return results
 
     def _as_said(self, result: torch.Tensor, output: Output, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         """In PyTorch's number type: the language's widest integers have 32 bits."""
@@ -118,8 +147,7 @@ class Operator:
         self.backward += 1
         with torch.enable_grad(), torch._C._DisableAutocast():
             leaves = [t.detach().requires_grad_(n) for t, n in zip(tensors, needed)]
-            results = self.reference(*leaves)
-            results = results if isinstance(results, (tuple, list)) else (results,)
+            results = _several(self.reference(*leaves))
             floating = [r for r in results if r.dtype.is_floating_point]
             wanted = [t for t in leaves if t.requires_grad]
             if not all(t.view_as(t).requires_grad for t in wanted):
@@ -147,6 +175,7 @@ def operator(
     kernel: Callable[[], Callable[..., Any]],
     reference: Reference,
     sizes: object = None,
+    limit: int | None = None,
 ) -> Operator:
     """The operator of a cascade. `kernel()` gives what runs it; `sizes` are those that the reference is for, if it is not
     for all. One text has one operator for each."""
@@ -154,7 +183,7 @@ def operator(
         identity = repr((text, tuple(inputs), sizes))
         if identity not in _KNOWN:
             digest = hashlib.sha256(identity.encode()).hexdigest()[:10]
-            made = Operator(f"{name}_{digest}", text, tuple(inputs), tuple(outputs), kernel(), reference)
+            made = Operator(f"{name}_{digest}", text, tuple(inputs), tuple(outputs), kernel(), reference, limit)
             _register(made)
             _KNOWN[identity] = made
         return _KNOWN[identity]
@@ -195,6 +224,10 @@ def _register(o: Operator) -> None:
 
     torch.library.register_autograd(f"einloom::{o.name}", backward, setup_context=setup, lib=_LIBRARY)
     o.op, o.go_back = getattr(torch.ops.einloom, o.name).default, go_back
+
+
+def _several(results: Any) -> Sequence[torch.Tensor]:
+    return results if isinstance(results, (tuple, list)) else (results,)
 
 
 def _argument(number: int, name: str) -> str:

@@ -21,7 +21,7 @@ def operator_of(cascade: Cascade, reference: torch.fx.GraphModule, name: str) ->
     values = [node.meta.get("val") for node in reference.graph.nodes if node.op == "placeholder"]
     sizes = tuple(tuple(map(str, v.shape)) if isinstance(v, torch.Tensor) else None for v in values)
     kernel = lambda: compiled(cascade.text, f"<{name}>")  # noqa: E731
-    return operator(name, cascade.text, cascade.inputs, outputs, kernel, reference, sizes)
+    return operator(name, cascade.text, cascade.inputs, outputs, kernel, reference, sizes, cascade.limit)
 
 
 def reference_of(
