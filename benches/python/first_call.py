@@ -81,6 +81,15 @@ def instrument() -> None:
     Cascade.plan = timed("einloom: plan regions", Cascade.plan)
     Cascade.source = timed("einloom: plan and emit, to see whether it can be", Cascade.source)
     operator._register = timed("einloom: register operators", operator._register)
+    operator.wait = timed("einloom: wait for kernels made ahead", operator.wait)
+    ahead = _native.Cascade.prepare
+
+    def prepare(cascade: Any, *given: Any) -> None:
+        start = time.perf_counter()
+        ahead(cascade, *given)
+        print(f"  ahead {cascade.name:23} {time.perf_counter() - start:7.3f} s, in a thread", file=sys.stderr)
+
+    Cascade.prepare = prepare
     inner = _native.Cascade.__call__
 
     def call(cascade: Any, *args: Any, **kwargs: Any) -> Any:

@@ -72,7 +72,7 @@ pub struct LevelTransfers {
     /// move whatever the capacities, from [`transfers`] also what they make necessary.
     pub bound_bytes: u64,
     /// `bound_bytes` without what holds only where rows of results stay until they are complete: the bound for every order.
-    /// See [`crate::ProjectiveNest::incoming_in_whole_rows`].
+    /// See [`crate::bounds::ProjectiveNest::incoming_in_whole_rows`].
     pub any_order_bytes: u64,
     /// Bytes that the tiles' loops ask for again and that need not come, because they stay in what the tiles leave free:
     /// `bytes` is so much less than what moves without. 0 of caches.
