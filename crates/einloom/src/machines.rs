@@ -2,6 +2,7 @@
 
 use crate::formats::FileError;
 use crate::{Error, Finding};
+use einloom_cascade::DType;
 use einloom_machine::{BUILT_IN, Level, LevelKind, Machine, MatrixUnit, Pipe};
 use std::fmt::Write;
 use std::path::Path;
@@ -166,4 +167,10 @@ mod tests {
         assert_eq!((again.cores, again.levels.len()), (machine.cores, machine.levels.len()));
         assert_eq!(again.registers(), machine.registers());
     }
+}
+
+/// Whether the language's one liberty with rounding is taken for a machine: a contraction's wider factor becomes the
+/// narrower one's type where a unit multiplies that type faster. The planner still asks for each kernel which is faster.
+pub fn rounds_wider_factors(machine: &Machine) -> bool {
+    !machine.matrix.is_empty() || machine.rate(DType::Bf16).0 > machine.rate(DType::F32).0
 }

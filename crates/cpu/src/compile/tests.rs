@@ -8,7 +8,7 @@ use einloom_tile::by_hand::{AttentionSizes, attention, matmul};
 use einloom_tile::{Builder, Coverage, Predicate, Program, Scalar, TileMonoid, ValueId};
 
 fn plan(program: &Program) -> Plan {
-    compile(program, &program.kernels[0]).expect("planned")
+    compile(program, &program.kernels[0], None).expect("planned")
 }
 
 /// Tiles rearranged by the kernel's own body, and by the streams in it.

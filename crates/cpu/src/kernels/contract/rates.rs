@@ -46,7 +46,7 @@ impl ProductRates {
                 }
                 if let Some(unit) = unit {
                     let layout = Layout::Packed(Packed::new(1));
-                    tiled = tiled.min(seconds(UNIT, layout, |job| job.run_tiles(unit, [1, 1], &mut room)));
+                    tiled = tiled.min(seconds(UNIT, layout, |job| job.run_tiles(unit, [1, 1], &mut room, None)));
                 }
             }
             let operations = |[m, n, k]: [usize; 3]| 2.0 * (m * n * k) as f64;
@@ -76,7 +76,23 @@ fn seconds([m, n, k]: [usize; 3], b_layout: Layout, mut run: impl FnMut(Contract
     for _ in 0..REPEATS {
         let (start, scale, ahead) = (Start::Kept, Scale::One, &mut ahead);
         let (a, b, c) = (&a[..], &b[..], &mut c[..]);
-        run(Contraction { m, n, k, a, a_i: k, a_k: 1, b, b_layout, c, c_i: n, start, scale, times: None, ahead });
+        run(Contraction {
+            m,
+            n,
+            k,
+            a,
+            a_i: k,
+            a_k: 1,
+            b,
+            b_layout,
+            c,
+            c_i: n,
+            start,
+            scale,
+            times: None,
+            ahead,
+            packed: false,
+        });
     }
     begun.elapsed().as_secs_f64() / REPEATS as f64
 }
