@@ -178,7 +178,7 @@ def compile(
     """Reads, checks and derives a program. Kernels are made when it is called.
 
     `program` is a text, or the path of a file (anything that is a path object, ends in `.ein`, or has no line break and
-    names a file). `exact` forbids the one liberty of rounding that GPUs take. `dtypes="declared"` refuses floating-point
+    names a file). `exact` forbids the one liberty of rounding that matrix units take. `dtypes="declared"` refuses floating-point
     arrays of another type than the declared one, which otherwise replace it. `threads` limits the processor's threads.
     `sizes` and `params` are values that calls need not give again. `machine` plans for another machine than the one that
     runs it. `tiles` are tile sizes by index in place of the planner's, as tuning tells them. `origin` is what messages call the text.

@@ -1,6 +1,6 @@
 //! Programs ready to run.
 
-use crate::compile::{self, Plan};
+use crate::compile::{self, Plan, Unit};
 use crate::execute::{Arena, Disorder, Job, SPOILT, Worker};
 use crate::kernels::amx::TileToken;
 use crate::kernels::contract::PairToken;
@@ -10,7 +10,7 @@ use crate::{
     Bf16Products, BuildError, KernelReport, Options, ProductRates, Report, RunError, RunOptions, TensorTraffic, View,
     ViewMut,
 };
-use einloom_tile::{AxisId, Program, TensorDecl, TensorId, TensorRole, grid_points, grid_steps, verify};
+use einloom_tile::{AxisId, Op, Program, TensorDecl, TensorId, TensorRole, grid_points, grid_steps, verify};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -83,9 +83,11 @@ impl Executable {
         }
         let isa = options.isa.unwrap_or_else(Isa::best);
         let token = Token::new(isa).ok_or(BuildError::Isa { isa: isa.name() })?;
-        let mut plans: Vec<Plan> =
-            program.kernels.iter().map(|k| compile::compile(program, k)).collect::<Result<_, _>>()?;
-        let tiles = tiles(program, &mut plans, token, options.bf16)?;
+        let tiles = tiles(program, token, options.bf16)?;
+        let unit = tiles.map(|(_, unit)| unit);
+        let plans: Vec<Plan> =
+            program.kernels.iter().map(|k| compile::compile(program, k, unit)).collect::<Result<_, _>>()?;
+        let tiles = tiles.map(|(token, _)| token);
         let pairs = pairs(&plans, token, options.bf16)?;
         let (pools, arenas) = Default::default();
         Ok(Self { program: program.clone(), plans, token, pairs, tiles, pools, arenas })
@@ -212,30 +214,25 @@ impl Executable {
     }
 }
 
-/// The processor's matrix unit, if it is to be used; marks the contractions that it computes.
-fn tiles(
-    program: &Program,
-    plans: &mut [Plan],
-    token: Token,
-    wish: Bf16Products,
-) -> Result<Option<TileToken>, BuildError> {
-    let mut any = false;
-    for plan in plans.iter() {
-        compile::each_step(&plan.body, &mut |step| {
-            any |= matches!(step, compile::Step::Contract(c) if compile::can(&plan.tiles, c));
-        });
+/// The processor's matrix unit, if it may be used.
+fn tiles(program: &Program, token: Token, wish: Bf16Products) -> Result<Option<(TileToken, Unit)>, BuildError> {
+    fn multiplies(body: &[Op]) -> bool {
+        body.iter().any(|op| match op {
+            Op::Mma { .. } => true,
+            Op::Stream { body, .. } => multiplies(body),
+            _ => false,
+        })
     }
-    let (unit, rates) = match wish {
-        Bf16Products::Tiles => (Some(TileToken::new(token).ok_or(BuildError::Isa { isa: "amx" })?), None),
-        Bf16Products::Fastest if any => match TileToken::new(token) {
-            // Measured only where it may be used.
-            Some(unit) => (Some(unit), Some(ProductRates::measured())),
-            None => return Ok(None),
-        },
-        Bf16Products::Fastest | Bf16Products::Widened | Bf16Products::Pairs => return Ok(None),
-    };
-    plans.iter_mut().for_each(|plan| compile::choose(program, plan, rates));
-    Ok(unit)
+    Ok(match wish {
+        Bf16Products::Tiles => {
+            Some((TileToken::new(token).ok_or(BuildError::Isa { isa: "amx" })?, Unit { rates: None }))
+        }
+        // Measured only where it may be used.
+        Bf16Products::Fastest if program.kernels.iter().any(|k| multiplies(&k.body)) => {
+            TileToken::new(token).map(|token| (token, Unit { rates: Some(ProductRates::measured()) }))
+        }
+        Bf16Products::Fastest | Bf16Products::Widened | Bf16Products::Pairs => None,
+    })
 }
 
 /// The instructions for products of bf16 by pairs, if they are to be used.

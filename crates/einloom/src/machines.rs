@@ -2,6 +2,7 @@
 
 use crate::formats::FileError;
 use crate::{Error, Finding};
+use einloom_cascade::DType;
 use einloom_machine::{BUILT_IN, Level, LevelKind, Machine, MatrixUnit, Pipe};
 use std::fmt::Write;
 use std::path::Path;
@@ -147,6 +148,12 @@ fn matrix_toml(unit: &MatrixUnit) -> String {
     out
 }
 
+/// Whether the language's one liberty with rounding is taken for a machine: a contraction's wider factor becomes the
+/// narrower one's type where a unit multiplies that type faster. The planner still asks for each kernel which is faster.
+pub fn rounds_wider_factors(machine: &Machine) -> bool {
+    !machine.matrix.is_empty() || machine.rate(DType::Bf16).0 > machine.rate(DType::F32).0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,5 +172,17 @@ mod tests {
         let again = einloom_machine::parse(&to_toml(&machine)).unwrap();
         assert_eq!((again.cores, again.levels.len()), (machine.cores, machine.levels.len()));
         assert_eq!(again.registers(), machine.registers());
+    }
+
+    #[test]
+    fn wider_factors_are_rounded_where_a_unit_multiplies_the_narrower_type_faster() {
+        let processor = |features: &[&str]| {
+            let features = features.iter().map(|f| f.to_string()).collect();
+            einloom_machine::host(&einloom_machine::HostFacts { cores: 2, features, ..Default::default() })
+        };
+        assert!(super::rounds_wider_factors(&processor(&["avx512f", "amx_tile", "amx_bf16"])));
+        assert!(!super::rounds_wider_factors(&processor(&["avx512f", "avx512_bf16"])));
+        let named = |name: &str| super::rounds_wider_factors(&einloom_machine::built_in(name).expect("built in"));
+        assert!(named("h200") && !named("cpu-generic"));
     }
 }

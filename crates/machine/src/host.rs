@@ -13,6 +13,9 @@ const ASSUMED_MEMORY: f64 = 100e9;
 /// Bytes per cycle and core from a cache, by its distance from the core (L1, L2, further out).
 const ASSUMED_BYTES_PER_CYCLE: [f64; 3] = [64.0, 32.0, 8.0];
 const ASSUMED_CLOCK: f64 = 2e9;
+/// Operations that a core's matrix unit does per cycle: a product of tiles, 16 by 16 sums of 32 terms, every 16 cycles
+/// (Intel 64 and IA-32 Architectures Optimization Reference Manual, chapter on AMX).
+const UNIT_PER_CYCLE: f64 = 1024.0;
 const ASSUMED_CACHES: [Cache; 2] = [
     Cache { level: 1, kind: CacheKind::Data, bytes: 32 << 10, shared_by: 1 },
     Cache { level: 2, kind: CacheKind::Unified, bytes: 256 << 10, shared_by: 1 },
@@ -68,6 +71,12 @@ pub fn host(facts: &HostFacts) -> Machine {
     // Narrow types are computed in f32.
     let rate = |d: DType| (d, FlopsPerSecond(if d == DType::F64 { f32_rate / 2.0 } else { f32_rate }));
     let rates = DType::ALL.into_iter().map(rate).collect();
+    let mut pipes = vec![Pipe { name: "SIMD".to_string(), work: Work::Arithmetic, rates, energy: Default::default() }];
+    let has = |name: &str| facts.features.iter().any(|f| f == name);
+    if has("amx_tile") && has("amx_bf16") {
+        let rates = [(DType::Bf16, FlopsPerSecond(UNIT_PER_CYCLE * clock * cores as f64))].into();
+        pipes.push(Pipe { name: "AMX".to_string(), work: Work::Products, rates, energy: Default::default() });
+    }
     let model = if facts.model_name.is_empty() { "this computer" } else { &facts.model_name };
     Machine {
         name: "host".to_string(),
@@ -78,7 +87,7 @@ pub fn host(facts: &HostFacts) -> Machine {
         power: None,
         overhead: Overhead::default(),
         levels,
-        pipes: vec![Pipe { name: "SIMD".to_string(), work: Work::Arithmetic, rates, energy: Default::default() }],
+        pipes,
         lanes: None,
         matrix: vec![],
     }

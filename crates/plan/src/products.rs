@@ -89,6 +89,9 @@ impl Workshop<'_> {
         let (liberty, unit) = self.liberties();
         let pairs = built.mixed.clone();
         let others = Products::others(&pairs, liberty, unit);
+        if let Some(way) = self.by_rate(&pairs, &others).filter(|_| liberty && !unit) {
+            return self.in_types(built, way);
+        }
         let mut best = (Products::Narrow, built.clone());
         let mut lost: Vec<(Products, Result<Built, f64>)> = vec![];
         for way in others {
@@ -119,6 +122,50 @@ impl Workshop<'_> {
         if told.len() > 1 {
             out.notes.push(told.join("; "));
         }
+        out
+    }
+
+    /// On a machine without matrix units of its own, the way whose products go at the highest rate, of equal ones the one
+    /// that rounds least; `None` if the machine multiplies no type faster than f32. Times would decide otherwise for few and for many cores, and numbers do
+    /// not depend on how many there are.
+    fn by_rate(&self, pairs: &BTreeSet<(DType, DType)>, others: &[Products]) -> Option<Products> {
+        let rate = |way: Products| {
+            let one = |&pair: &(DType, DType)| {
+                let both = match way.to(pair, true, false) {
+                    Some(to) => [to, to],
+                    None => [pair.0, pair.1],
+                };
+                both.map(|d| self.machine.rate(d).0).into_iter().fold(f64::INFINITY, f64::min)
+            };
+            pairs.iter().map(one).fold(f64::INFINITY, f64::min)
+        };
+        let mut best = Products::Narrow;
+        // Later ones round less.
+        for &way in others {
+            if rate(way) >= rate(best) {
+                best = way;
+            }
+        }
+        let faster = |d: &DType| d.is_float() && self.machine.rate(*d).0 > self.machine.rate(DType::F32).0;
+        DType::ALL.iter().any(faster).then_some(best)
+    }
+
+    /// The kernel with its products in these types; as it is if it cannot be built so.
+    fn in_types(&mut self, built: &Built, way: Products) -> Built {
+        let mut out = match way {
+            Products::Narrow => built.clone(),
+            other => {
+                self.products = other;
+                let found = self.build_below(built, f64::INFINITY);
+                self.products = Products::default();
+                match found {
+                    Some(Ok(found)) => found,
+                    _ => built.clone(),
+                }
+            }
+        };
+        let name = way.name(&built.mixed, true, false);
+        out.notes.push(format!("products in {name}, which the machine multiplies fastest"));
         out
     }
 

@@ -3,16 +3,19 @@
 mod support;
 
 use einloom_algebra::derive;
-use einloom_machine::built_in;
+use einloom_machine::{HostFacts, Machine, built_in, host};
 use einloom_plan::{Options, plan};
 use support::{read, sized};
 
 /// What the plan of a program for a GPU says of roundings, without the names of the sums.
 fn roundings(text: &str, sizes: &str) -> Vec<String> {
+    roundings_on(&built_in("h200").expect("a machine"), text, sizes)
+}
+
+fn roundings_on(machine: &Machine, text: &str, sizes: &str) -> Vec<String> {
     let cascade = read(text);
     let options = Options { narrow_contractions: true, ..Options::default() };
-    let machine = built_in("h200").expect("a machine");
-    let planned = plan(&derive(&cascade).derived, &sized(&cascade, sizes), &machine, &options);
+    let planned = plan(&derive(&cascade).derived, &sized(&cascade, sizes), machine, &options);
     let planned = planned.unwrap_or_else(|e| panic!("{e}"));
     let notes = planned.kernels.iter().flat_map(|k| &k.notes).filter(|n| n.contains("rounded to"));
     let mut all: Vec<String> = notes.map(|n| n.split_once(": ").map_or("", |n| n.1).to_string()).collect();
@@ -59,5 +62,28 @@ fn what_may_leave_f16_is_not_rounded_to_it() {
              Y[m,n] = sum(k) A[m,k] * W[k,n]\n"
         );
         assert_eq!(roundings(&text, "M=512, K=512, N=512"), [what], "{factor}");
+    }
+}
+
+/// A processor with so many cores, AVX-512 and AMX.
+fn processor(cores: usize) -> Machine {
+    let features = ["avx512f", "amx_tile", "amx_bf16"].map(str::to_string).to_vec();
+    host(&HostFacts { cores, hertz: 3e9, features, ..HostFacts::default() })
+}
+
+#[test]
+fn processors_round_what_their_unit_multiplies_faster_however_many_cores_they_have() {
+    let text = |dtype: &str| {
+        format!(
+            "input S[m,n]: f32, V[n,e]: {dtype}\noutput O: f32\nO[m,e] = sum(n) exp(S[m,n] - max(n) S[m,n]) * V[n,e]\n"
+        )
+    };
+    let bf16 = "the wider operand is rounded to bf16, the type of the narrower one";
+    for cores in [1, 2, 7, 64] {
+        for sizes in ["M=40, N=40, E=24", "M=4096, N=4096, E=64"] {
+            let with = |dtype| roundings_on(&processor(cores), &text(dtype), sizes);
+            assert_eq!(with("bf16"), [bf16], "{cores} cores, {sizes}");
+            assert_eq!(with("f16"), [""; 0], "{cores} cores, {sizes}");
+        }
     }
 }

@@ -73,8 +73,8 @@ pub(crate) fn planned(
     machine: &Machine,
     options: PlanOptions,
 ) -> Result<Planned, Failure> {
-    // Tensor cores multiply narrow types: the one liberty of the language, unless forbidden.
-    let narrow_contractions = !machine.matrix.is_empty() && !choices.exact;
+    // Matrix units multiply narrow types: the one liberty of the language, unless forbidden.
+    let narrow_contractions = einloom::machines::rounds_wider_factors(machine) && !choices.exact;
     let options = PlanOptions { exact: choices.exact, narrow_contractions, ..options };
     Ok(derived.plan(given, machine, &options)?)
 }

@@ -2,13 +2,16 @@
 //! choice, so that no operation between them has to exchange sides; loads, stores and contractions vote for what is
 //! cheapest for them, in moved elements.
 
+use crate::kernels::contract::parts;
 use einloom_tile::{AxisId, Coord, CoordAtom, Init, Kernel, Op, Program, Scalar, TensorId, ValueId};
 
 /// The inner axis of every value that has an axis.
-pub(super) fn choose(program: &Program, kernel: &Kernel) -> Vec<Option<AxisId>> {
+pub(super) fn choose(program: &Program, kernel: &Kernel, unit: bool) -> Vec<Option<AxisId>> {
     let mut votes = Votes {
         program,
         kernel,
+        unit,
+        loaded: vec![false; kernel.values.len()],
         parent: (0..kernel.values.len()).collect(),
         balance: vec![0.0; kernel.values.len()],
         depth: vec![0; kernel.values.len()],
@@ -16,6 +19,7 @@ pub(super) fn choose(program: &Program, kernel: &Kernel) -> Vec<Option<AxisId>> 
     votes.connect(&kernel.body);
     votes.memory(&kernel.body, 0);
     votes.contractions(&kernel.body, 0);
+    votes.rights(&kernel.body, 0);
     (0..kernel.values.len()).map(|v| votes.inner(ValueId(v as u32))).collect()
 }
 
@@ -25,6 +29,10 @@ const CHUNKS: f64 = 16.0;
 struct Votes<'a> {
     program: &'a Program,
     kernel: &'a Kernel,
+    /// Whether there is a matrix unit, which wants its factors packed.
+    unit: bool,
+    /// Whether the value is loaded.
+    loaded: Vec<bool>,
     parent: Vec<usize>,
     /// Per class: cost of having the smaller axis inner less that of the larger one.
     balance: Vec<f64>,
@@ -125,6 +133,7 @@ impl Votes<'_> {
             match op {
                 Op::Load { dst, tensor, at, .. } => {
                     self.depth[dst.at()] = depth;
+                    self.loaded[dst.at()] = true;
                     if let Some(axis) = self.adjacent(*dst, *tensor, at) {
                         self.vote(*dst, axis, often * self.elements(*dst));
                     }
@@ -222,6 +231,40 @@ impl Votes<'_> {
         if !self.decided(factor) {
             self.vote(factor, best, 0.5);
         }
+        // A left factor is packed from adjacent terms: one that is computed with others is brought into that form first,
+        // each time.
+        let left = if factor == a { b } else { a };
+        if self.packs(dst, a, b, best)
+            && !self.loaded[left.at()]
+            && let Some(terms) = self.summed_axis(dst, a)
+        {
+            self.vote(left, terms, self.elements(left) * often);
+        }
+    }
+
+    /// Whether the matrix unit multiplies these factors as they are, with `inner` as the result's inner axis.
+    fn packs(&self, dst: ValueId, a: ValueId, b: ValueId, inner: AxisId) -> bool {
+        self.unit && !self.few(dst, inner) && [a, b].iter().all(|v| parts(self.kernel.value(*v).dtype) == 1)
+    }
+
+    /// Right factors that the unit multiplies, and that are loaded for that alone, are loaded the way they are packed:
+    /// what is packed is kept wherever it can be used again.
+    fn rights(&mut self, body: &[Op], depth: u32) {
+        for op in body {
+            match op {
+                Op::Mma { dst, a, b, .. } => {
+                    let Some(inner) = self.inner(*dst) else { continue };
+                    let decl = self.kernel.value(*a);
+                    let right = if [decl.rows, decl.cols].contains(&Some(inner)) { *a } else { *b };
+                    let alone = (0..self.parent.len()).filter(|&v| self.root(v) == self.root(right.at())).count() == 1;
+                    if self.packs(*dst, *a, *b, inner) && self.loaded[right.at()] && alone {
+                        self.vote(right, inner, 2.0 * self.elements(right) * CHUNKS.powi(depth as i32));
+                    }
+                }
+                Op::Stream { body, .. } => self.rights(body, depth + 1),
+                _ => {}
+            }
+        }
     }
 
     /// The result's other axis.
@@ -237,8 +280,12 @@ impl Votes<'_> {
 
     /// Length of the summed axis.
     fn summed(&self, dst: ValueId, a: ValueId) -> f64 {
+        self.length(self.summed_axis(dst, a)).max(1.0)
+    }
+
+    fn summed_axis(&self, dst: ValueId, a: ValueId) -> Option<AxisId> {
         let (dst, a) = (self.kernel.value(dst), self.kernel.value(a));
         let mut axes = [a.rows, a.cols].into_iter().flatten();
-        self.length(axes.find(|x| Some(*x) != dst.rows && Some(*x) != dst.cols)).max(1.0)
+        axes.find(|x| Some(*x) != dst.rows && Some(*x) != dst.cols)
     }
 }

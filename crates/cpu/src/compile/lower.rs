@@ -1,15 +1,20 @@
 //! From the rewritten kernel and the chosen layouts to steps.
 
 use super::{
-    Access, Carried, Carrier, Contract, Ends, ExpressionPlan, FEW, Keep, Plan, Product, Step, Tile, Viewable,
-    each_step, order, products, slots, split, sweep,
+    Access, Carried, Carrier, Contract, Ends, ExpressionPlan, FEW, Keep, Plan, Product, Step, Tile, Unit, Viewable,
+    each_step, order, products, slots, split, sweep, tiles as unit_tiles,
 };
 use crate::BuildError;
 use einloom_tile::{AxisId, Kernel, Op, Program, Scalar, TensorId, ValueDecl, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Plans `kernel`, whose values have the given inner axes.
-pub(super) fn lower(program: &Program, kernel: Kernel, inner: &[Option<AxisId>]) -> Result<Plan, BuildError> {
+pub(super) fn lower(
+    program: &Program,
+    kernel: Kernel,
+    inner: &[Option<AxisId>],
+    unit: Option<Unit>,
+) -> Result<Plan, BuildError> {
     let tile = |(value, inner): (&ValueDecl, &Option<AxisId>)| Tile {
         outer: [value.rows, value.cols].into_iter().flatten().find(|a| Some(*a) != *inner),
         inner: *inner,
@@ -29,6 +34,9 @@ pub(super) fn lower(program: &Program, kernel: Kernel, inner: &[Option<AxisId>])
     sweep::join(program, &mut kernel, &mut tiles, &mut steps);
     order::leave_terms(&tiles, &mut steps);
     let fastest = order::choose(program, &kernel, &tiles, &mut steps);
+    if let Some(unit) = unit {
+        unit_tiles::choose(program, (&kernel, &tiles), &mut steps, unit);
+    }
     let slots = slots::assign(&kernel, &mut tiles, &steps);
     Ok(Plan { parallel: !stores_twice(&steps), kernel, tiles, body: steps, slots, fastest })
 }
@@ -211,6 +219,8 @@ impl Lower<'_> {
                     scale: None,
                     times: 1.0,
                     parts: None,
+                    packed: false,
+                    fold: None,
                 }));
             }
             Op::Reduce { dst, src, axis, monoid, acc } => {

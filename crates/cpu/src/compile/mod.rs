@@ -18,7 +18,7 @@ mod tiles;
 
 pub(crate) use access::{Access, Dimension};
 pub(crate) use expression::{ElementKind, ExpressionPlan, Leaf, Strips};
-pub(crate) use tiles::{can, choose};
+pub(crate) use tiles::Unit;
 
 use crate::BuildError;
 use crate::kernels::fold::Monoid;
@@ -121,6 +121,9 @@ pub(crate) struct Ends {
     pub store: Option<(TensorId, Access)>,
     /// Nothing else reads them: there is no tile.
     pub dropped: bool,
+    /// The tile is rounded to bf16 and packed for the processor's matrix unit: nothing reads it but a contraction, as its
+    /// left factor.
+    pub packed: bool,
 }
 
 impl Ends {
@@ -142,7 +145,7 @@ pub(crate) struct Fold {
 
 /// `dst = (start · scale + Σ left · right) · times`; all of one carrier. `right` carries `dst`'s inner axis, `left` its
 /// outer one.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Contract {
     pub dst: ValueId,
     pub left: ValueId,
@@ -157,6 +160,10 @@ pub(crate) struct Contract {
     pub times: f32,
     /// How many numbers of bf16 the elements of the factors are the sums of, if the processor's matrix unit computes it.
     pub parts: Option<[usize; 2]>,
+    /// The left factor is packed already.
+    pub packed: bool,
+    /// A reduction along the rows of the result, which sees them on their way to it.
+    pub fold: Option<Fold>,
 }
 
 impl Contract {
@@ -240,7 +247,10 @@ fn reads(step: &Step) -> Vec<ValueId> {
             tiles.collect::<BTreeSet<_>>().into_iter().chain(starts).chain(coordinates).collect()
         }
         Step::Relayout { src, .. } => vec![*src],
-        Step::Contract(c) => [c.left, c.right].into_iter().chain(c.start).chain(c.scale.map(|(v, _)| v)).collect(),
+        Step::Contract(c) => {
+            let start = c.fold.as_ref().and_then(|f| f.start);
+            [c.left, c.right].into_iter().chain(c.start).chain(c.scale.map(|(v, _)| v)).chain(start).collect()
+        }
         Step::Reduce { src, start, .. } => [*src].into_iter().chain(*start).collect(),
         Step::Stream { states, .. } => {
             let init = |s: &Carried| if let Init::Value(v) = s.init { Some(v) } else { None };
@@ -258,7 +268,7 @@ fn writes(step: &Step) -> Vec<ValueId> {
             tile.into_iter().chain(ends.folds.iter().map(|f| f.dst)).collect()
         }
         Step::Load { dst, .. } | Step::Relayout { dst, .. } | Step::Reduce { dst, .. } => vec![*dst],
-        Step::Contract(c) => vec![c.dst],
+        Step::Contract(c) => [c.dst].into_iter().chain(c.fold.as_ref().map(|f| f.dst)).collect(),
         Step::Store { .. } | Step::Stream { .. } | Step::SkipUnless { .. } => vec![],
     }
 }
@@ -289,13 +299,13 @@ pub(crate) struct Plan {
     pub parallel: bool,
 }
 
-/// Plans one kernel of a verified program.
-pub(crate) fn compile(program: &Program, kernel: &Kernel) -> Result<Plan, BuildError> {
+/// Plans one kernel of a verified program, for a processor that has a matrix unit or none.
+pub(crate) fn compile(program: &Program, kernel: &Kernel, unit: Option<Unit>) -> Result<Plan, BuildError> {
     let mut kernel = kernel.clone();
     reuse::reuse(&mut kernel);
     let kernel = split::split(&kernel);
-    let inner = layout::choose(program, &kernel);
-    lower::lower(program, kernel, &inner)
+    let inner = layout::choose(program, &kernel, unit.is_some());
+    lower::lower(program, kernel, &inner, unit)
 }
 
 /// Results with at most this many rows are computed row by row rather than by rearranging a factor.

@@ -74,11 +74,17 @@ type Pair = (ValueId, ValueId);
 fn replaceable(tiles: &[Tile], step: &Step) -> Vec<Pair> {
     match step {
         Step::Map { dst, plan, ends } => {
-            let tile = if ends.dropped { None } else { overwritten(tiles, *dst, plan).map(|src| (*dst, src)) };
+            // What is packed lies otherwise than what it is made of.
+            let tile =
+                if ends.dropped || ends.packed { None } else { overwritten(tiles, *dst, plan).map(|src| (*dst, src)) };
             let starts = ends.folds.iter().filter_map(|f| Some((f.dst, f.start?)));
             tile.into_iter().chain(starts.filter(|pair| same_carrier(tiles, *pair))).collect()
         }
-        Step::Contract(Contract { dst, start: Some(start), .. }) => vec![(*dst, *start)],
+        Step::Contract(Contract { dst, start, fold, .. }) => {
+            let folded = fold.as_ref().and_then(|f| Some((f.dst, f.start?)));
+            let sums = start.map(|start| (*dst, start));
+            sums.into_iter().chain(folded.filter(|pair| same_carrier(tiles, *pair))).collect()
+        }
         Step::Reduce { dst, start: Some(start), .. } if same_carrier(tiles, (*dst, *start)) => vec![(*dst, *start)],
         _ => vec![],
     }

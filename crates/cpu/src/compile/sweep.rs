@@ -46,7 +46,7 @@ fn built_in(monoid: &TileMonoid) -> Option<Monoid> {
 }
 
 /// The reduction, if it is one along rows in f32.
-fn fold(tiles: &[Tile], step: &Step) -> Option<(ValueId, Fold)> {
+pub(super) fn fold(tiles: &[Tile], step: &Step) -> Option<(ValueId, Fold)> {
     let Step::Reduce { dst, src, axis, monoid, start } = step else { return None };
     let floats = |v: ValueId| tiles[v.at()].carrier == Carrier::F32;
     let along = tiles[src.at()].inner == Some(*axis);
@@ -223,6 +223,6 @@ fn read_where_they_are(
         tiles.push(Tile { dtype: DType::F32, ..from });
         uses.push(0);
         let plan = ExpressionPlan::new(tiles[dst.at()], &Scalar::Tile(src), false, tiles);
-        *step = Step::Map { dst, plan, ends: Ends { folds: vec![fold], store: None, dropped: true } };
+        *step = Step::Map { dst, plan, ends: Ends { folds: vec![fold], dropped: true, ..Ends::default() } };
     }
 }

@@ -1,14 +1,14 @@
 //! What plans promise about speed: no tile is rearranged or moved per chunk that need not be.
 
 use super::simplify::{simplify, specialise};
-use super::{Plan, Step, Viewable, compile, each_step};
+use super::{Plan, Step, Unit, Viewable, compile, each_step};
 use einloom_cascade::DType::{self, Bf16, F32};
 use einloom_cascade::{BinaryOp, UnaryOp};
 use einloom_tile::by_hand::{AttentionSizes, attention, matmul};
 use einloom_tile::{Builder, Coverage, Predicate, Program, Scalar, TileMonoid, ValueId};
 
 fn plan(program: &Program) -> Plan {
-    compile(program, &program.kernels[0]).expect("planned")
+    compile(program, &program.kernels[0], None).expect("planned")
 }
 
 /// Tiles rearranged by the kernel's own body, and by the streams in it.
@@ -164,4 +164,28 @@ fn coverage_leaves_one_branch() {
     {
         assert_eq!(specialise(&masked, false, &|_| Some(coverage)), left);
     }
+}
+
+#[test]
+fn a_matrix_unit_is_given_its_left_factors_as_they_are_computed() {
+    let sizes = AttentionSizes { b: 1, h: 2, m: 256, n: 512, d: 64, e: 64 };
+    let found = |dtype: DType| {
+        let program = attention(sizes, [64, 128], false, dtype).expect("well-formed");
+        let plan = compile(&program, &program.kernels[0], Some(Unit { rates: None })).expect("planned");
+        let (mut maps, mut left, mut folds) = (0, vec![], 0);
+        each_step(&plan.body, &mut |step| match step {
+            Step::Map { ends, .. } => maps += usize::from(ends.packed),
+            Step::Contract(c) => {
+                left.push(c.packed);
+                folds += usize::from(c.fold.is_some());
+            }
+            _ => {}
+        });
+        (relayouts(&plan)[1], maps, left, folds)
+    };
+    // Scores, whose maxima are found on their way, and weights, which are packed; nothing is rearranged in the stream.
+    assert_eq!(found(Bf16), (0, 1, vec![false, true], 1));
+    // Factors of several parts may have to be multiplied otherwise.
+    let (_, maps, left, folds) = found(F32);
+    assert_eq!((maps, left, folds), (0, vec![false, false], 0));
 }

@@ -1,10 +1,20 @@
 //! Which contractions the processor's matrix unit computes. It multiplies numbers of bf16; a factor of another type is the
 //! sum of several ([`crate::kernels::contract::parts`]), and each of them costs a multiplication.
 
-use super::{Carrier, Contract, Keep, Plan, Product, Step, Tile, Viewable, order};
+use super::{Carrier, Contract, ElementKind, Keep, Leaf, Product, Step, Tile, Viewable, order, reads};
 use crate::kernels::contract::{ProductRates, parts};
+use crate::kernels::fold::Monoid;
+use crate::kernels::strip::{self, Operand};
 use einloom_cascade::DType;
-use einloom_tile::{AxisId, Kernel, Program};
+use einloom_tile::{AxisId, Kernel, Program, ValueId};
+
+/// The processor's matrix unit, as plans know it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unit {
+    /// Measured rates, by which it computes that for which it is faster than multiply-adds. Without them it computes all
+    /// that it can.
+    pub rates: Option<ProductRates>,
+}
 
 /// Rows, columns and terms of the unit's squares: edges are filled up with zeros.
 const SQUARE: [usize; 3] = [32, 32, 32];
@@ -16,10 +26,13 @@ const PACKING: [f64; 2] = [8.0, 10.0];
 /// What makes the unit worth its while.
 const GAIN: f64 = 1.15;
 
-/// Lets the unit compute the contractions of `plan` for which it is faster than multiply-adds by `rates`, or all that
-/// it can if there are none.
-pub(crate) fn choose(program: &Program, plan: &mut Plan, rates: Option<ProductRates>) {
-    let Plan { kernel, tiles, body, .. } = plan;
+/// Lets the unit compute the contractions for which it is faster than multiply-adds.
+pub(super) fn choose(
+    program: &Program,
+    (kernel, tiles): (&Kernel, &[Tile]),
+    body: &mut Vec<Step>,
+    Unit { rates }: Unit,
+) {
     let mut way = vec![Reads::Nothing; tiles.len()];
     let mut kept = vec![false; tiles.len()];
     super::each_step(body, &mut |step| {
@@ -30,6 +43,16 @@ pub(crate) fn choose(program: &Program, plan: &mut Plan, rates: Option<ProductRa
     let faster = |c: &Contract, of| rates.is_none_or(|rates| pays((kernel, tiles), c, of, kept[c.right.at()], rates));
     contractions(tiles, body, &faster, &mut way);
     loads(body, &way);
+    round_in_passing(tiles, body);
+    let mut uses = vec![0; tiles.len()];
+    super::each_step(body, &mut |step| {
+        reads(step).iter().for_each(|v| uses[v.at()] += 1);
+        if let Step::Stream { states, .. } = step {
+            states.iter().for_each(|s| [s.value, s.next].iter().for_each(|v| uses[v.at()] += 1));
+        }
+    });
+    pack_in_passing(tiles, body, &uses);
+    reduce_in_passing(tiles, body);
     let mut packed = order::only_terms(tiles, body);
     super::each_step(body, &mut |step| {
         if let Step::Contract(c) = step {
@@ -64,7 +87,7 @@ enum Reads {
 }
 
 /// Whether the unit can compute it.
-pub(crate) fn can(tiles: &[Tile], contract: &Contract) -> bool {
+fn can(tiles: &[Tile], contract: &Contract) -> bool {
     contract.product == Product::Broadcast && tiles[contract.dst.at()].carrier == Carrier::F32
 }
 
@@ -147,6 +170,116 @@ fn loads(steps: &mut [Step], way: &[Reads]) {
             Step::Stream { body, .. } => loads(body, way),
             _ => {}
         }
+    }
+}
+
+/// A left factor that is rounded to bf16 and read by nothing else need not be rounded before: packing it rounds.
+fn round_in_passing(tiles: &[Tile], steps: &mut Vec<Step>) {
+    let mut at = 0;
+    while at < steps.len() {
+        if let Step::Stream { body, .. } = &mut steps[at] {
+            round_in_passing(tiles, body);
+        }
+        match rounding(tiles, &steps[at]) {
+            Some((dst, of)) if hand_over(&mut steps[at + 1..], dst, of) => {
+                steps.remove(at);
+            }
+            _ => at += 1,
+        }
+    }
+}
+
+/// `dst = of`, rounded to bf16 and no more.
+fn rounding(tiles: &[Tile], step: &Step) -> Option<(ValueId, ValueId)> {
+    let Step::Map { dst, plan, ends } = step else { return None };
+    let [strips] = plan.variants.as_slice() else { return None };
+    let [strip::Step::Copy { d: 0, from: Operand::Leaf(leaf) }, strip::Step::Round { d: 0, dtype: DType::Bf16 }] =
+        strips.steps.as_slice()
+    else {
+        return None;
+    };
+    let Some(Leaf::Tile(of, ElementKind::Full)) = strips.leaves.get(usize::from(*leaf)) else { return None };
+    let (to, from) = (tiles[dst.at()], tiles[of.at()]);
+    let same = (to.outer, to.inner) == (from.outer, from.inner) && from.carrier == Carrier::F32;
+    (same && !plan.wide && ends.is_empty()).then_some((*dst, *of))
+}
+
+/// Lets the only reader of `dst` among the steps, if it is a contraction on the unit that has it as its left factor of one
+/// part, read `of`. What no later step of the same body reads, no other body reads: a state's next value is left alone.
+fn hand_over(steps: &mut [Step], dst: ValueId, of: ValueId) -> bool {
+    let count = |step: &Step| reads(step).iter().filter(|v| **v == dst).count();
+    let mut own = 0;
+    for step in steps.iter() {
+        match step {
+            Step::Stream { states, body, .. } => {
+                let mut inside = states.iter().any(|s| s.next == dst) || count(step) > 0;
+                super::each_step(body, &mut |s| inside |= count(s) > 0);
+                if inside {
+                    return false;
+                }
+            }
+            _ => own += count(step),
+        }
+    }
+    let left = steps.iter_mut().find_map(|s| match s {
+        Step::Contract(c) if c.left == dst && matches!(c.parts, Some([1, _])) => Some(&mut c.left),
+        _ => None,
+    });
+    match left {
+        Some(left) if own == 1 => {
+            *left = of;
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Maps whose results are left factors of one part, and nothing else, pack them.
+fn pack_in_passing(tiles: &[Tile], steps: &mut [Step], uses: &[usize]) {
+    for at in 0..steps.len() {
+        let (before, rest) = steps.split_at_mut(at);
+        match &mut rest[0] {
+            Step::Stream { body, .. } => pack_in_passing(tiles, body, uses),
+            Step::Contract(c) if c.parts == Some([1, 1]) && uses[c.left.at()] == 1 => {
+                let tile = tiles[c.left.at()];
+                let left = before.iter_mut().find_map(|s| match s {
+                    Step::Map { dst, plan, ends } if *dst == c.left => Some((plan, ends)),
+                    _ => None,
+                });
+                if let Some((plan, ends)) = left
+                    && !plan.wide
+                    && tile.carrier == Carrier::F32
+                    && tile.outer.is_some()
+                    && tile.inner == Some(c.sum)
+                {
+                    (ends.packed, c.packed) = (true, true);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The extremes of a result's rows, where their reduction follows at once, see the sums before they are in memory. Not where factors
+/// have several parts: such sums may have to be computed again.
+fn reduce_in_passing(tiles: &[Tile], steps: &mut Vec<Step>) {
+    let mut at = 0;
+    while at < steps.len() {
+        if let Step::Stream { body, .. } = &mut steps[at] {
+            reduce_in_passing(tiles, body);
+        }
+        let next = steps.get(at + 1).and_then(|s| super::sweep::fold(tiles, s));
+        if let (Step::Contract(c), Some((src, fold))) = (&mut steps[at], next)
+            && src == c.dst
+            && c.parts == Some([1, 1])
+            && c.fold.is_none()
+            && matches!(fold.monoid, Monoid::Max | Monoid::Min)
+            && fold.start != Some(src)
+        {
+            c.fold = Some(fold);
+            steps.remove(at + 1);
+        }
+        at += 1;
     }
 }
 

@@ -4,7 +4,8 @@ use super::place::{Rows, pitch};
 use super::worker::Worker;
 use crate::compile::{Carrier, Contract, ElementKind, Product};
 use crate::kernels::contract::{Contraction, Dots, Element, Layout, Pack, PairToken, Scale, Start, Terms};
-use crate::kernels::isa::Token;
+use crate::kernels::fold::Totals;
+use crate::kernels::isa::{Token, dispatch};
 use bytemuck::Pod;
 
 impl Worker<'_> {
@@ -15,13 +16,26 @@ impl Worker<'_> {
                 let times = Some(contract.times).filter(|x| *x != 1.0);
                 if let (Some(tiles), Some(parts)) = (self.job.tiles, contract.parts) {
                     let mut room = std::mem::take(&mut self.arena.packed);
+                    let mut partials = vec![];
+                    if let Some(fold) = &contract.fold {
+                        let (rows, _) = self.tiles().lengths(contract.dst);
+                        partials.resize(rows, [fold.monoid.identity(); 16]);
+                    }
+                    let fold = contract.fold.as_ref().map(|f| (f.monoid, &mut partials[..]));
                     self.contract_as::<f32>(contract, times, |job, codes| match codes {
                         Some(Rows { data, pitch }) => {
-                            Contraction { a_i: pitch, a_k: 1, ..job }.run_tiles(Some(data), tiles, parts, &mut room);
+                            let job = Contraction { a_i: pitch, a_k: 1, ..job };
+                            job.run_tiles(Some(data), tiles, parts, &mut room, fold);
                         }
-                        None => job.run_tiles(None, tiles, parts, &mut room),
+                        None => job.run_tiles(None, tiles, parts, &mut room, fold),
                     });
                     self.arena.packed = room;
+                    if let Some(fold) = &contract.fold {
+                        let mut totals = vec![0.0; partials.len()];
+                        let (monoid, rows) = (fold.monoid, &partials[..]);
+                        dispatch(token, Totals { monoid, rows, result: &mut totals });
+                        self.finish(fold, &totals);
+                    }
                     return;
                 }
                 let mut room = std::mem::take(&mut self.arena.pairs);
@@ -45,7 +59,7 @@ impl Worker<'_> {
         times: Option<T>,
         run: impl FnOnce(Contraction<'_, '_, T>, Option<Rows<'_, u16>>),
     ) {
-        let Contract { dst, left, right, start, sum, product, scale, .. } = *contract;
+        let &Contract { dst, left, right, start, sum, product, scale, packed, .. } = contract;
         let tile = self.job.plan.tiles[dst.at()];
         let mut target = std::mem::take(&mut self.arena.slots[tile.slot]);
         let mut ahead = self.ahead.take().unwrap_or_default();
@@ -92,6 +106,7 @@ impl Worker<'_> {
                     scale,
                     times,
                     ahead: &mut ahead,
+                    packed,
                 };
                 run(job, tiles.encoded(left).map(|(_, rows)| rows));
             }

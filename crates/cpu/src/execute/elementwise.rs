@@ -3,8 +3,10 @@
 use super::arena::Scratch;
 use super::source::{Source, holds};
 use crate::compile::Strips;
-use crate::kernels::fold::{Monoid, Partial, SHORT};
-use crate::kernels::isa::{Instructions, Work};
+use crate::kernels::contract::PackedLeft;
+use crate::kernels::exp;
+use crate::kernels::fold::{Monoid, Partial, SHORT, Totals};
+use crate::kernels::isa::{Instructions, Token, Work, dispatch};
 use crate::kernels::math;
 use crate::kernels::memory::{Asked, Shared};
 use crate::kernels::real::Real;
@@ -12,12 +14,15 @@ use crate::kernels::strip::{self, Data, STRIP};
 use bytemuck::Pod;
 use einloom_cascade::DType;
 use einloom_cascade::numeric::{bf16_to_f32, f32_to_bf16, f32_to_f16};
+use std::borrow::Cow;
 
 /// Where the result goes.
 pub(super) enum Sink<'a, T> {
     Same(&'a mut [T]),
     Floats(&'a mut [f32]),
     Integers(&'a mut [i32]),
+    /// A left factor of the matrix unit.
+    Packed(PackedLeft<'a>),
     /// Nobody reads it but the [`Ends`].
     Nowhere,
 }
@@ -72,10 +77,14 @@ impl Gather {
     }
 
     /// The results of all rows or columns.
-    pub fn totals(&self, mut f: impl FnMut(usize, f32)) {
+    pub fn totals(&self, token: Token) -> Cow<'_, [f32]> {
         match &self.gathered {
-            Gathered::Partial(rows) => rows.iter().enumerate().for_each(|(r, x)| f(r, self.monoid.total(*x))),
-            Gathered::Whole(all) | Gathered::Columns(all) => all.iter().enumerate().for_each(|(k, x)| f(k, *x)),
+            Gathered::Partial(rows) => {
+                let mut totals = vec![0.0; rows.len()];
+                dispatch(token, Totals { monoid: self.monoid, rows, result: &mut totals });
+                Cow::Owned(totals)
+            }
+            Gathered::Whole(all) | Gathered::Columns(all) => Cow::Borrowed(all),
         }
     }
 
@@ -155,6 +164,14 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
         let Self { strips, sources, mut sink, ends, rows, columns, pitch, scratch } = self;
         let Ends { folds, store, asked } = ends;
         let mut encoded = [0; STRIP];
+        let whole = if store.is_none() {
+            exponentials::<T, I>(strips, &sources, scratch, &mut sink, folds, [rows, columns])
+        } else {
+            false
+        };
+        if whole {
+            return;
+        }
         let Scratch { registers, leaves, vectors, row: spare } = scratch;
         // Short rows are taken several at a time.
         let together = if pitch == columns && columns < STRIP / 2 { (STRIP / columns).min(rows) } else { 1 };
@@ -275,7 +292,7 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
                 }
                 let result = match &mut sink {
                     Sink::Same(target) => &mut target[at..][..n],
-                    Sink::Floats(_) | Sink::Integers(_) | Sink::Nowhere => &mut spare[..n],
+                    Sink::Floats(_) | Sink::Integers(_) | Sink::Packed(_) | Sink::Nowhere => &mut spare[..n],
                 };
                 strip::run::<T, I>(&strips.steps[skip..], result, registers, leaf);
                 if let Some(strip) = T::floats(result) {
@@ -289,6 +306,13 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
                 }
                 match &mut sink {
                     Sink::Same(_) | Sink::Nowhere => {}
+                    Sink::Packed(left) => {
+                        if let Some(strip) = T::floats(&spare[..n]) {
+                            for (r, row) in strip.chunks_exact(width).enumerate() {
+                                left.put::<I>(r0 + r, c0, row);
+                            }
+                        }
+                    }
                     Sink::Floats(target) => {
                         for (x, &y) in target[at..][..n].iter_mut().zip(&spare[..n]) {
                             *x = y.to_f32();
@@ -304,4 +328,40 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
             }
         }
     }
+}
+
+/// Computes the whole tile at once if it is anchored exponentials of a tile, the anchors one per row, that are packed, and
+/// summed along the rows if anything; false, and nothing done, if not. Strips would cost as much as the exponentials.
+#[inline(always)]
+fn exponentials<T: Real + Pod, I: Instructions>(
+    strips: &Strips,
+    sources: &[Source<'_, T>],
+    scratch: &Scratch<T>,
+    sink: &mut Sink<'_, T>,
+    folds: &mut [Gather],
+    [rows, columns]: [usize; 2],
+) -> bool {
+    use strip::{
+        Operand::{Const, Leaf},
+        Step,
+    };
+    let &[Step::Copy { d: 0, from: Leaf(of) }, Step::ScaledExp { d: 0, by: Const(by), less: Leaf(less) }] =
+        strips.steps.as_slice()
+    else {
+        return false;
+    };
+    let (Source::Rows(from), Source::PerRow, Sink::Packed(to)) =
+        (&sources[usize::from(of)], &sources[usize::from(less)], sink)
+    else {
+        return false;
+    };
+    let (Some(data), Some(less)) = (T::floats(from.data), T::floats(&scratch.vectors[usize::from(less)])) else {
+        return false;
+    };
+    let sums = match folds {
+        [] => None,
+        [Gather { monoid: Monoid::Sum, gathered: Gathered::Partial(sums) }] => Some(sums.as_mut_slice()),
+        _ => return false,
+    };
+    exp::rows::<I>(exp::Rows { from: data, pitch: from.pitch, by: by as f32, less: &less[..rows], columns, to, sums })
 }

@@ -6,6 +6,7 @@ use super::place::{Place, pitch};
 use super::source::source;
 use super::worker::Worker;
 use crate::compile::{self, Carrier, ExpressionPlan, Fold};
+use crate::kernels::contract::PackedLeft;
 use crate::kernels::isa::dispatch;
 use crate::kernels::real::Real;
 use crate::kernels::strip;
@@ -41,7 +42,8 @@ impl Worker<'_> {
             let strips = plan.variant(|p| coverage(p, &self.windows));
             let mut target = if ends.dropped { None } else { Some(std::mem::take(&mut self.arena.slots[tile.slot])) };
             let pitch = pitch(columns);
-            let len = rows * pitch;
+            let unit = self.job.tiles.filter(|_| ends.packed);
+            let len = if unit.is_some() { PackedLeft::len(rows, columns) } else { rows * pitch };
             scratch.reserve(strips.registers, strips.leaves.len());
             let tiles = self.tiles();
             let carrier = if plan.wide { Carrier::F64 } else { Carrier::F32 };
@@ -50,6 +52,9 @@ impl Worker<'_> {
             let sources = leaves.map(|(leaf, vector)| source(tiles, tile, own, carrier, leaf, vector)).collect();
             let sink = match (&mut target, tile.carrier) {
                 (None, _) => Sink::Nowhere,
+                (Some(target), _) if let Some(unit) = unit => {
+                    Sink::Packed(PackedLeft::new(unit, target.get_mut(len), rows, columns))
+                }
                 (Some(target), Carrier::I32) => Sink::Integers(target.get_mut(len)),
                 (Some(target), same) if same == carrier => Sink::Same(target.get_mut(len)),
                 (Some(target), _) => Sink::Floats(target.get_mut(len)),
@@ -72,12 +77,14 @@ impl Worker<'_> {
         }
         self.places[dst.at()] = Place::Slot;
         for (fold, gathered) in ends.folds.iter().zip(&folds) {
-            self.finish(fold, gathered, if fold.across { columns } else { rows });
+            let count = if fold.across { columns } else { rows };
+            self.finish(fold, &gathered.totals(self.job.token)[..count]);
         }
     }
 
     /// Gives a reduction its result.
-    fn finish(&mut self, fold: &Fold, gathered: &Gather, count: usize) {
+    pub(super) fn finish(&mut self, fold: &Fold, totals: &[f32]) {
+        let count = totals.len();
         let tile = self.job.plan.tiles[fold.dst.at()];
         let monoid = fold.monoid;
         // The start may be in the result's own place.
@@ -88,9 +95,9 @@ impl Worker<'_> {
             Some(start) => result.copy_from_slice(&self.tiles().rows::<f32>(start).data[..count]),
             None => {}
         }
-        gathered.totals(|r, total| {
-            result[r] = if fold.start.is_some() { monoid.combine(result[r], total) } else { total };
-        });
+        for (x, &total) in result.iter_mut().zip(totals) {
+            *x = if fold.start.is_some() { monoid.combine(*x, total) } else { total };
+        }
         strip::round(result, tile.dtype);
         self.arena.slots[tile.slot] = slot;
         self.places[fold.dst.at()] = Place::Slot;

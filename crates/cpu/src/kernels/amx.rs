@@ -37,6 +37,10 @@ fn granted() -> bool {
     const ARCH_REQ_XCOMP_PERM: i64 = 0x1023;
     const XFEATURE_XTILEDATA: i64 = 18;
 
+    // What multiplies bf16 in tiles also rounds to it; operands are packed by that.
+    if !std::arch::is_x86_feature_detected!("avx512bf16") {
+        return false;
+    }
     if __cpuid(0).eax < 7 || __cpuid_count(7, 0).edx & BF16_AND_TILES != BF16_AND_TILES {
         return false;
     }

@@ -1,7 +1,8 @@
 //! Reductions of f32 matrices along one side.
 
-use super::isa::{Instructions, Isa, Token};
+use super::isa::{Instructions, Isa, Token, Work};
 use super::lanes::{Floats, Portable};
+use super::transpose;
 use crate::execute::Rows;
 
 /// The reductions that have a kernel.
@@ -86,6 +87,29 @@ impl Monoid {
         }
     }
 
+    /// What the partial results of every row amount to: as [`Monoid::total`], sixteen rows at a time.
+    #[inline(always)]
+    pub(crate) fn totals<I: Instructions>(self, rows: &[Partial], result: &mut [f32]) {
+        assert!(result.len() >= rows.len(), "the result is too short");
+        let mut done = 0;
+        #[cfg(target_arch = "x86_64")]
+        if I::AVX512 {
+            use super::lanes::x86::F32x16;
+            // SAFETY: the type that says AVX512 is only named by code that runs where the instructions are.
+            done = unsafe {
+                match self {
+                    Self::Sum => totals_by::<I, F32x16, Sum>(rows, result),
+                    Self::Prod => totals_by::<I, F32x16, Prod>(rows, result),
+                    Self::Max => totals_by::<I, F32x16, Max>(rows, result),
+                    Self::Min => totals_by::<I, F32x16, Min>(rows, result),
+                }
+            };
+        }
+        for (x, row) in result[done..].iter_mut().zip(&rows[done..]) {
+            *x = self.total(*row);
+        }
+    }
+
     /// What partial results amount to.
     pub(crate) fn total(self, partial: Partial) -> f32 {
         match self {
@@ -94,6 +118,59 @@ impl Monoid {
             Self::Max => Max::total(partial),
             Self::Min => Min::total(partial),
         }
+    }
+}
+
+/// The totals of the first rows, as many as there are sixteens of; how many.
+#[inline(always)]
+unsafe fn totals_by<I: Instructions, V: Floats, R: Reduction>(rows: &[Partial], result: &mut [f32]) -> usize {
+    const SIDE: usize = transpose::SIDE;
+    debug_assert!(V::LANES == SIDE);
+    let mut across = [0.0; SIDE * SIDE];
+    let mut done = 0;
+    for (rows, result) in rows.as_chunks::<SIDE>().0.iter().zip(result.as_chunks_mut::<SIDE>().0) {
+        if !transpose::block::<I, f32>(rows.as_flattened(), SIDE, &mut across, SIDE) {
+            break;
+        }
+        // SAFETY: the caller promises the instructions; there are 16 registers of 16 elements.
+        unsafe {
+            let part = |i: usize| V::load(across.as_ptr().add(i * SIDE));
+            let eight: [V; 8] = [
+                R::of(part(0), part(8)),
+                R::of(part(1), part(9)),
+                R::of(part(2), part(10)),
+                R::of(part(3), part(11)),
+                R::of(part(4), part(12)),
+                R::of(part(5), part(13)),
+                R::of(part(6), part(14)),
+                R::of(part(7), part(15)),
+            ];
+            let four = [
+                R::of(eight[0], eight[4]),
+                R::of(eight[1], eight[5]),
+                R::of(eight[2], eight[6]),
+                R::of(eight[3], eight[7]),
+            ];
+            R::of(R::of(four[0], four[2]), R::of(four[1], four[3])).store(result.as_mut_ptr());
+        }
+        done += SIDE;
+    }
+    done
+}
+
+/// The totals of rows, with the token's instructions.
+pub(crate) struct Totals<'a> {
+    pub monoid: Monoid,
+    pub rows: &'a [Partial],
+    pub result: &'a mut [f32],
+}
+
+impl Work for Totals<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Instructions>(self) {
+        self.monoid.totals::<I>(self.rows, self.result);
     }
 }
 

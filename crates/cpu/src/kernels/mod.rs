@@ -8,7 +8,7 @@
 
 pub(crate) mod amx;
 pub(crate) mod contract;
-mod exp;
+pub(crate) mod exp;
 pub(crate) mod fold;
 pub(crate) mod isa;
 mod lanes;

@@ -69,7 +69,7 @@ fn row(
     dtype: Option<DType>,
 ) -> Result<RowJson, Failure> {
     let typed = dtype.map(|d| program.in_type(d));
-    let options = prepare::options(&args.sizing, prepare::backend_of(machine))?;
+    let options = prepare::options(&args.sizing, machine)?;
     let planned = typed.as_ref().unwrap_or(program).derive().plan(given, machine, &options);
     let empty = RowJson {
         machine: machine.name.clone(),

@@ -109,7 +109,7 @@ pub(crate) fn command(ui: &mut Ui, args: &PlanArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let doubled = match args.explain {
-        true => Some(derived.doubled(&planned, &prepare::options(&args.sizing, backend)?)?),
+        true => Some(derived.doubled(&planned, &prepare::options(&args.sizing, planned.machine())?)?),
         false => None,
     };
     let cascade = planned.cascade();

@@ -66,13 +66,13 @@ pub(crate) fn planned(
     arch: Option<Arch>,
 ) -> Result<Planned, Failure> {
     let machine = machine(target, backend, arch)?;
-    Ok(derived.plan(given, &machine, &options(sizing, backend)?)?)
+    Ok(derived.plan(given, &machine, &options(sizing, &machine)?)?)
 }
 
 /// What the arguments ask of the planner.
-pub(crate) fn options(sizing: &Sizing, backend: Backend) -> Result<PlanOptions, Failure> {
-    // Tensor cores multiply narrow types: the one liberty of the language, unless forbidden.
-    let narrow_contractions = backend == Backend::Cuda && !sizing.exact;
+pub(crate) fn options(sizing: &Sizing, machine: &Machine) -> Result<PlanOptions, Failure> {
+    // Matrix units multiply narrow types: the one liberty of the language, unless forbidden.
+    let narrow_contractions = einloom::machines::rounds_wider_factors(machine) && !sizing.exact;
     let mut tiles: BTreeMap<String, usize> = BTreeMap::new();
     for tile in &sizing.tiles {
         if tiles.insert(tile.rank.clone(), tile.size).is_some_and(|before| before != tile.size) {

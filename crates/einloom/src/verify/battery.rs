@@ -160,7 +160,8 @@ impl Battery {
     }
 
     /// Plans, compiles and runs a case on random inputs, its outputs poisoned before, and compares it with the meaning.
-    /// On a GPU, and with it in the plain evaluation, contractions round their wider operand unless `exact`.
+    /// For a machine with a matrix unit, and with it in the plain evaluation, contractions round their wider operand unless
+    /// `exact`.
     ///
     /// # Errors
     /// Whatever stops the road, or the meaning.
@@ -173,7 +174,7 @@ impl Battery {
         seed: u64,
     ) -> Result<Checked, Error> {
         let bound = &self.sizes[case];
-        let narrow_contractions = matches!(runner, Runner::Cuda(..)) && !exact;
+        let narrow_contractions = crate::machines::rounds_wider_factors(machine) && !exact;
         let options = PlanOptions { exact, narrow_contractions, ..PlanOptions::default() };
         let planned = self.derived.plan_bound(bound.clone(), machine, &options)?;
         let inputs = self.inputs(bound, seed.wrapping_add(case as u64))?;

@@ -5,7 +5,7 @@
 //! subnormal for 0. [`Range`] tells where that does not matter.
 
 use super::ahead::Elements;
-use crate::kernels::amx::{SIDE, TERMS, TILE};
+use crate::kernels::amx::{SIDE, TERMS, TILE, TileToken};
 use crate::kernels::isa::{Instructions, Work};
 use crate::kernels::memory::Line;
 use crate::kernels::transpose;
@@ -79,6 +79,48 @@ impl Packed {
     }
 }
 
+/// A left factor in one part, packed as it is computed: rows 16 by 16, of these the terms 32 by 32, each a tile. Rows
+/// that are not there may hold anything; terms that are not there are 0.
+pub(crate) struct PackedLeft<'a> {
+    to: &'a mut [f32],
+    blocks: usize,
+}
+
+impl<'a> PackedLeft<'a> {
+    /// So many rows and terms. The token's processor rounds to bf16.
+    pub(crate) fn new(_: TileToken, to: &'a mut [f32], rows: usize, terms: usize) -> Self {
+        Self { to: &mut to[..Self::len(rows, terms)], blocks: terms.div_ceil(TERMS) }
+    }
+
+    /// Elements of f32 in whose memory it lies.
+    pub(crate) fn len(rows: usize, terms: usize) -> usize {
+        rows.div_ceil(SIDE) * terms.div_ceil(TERMS) * (TILE / size_of::<f32>())
+    }
+
+    /// Where 32 terms of a row go.
+    #[inline(always)]
+    pub(crate) fn line(&mut self, row: usize, block: usize) -> &mut [f32; SIDE] {
+        let at = (row / SIDE * self.blocks + block) * (TILE / size_of::<f32>()) + row % SIDE * SIDE;
+        let line = self.to[at..].first_chunk_mut();
+        line.expect("rows and terms that were asked for")
+    }
+
+    /// Terms of a row from one on that begins a block; what fills up the last block is 0.
+    #[inline(always)]
+    pub(crate) fn put<I: Instructions>(&mut self, row: usize, term: usize, terms: &[f32]) {
+        #[cfg(target_arch = "x86_64")]
+        if I::AVX512 {
+            for (number, piece) in terms.chunks(TERMS).enumerate() {
+                let line = self.line(row, term / TERMS + number);
+                // SAFETY: the type that says AVX512 is only named by code that runs where the instructions are, the token
+                // says that the processor rounds to bf16, and a line has 64 bytes.
+                unsafe { x86::put(piece, line.as_mut_ptr().cast()) };
+            }
+        }
+        let _ = (row, term, terms);
+    }
+}
+
 /// Rows of a left factor, to be packed row by row of tiles: of each the terms 32 by 32, of these the parts.
 pub(super) struct PackLeft<'a> {
     pub from: Elements<'a>,
@@ -119,8 +161,9 @@ pub(super) fn unpack(packed: Packed, from: &[f32], terms: usize, columns: usize)
 }
 
 #[cfg(target_arch = "x86_64")]
-mod x86 {
+pub(crate) mod x86 {
     use super::{Range, SIDE, TERMS};
+    use std::arch::asm;
     use std::arch::x86_64::*;
 
     pub(super) type Vector = __m512;
@@ -161,6 +204,38 @@ mod x86 {
             }
         }
         out
+    }
+
+    /// 32 numbers, rounded to bf16. What is subnormal becomes 0, as which the unit takes it anyway.
+    ///
+    /// # Safety
+    /// The processor has AVX512-BF16, and 64 bytes are there.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+    pub(crate) unsafe fn round_pairs(x: Vector, y: Vector, to: *mut u8) {
+        let both: __m512i;
+        // SAFETY: the caller's.
+        unsafe {
+            asm!("vcvtne2ps2bf16 {0}, {1}, {2}", out(zmm_reg) both, in(zmm_reg) y, in(zmm_reg) x,
+                options(pure, nomem, nostack, preserves_flags));
+            _mm512_storeu_si512(to.cast(), both);
+        }
+    }
+
+    /// At most 32 numbers, rounded; zeros after them.
+    ///
+    /// # Safety
+    /// As of [`round_pairs`].
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+    pub(super) unsafe fn put(piece: &[f32], to: *mut u8) {
+        let (from, n) = (piece.as_ptr(), piece.len());
+        // SAFETY: the masks have a bit per element; the caller's for the rest.
+        unsafe {
+            let x = _mm512_maskz_loadu_ps(first(n), from);
+            let y = _mm512_maskz_loadu_ps(first(n.saturating_sub(16)), from.wrapping_add(16));
+            round_pairs(x, y, to);
+        }
     }
 
     fn first(n: usize) -> u16 {
@@ -214,6 +289,10 @@ mod x86 {
                 let mut pack = |x: Vector, y: Vector, to: *mut u8| {
                     if RANGE {
                         most = _mm512_max_epu32(most, _mm512_max_epu32(magnitude(x), magnitude(y)));
+                    }
+                    if PARTS == 1 {
+                        round_pairs(x, y, to);
+                        return;
                     }
                     let (x, y) = (split::<PARTS>(x), split::<PARTS>(y));
                     for (part, (x, y)) in x.into_iter().zip(y).enumerate() {

@@ -67,7 +67,8 @@ impl ProductRates {
                     for (parts, tiled) in [1, 3].into_iter().zip(&mut tiled) {
                         let layout = Layout::Packed(Packed::new(parts));
                         let parts = [usize::from(parts); 2];
-                        *tiled = tiled.min(seconds(UNIT, layout, |job| job.run_tiles(None, unit, parts, &mut room)));
+                        let run = |job: Contraction<'_, '_, f32>| job.run_tiles(None, unit, parts, &mut room, None);
+                        *tiled = tiled.min(seconds(UNIT, layout, run));
                     }
                 }
             }
@@ -99,7 +100,23 @@ fn seconds([m, n, k]: [usize; 3], b_layout: Layout, mut run: impl FnMut(Contract
     for _ in 0..REPEATS {
         let (start, scale, ahead) = (Start::Kept, Scale::One, &mut ahead);
         let (a, b, c) = (&a[..], &b[..], &mut c[..]);
-        run(Contraction { m, n, k, a, a_i: k, a_k: 1, b, b_layout, c, c_i: n, start, scale, times: None, ahead });
+        run(Contraction {
+            m,
+            n,
+            k,
+            a,
+            a_i: k,
+            a_k: 1,
+            b,
+            b_layout,
+            c,
+            c_i: n,
+            start,
+            scale,
+            times: None,
+            ahead,
+            packed: false,
+        });
     }
     begun.elapsed().as_secs_f64() / REPEATS as f64
 }

@@ -2,9 +2,10 @@
 //! the right factor while they are near. What becomes of the sums besides happens on their way to the result.
 
 use super::ahead::Elements;
-use super::parts::{PackLeft, PackRight, Packed, unpack};
+use super::parts::{PackLeft, PackRight, Packed, PackedLeft, unpack};
 use super::{Contraction, Layout, Scale, Start};
 use crate::kernels::amx::{Engaged, SIDE, Square, TERMS, TILE, TileToken};
+use crate::kernels::fold::{Monoid, Partial};
 use crate::kernels::isa::dispatch;
 use crate::kernels::memory::{Asked, Line};
 use einloom_cascade::numeric::bf16_to_f32;
@@ -35,10 +36,22 @@ fn grown(lines: &mut Vec<Line>, len: usize) -> &mut [Line] {
 impl Contraction<'_, '_, f32> {
     /// Runs it on factors of so many parts of bf16. The slices must hold the matrices; panics otherwise. The left factor's
     /// elements are `codes`, if those are given, in rows of adjacent elements; `a` is not looked at then.
-    pub(crate) fn run_tiles(self, codes: Option<&[u16]>, token: TileToken, parts: [usize; 2], room: &mut Room) {
+    ///
+    /// `fold`: into which of its partial results every row of the result goes besides. Factors have one part then.
+    pub(crate) fn run_tiles(
+        self,
+        codes: Option<&[u16]>,
+        token: TileToken,
+        parts: [usize; 2],
+        room: &mut Room,
+        fold: Option<(Monoid, &mut [Partial])>,
+    ) {
         let from = codes.map_or(Elements::F32(self.a), Elements::Bf16);
         self.check_with(from.len());
-        let Self { m, n, k, a, a_i, a_k, b, b_layout, c, c_i, start, scale, times, ahead } = self;
+        assert!(fold.as_ref().is_none_or(|(_, rows)| parts == [1, 1] && rows.len() >= self.m), "rows to reduce");
+        let Self { m, n, k, a, a_i, a_k, b, b_layout, c, c_i, start, scale, times, ahead, packed: left_packed } = self;
+        assert!(!left_packed || parts == [1, 1] && k > 0 || k == 0, "a left factor is packed in one part");
+        assert!(!left_packed || codes.is_none(), "a left factor is packed or not");
         if m == 0 || n == 0 {
             return;
         }
@@ -52,54 +65,79 @@ impl Contraction<'_, '_, f32> {
                 (dispatch(token.token(), pack), bytemuck::cast_slice(to))
             }
             _ => {
+                assert!(!left_packed || k == 0, "a right factor that is not packed");
+                let packed = false;
                 let widened = codes.map(|codes| widen(codes, [m, k], a_i));
-                let (a, [a_i, a_k]) = widened.as_deref().map_or((a, [a_i, a_k]), |a| (a, [k, 1]));
-                let job = Contraction { m, n, k, a, a_i, a_k, b, b_layout, c, c_i, start, scale, times, ahead };
-                return job.run(token.token());
+                let (a, [a_i, a_k]) = match widened.as_deref() {
+                    _ if k == 0 => (a, [0, 0]),
+                    Some(a) => (a, [k, 1]),
+                    None => (a, [a_i, a_k]),
+                };
+                let c = &mut *c;
+                let job = Contraction { m, n, k, a, a_i, a_k, b, b_layout, c, c_i, start, scale, times, ahead, packed };
+                job.run(token.token());
+                if let Some((monoid, rows)) = fold {
+                    for (row, partial) in rows[..m].iter_mut().enumerate() {
+                        partial[0] = c[row * c_i..][..n].iter().fold(partial[0], |all, &x| monoid.combine(all, x));
+                    }
+                }
+                return;
             }
         };
+        let (monoid, partials) = match fold {
+            Some((monoid, rows)) => (monoid, rows.as_mut_ptr()),
+            None => (Monoid::Max, std::ptr::null_mut()),
+        };
+
         let b_bytes = k.div_ceil(TERMS) * usize::from(packed.parts) * TILE;
         let part = LEFT / (SQUARE * size_of::<u16>() * parts[0]) / TERMS * TERMS;
+        let part = if left_packed { k.next_multiple_of(TERMS) } else { part };
         let one = k <= part;
         grown(left, (SQUARE / SIDE) * (part.min(k).div_ceil(TERMS) * parts[0]) * (TILE / size_of::<Line>()));
-        // With one part the sums of one square are on their way before the next is begun.
-        let squares = if one { 1 } else { n.div_ceil(SQUARE) };
+        // With one part the sums of one square are on their way while the next is multiplied.
+        let squares = if one { 2 } else { n.div_ceil(SQUARE) };
         let lines = squares * SQUARE * SQUARE * size_of::<f32>() / size_of::<Line>();
         let sums = grown(sums, lines).as_mut_ptr().cast::<f32>();
         let ranged = parts != [1, 1];
         // Nothing is to be done with the sums, and it is known that they will be good.
-        let plain = matches!((start, scale), (Start::Zero, _) | (Start::Kept, Scale::One)) && times.is_none();
+        let plain = matches!((start, scale), (Start::Zero, _) | (Start::Kept, Scale::One))
+            && times.is_none()
+            && partials.is_null();
         let straight = plain && (one || !ranged);
         let engaged = Engaged::new(token);
         let mut rows_of_b = None;
+        let mut base = c.as_mut_ptr();
+        // What the unit has stored cannot be read before it is in the cache: meanwhile it multiplies the next square.
+        let mut pending: Option<Finish> = None;
+        let mut turn = 0;
         for i in (0..m).step_by(SQUARE) {
             let rows = SQUARE.min(m - i);
             let mut good = true;
             for k0 in (0..k).step_by(part) {
                 let terms = part.min(k - k0);
                 let strides = [a_i, a_k];
-                let pack = PackLeft {
-                    from: from.after(i * a_i + k0 * a_k),
-                    strides,
-                    rows,
-                    terms,
-                    parts: parts[0],
-                    range: ranged,
-                    to: &mut *left,
-                };
-                let range = dispatch(token.token(), pack);
-                good = !ranged || range.multiplies(packed.range);
-                if !good {
-                    break;
+                if !left_packed {
+                    let from = from.after(i * a_i + k0 * a_k);
+                    let pack = PackLeft { from, strides, rows, terms, parts: parts[0], range: ranged, to: &mut *left };
+                    let range = dispatch(token.token(), pack);
+                    good = !ranged || range.multiplies(packed.range);
+                    if !good {
+                        break;
+                    }
                 }
                 let blocks = terms.div_ceil(TERMS);
-                let a0 = left.as_ptr().cast::<u8>();
+                let a0 = if left_packed {
+                    a[PackedLeft::len(i, k)..].as_ptr().cast::<u8>()
+                } else {
+                    left.as_ptr().cast::<u8>()
+                };
                 let a1 = if rows > SIDE { a0.wrapping_add(blocks * parts[0] * TILE) } else { a0 };
                 let last = k0 + terms == k;
                 // What is packed next is asked for while this is multiplied: its rows are too short for the processor to
                 // find them by itself.
                 let (next, then) = if last { (i + SQUARE, 0) } else { (i, k0 + terms) };
-                let window = [next..m.min(next + SQUARE), then..k.min(then + part)];
+                let next_rows = if left_packed { 0..0 } else { next..m.min(next + SQUARE) };
+                let window = [next_rows, then..k.min(then + part)];
                 let (mut asked, some) = packed_next((from, strides), window, n);
                 for j in (0..n).step_by(SQUARE) {
                     let columns = SQUARE.min(n - j);
@@ -107,9 +145,9 @@ impl Contraction<'_, '_, f32> {
                     let b0 = right.as_ptr().cast::<u8>().wrapping_add(j / SIDE * b_bytes);
                     let b0 = b0.wrapping_add(k0 / TERMS * usize::from(packed.parts) * TILE);
                     let b1 = if columns > SIDE { b0.wrapping_add(b_bytes) } else { b0 };
-                    let to = c[i * c_i + j..].as_mut_ptr();
+                    let to = base.wrapping_add(i * c_i + j);
                     let straight = straight && rows == SQUARE && columns == SQUARE;
-                    let sums = sums.wrapping_add(if one { 0 } else { j * SQUARE });
+                    let sums = sums.wrapping_add(if one { turn * SQUARE * SQUARE } else { j * SQUARE });
                     let (sums_to, pitch) = if straight { (to, c_i) } else { (sums, SQUARE) };
                     let kept = k0 > 0 || straight && matches!(start, Start::Kept);
                     let (c, c_bytes) = (sums_to.cast(), pitch * size_of::<f32>());
@@ -131,15 +169,19 @@ impl Contraction<'_, '_, f32> {
                         Scale::Columns(columns) => Factor::Columns(columns[j..].as_ptr()),
                     };
                     let (sums, times) = (sums.cast_const(), times.unwrap_or(1.0));
-                    let finish = Finish { sums, rows, columns, to, to_i: c_i, acc, acc_i, factor, times };
-                    #[cfg(target_arch = "x86_64")]
-                    // SAFETY: the token's instructions; the checks found the rows and columns to be there.
-                    unsafe {
-                        finish.run();
+                    let fold = if partials.is_null() { partials } else { partials.wrapping_add(i) };
+                    let finish = Finish { sums, rows, columns, to, to_i: c_i, acc, acc_i, factor, times, fold };
+                    turn ^= 1;
+                    if let Some(before) = pending.replace(finish) {
+                        // SAFETY: the token's instructions; the checks found the rows and columns to be there.
+                        unsafe { before.finish(monoid) };
                     }
-                    #[cfg(not(target_arch = "x86_64"))]
-                    let _ = finish;
                 }
+            }
+            // The next rows' sums take the place of these, unless there are places for two squares.
+            if let Some(before) = pending.take_if(|_| !one || !good || i + SQUARE >= m) {
+                // SAFETY: as above.
+                unsafe { before.finish(monoid) };
             }
             if good {
                 continue;
@@ -180,8 +222,10 @@ impl Contraction<'_, '_, f32> {
                 },
                 times,
                 ahead: &mut *ahead,
+                packed: false,
             };
             rest.run(token.token());
+            base = c.as_mut_ptr();
         }
     }
 }
@@ -214,6 +258,16 @@ enum Factor {
     Columns(*const f32),
 }
 
+/// What becomes of the results besides.
+#[cfg(target_arch = "x86_64")]
+const NOTHING: u8 = 0;
+/// The largest of each row.
+#[cfg(target_arch = "x86_64")]
+const MOST: u8 = 1;
+/// The least of each row.
+#[cfg(target_arch = "x86_64")]
+const LEAST: u8 = 2;
+
 /// Sums on their way to the result: `to = (acc · factor + sums) · times`.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 struct Finish {
@@ -228,6 +282,26 @@ struct Finish {
     acc_i: usize,
     factor: Factor,
     times: f32,
+    /// Partial results of the rows; null if there are none.
+    fold: *mut Partial,
+}
+
+impl Finish {
+    /// # Safety
+    /// The instructions are there, and the rows and columns.
+    unsafe fn finish(self, monoid: Monoid) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the caller's.
+        unsafe {
+            match monoid {
+                _ if self.fold.is_null() => self.run::<NOTHING>(),
+                Monoid::Min => self.run::<LEAST>(),
+                _ => self.run::<MOST>(),
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = monoid;
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -235,30 +309,51 @@ impl Finish {
     /// # Safety
     /// The instructions are there, and the rows and columns.
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma")]
-    unsafe fn run(self) {
+    unsafe fn run<const FOLD: u8>(self) {
         use std::arch::x86_64::*;
 
-        let Self { sums, rows, columns, to, to_i, acc, acc_i, factor, times } = self;
+        let Self { sums, rows, columns, to, to_i, acc, acc_i, factor, times, fold } = self;
         let times = _mm512_set1_ps(times);
-        for first in (0..columns).step_by(SIDE) {
-            let mask = ((1u32 << SIDE.min(columns - first)) - 1) as u16;
-            // SAFETY: `columns` factors, rows and columns are there, and the mask has a bit for each column.
-            unsafe {
-                let mut by = match factor {
-                    Factor::Same(x) => _mm512_set1_ps(x),
-                    Factor::Columns(x) => _mm512_maskz_loadu_ps(mask, x.add(first)),
-                    Factor::One | Factor::Rows(_) => _mm512_set1_ps(1.0),
-                };
-                for row in 0..rows {
-                    let mut sum = _mm512_loadu_ps(sums.add(row * SQUARE + first));
-                    if !acc.is_null() {
-                        if let Factor::Rows(x) = factor {
-                            by = _mm512_set1_ps(*x.add(row));
-                        }
-                        let before = _mm512_maskz_loadu_ps(mask, acc.add(row * acc_i + first));
-                        sum = _mm512_fmadd_ps(before, by, sum);
+        let masks = [columns.min(SIDE), columns.saturating_sub(SIDE)].map(|n| ((1u32 << n) - 1) as u16);
+        let each = |x: f32| [_mm512_set1_ps(x); 2];
+        // SAFETY: `columns` factors, rows and columns are there, and the masks have a bit for each column.
+        unsafe {
+            let mut by = match factor {
+                Factor::Same(x) => each(x),
+                Factor::Columns(x) => {
+                    [_mm512_maskz_loadu_ps(masks[0], x), _mm512_maskz_loadu_ps(masks[1], x.wrapping_add(SIDE))]
+                }
+                Factor::One | Factor::Rows(_) => each(1.0),
+            };
+            for row in 0..rows {
+                let at = sums.add(row * SQUARE);
+                let mut result = [_mm512_loadu_ps(at), _mm512_loadu_ps(at.add(SIDE))];
+                if !acc.is_null() {
+                    if let Factor::Rows(x) = factor {
+                        by = each(*x.add(row));
                     }
-                    _mm512_mask_storeu_ps(to.add(row * to_i + first), mask, _mm512_mul_ps(sum, times));
+                    let at = acc.wrapping_add(row * acc_i);
+                    let before = _mm512_maskz_loadu_ps(masks[0], at);
+                    result[0] = _mm512_fmadd_ps(before, by[0], result[0]);
+                    let before = _mm512_maskz_loadu_ps(masks[1], at.wrapping_add(SIDE));
+                    result[1] = _mm512_fmadd_ps(before, by[1], result[1]);
+                }
+                let to = to.wrapping_add(row * to_i);
+                result = [_mm512_mul_ps(result[0], times), _mm512_mul_ps(result[1], times)];
+                _mm512_mask_storeu_ps(to, masks[0], result[0]);
+                _mm512_mask_storeu_ps(to.wrapping_add(SIDE), masks[1], result[1]);
+                if FOLD != NOTHING {
+                    let at = fold.add(row).cast::<f32>();
+                    let mut all = _mm512_loadu_ps(at);
+                    for (mask, result) in masks.into_iter().zip(result) {
+                        // A NaN stays.
+                        let mask = mask & _mm512_cmp_ps_mask::<_CMP_ORD_Q>(all, all);
+                        all = match FOLD {
+                            MOST => _mm512_mask_max_ps(all, mask, all, result),
+                            _ => _mm512_mask_min_ps(all, mask, all, result),
+                        };
+                    }
+                    _mm512_storeu_ps(at, all);
                 }
             }
         }

@@ -152,7 +152,7 @@ fn point(
         tiles: None,
         error: None,
     };
-    let options = prepare::options(&args.sizing, prepare::backend_of(machine))?;
+    let options = prepare::options(&args.sizing, machine)?;
     let planned = derived.plan(given, machine, &options);
     let planned = match planned.and_then(|p| prepare::fits(&p).map_err(einloom::Error::Plan).map(|()| p)) {
         Ok(planned) => planned,

@@ -1,0 +1,133 @@
+//! What is done in passing where the matrix unit multiplies: left factors that are rounded and packed as they are computed,
+//! and the extremes of a result's rows.
+
+mod support;
+
+use einloom_cascade::DType::{Bf16, F32};
+use einloom_tile::TileMonoid::{Max, Min, Sum};
+use einloom_tile::{Builder, Predicate, Program, carry};
+use support::check;
+
+/// How the left factor is computed from `X[m, k]` and `R[m]`.
+#[derive(Clone, Copy, Debug)]
+enum Left {
+    /// `exp(x * 0.5 - r)`, summed along the rows besides.
+    Anchored,
+    /// `x - r`, which strips are computed of.
+    Shifted,
+    /// The same, and it is stored besides.
+    Stored,
+}
+
+/// `Y[m, n] = Σ_k bf16(left) · B`, in chunks of `tile` terms.
+fn computed([m, n, k]: [usize; 3], tile: usize, left: Left) -> Program {
+    let mut p = Builder::new("computed");
+    let x = p.input("X", &[m, k], F32);
+    let r = p.input("R", &[m], F32);
+    let b = p.input("B", &[k, n], Bf16);
+    let y = p.output("Y", &[m, n], F32);
+    let total = p.output("T", &[m], F32);
+    let same = matches!(left, Left::Stored).then(|| p.output("P", &[m, k], F32));
+    p.kernel("computed", |g| {
+        let (m, n) = (g.whole("m", m), g.whole("n", n));
+        let k = g.stream_axis("k", k, tile);
+        let anchors = g.load("r", r, [m]);
+        let states = [carry("sum", [m, n], 0.0), carry("total", [m], 0.0)];
+        let [sum, all] = g.stream(k, Predicate::always(), states, |g, [sum, all]| {
+            let x = g.load("x", x, [m, k]);
+            let shifted = g.map(
+                "left",
+                match left {
+                    Left::Anchored => (x * 0.5 - anchors).exp(),
+                    Left::Shifted | Left::Stored => x - anchors,
+                },
+            );
+            let all = g.reduce_onto("all", Sum, all, shifted, k);
+            let narrow = g.map("narrow", shifted.round_to(Bf16));
+            if let Some(same) = same {
+                g.store(same, [m, k], narrow);
+            }
+            let b = g.load("b", b, [k, n]);
+            [g.mma_onto("sums", sum, narrow, b), all]
+        });
+        g.store(y, [m, n], sum);
+        g.store(total, [m], all);
+    });
+    p.finish().expect("well-formed")
+}
+
+/// Multiples of a sixteenth between -2 and 2 without a pattern.
+fn numbers(count: usize, step: usize) -> Vec<f64> {
+    (0..count).map(|i| ((i * step + i / 7) % 61) as f64 / 16.0 - 2.0).collect()
+}
+
+const SIZES: [[usize; 3]; 9] = [
+    [1, 5, 3],
+    [5, 16, 31],
+    [16, 32, 32],
+    [17, 33, 33],
+    [31, 7, 64],
+    [33, 64, 65],
+    [40, 17, 100],
+    [64, 48, 1030],
+    [70, 20, 257],
+];
+
+#[test]
+fn left_factors_are_packed_as_they_are_computed() {
+    for [m, n, k] in SIZES {
+        for (left, tolerance) in [(Left::Anchored, 4e-3), (Left::Shifted, 1e-5), (Left::Stored, 1e-5)] {
+            for tile in [k, k.div_ceil(2), 48] {
+                let inputs = [numbers(m * k, 37), numbers(m, 11), numbers(k * n, 23)];
+                check(&computed([m, n, k], tile, left), &inputs, tolerance);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_left_factor_that_is_no_number_stays_in_its_row() {
+    let [m, n, k] = [20, 18, 70];
+    for left in [Left::Anchored, Left::Shifted] {
+        let mut x = numbers(m * k, 37);
+        (x[3], x[k * 7 + 69], x[k * 19 + 40]) = (f64::NAN, f64::INFINITY, f64::NEG_INFINITY);
+        check(&computed([m, n, k], 32, left), &[x, numbers(m, 11), numbers(k * n, 23)], 4e-3);
+    }
+}
+
+/// `Y[m, n] = A · B`, scaled, and the extremes of its rows, over all chunks of `n`.
+fn extremes([m, n, k]: [usize; 3], tile: usize) -> Program {
+    let mut p = Builder::new("extremes");
+    let a = p.input("A", &[m, k], Bf16);
+    let b = p.input("B", &[n, k], Bf16);
+    let y = p.output("Y", &[m, n], F32);
+    let high = p.output("H", &[m], F32);
+    let low = p.output("L", &[m], F32);
+    p.kernel("extremes", |g| {
+        let (m, k) = (g.whole("m", m), g.whole("k", k));
+        let n = g.stream_axis("n", n, tile);
+        let a = g.load("a", a, [m, k]);
+        let states = [carry("high", [m], f64::NEG_INFINITY), carry("low", [m], f64::INFINITY)];
+        let [high_all, low_all] = g.stream(n, Predicate::always(), states, |g, [high, low]| {
+            let b = g.load("b", b, [n, k]);
+            let product = g.mma("product", a, b);
+            let scaled = g.map("scaled", product * 0.375);
+            let high = g.reduce_onto("higher", Max, high, scaled, n);
+            let low = g.reduce_onto("lower", Min, low, product, n);
+            g.store(y, [m, n], scaled);
+            [high, low]
+        });
+        g.store(high, [m], high_all);
+        g.store(low, [m], low_all);
+    });
+    p.finish().expect("well-formed")
+}
+
+#[test]
+fn extremes_of_rows_agree() {
+    for [m, n, k] in SIZES {
+        for tile in [n, n.div_ceil(2)] {
+            check(&extremes([m, n, k], tile), &[numbers(m * k, 37), numbers(k * n, 23)], 1e-5);
+        }
+    }
+}
