@@ -126,8 +126,8 @@ impl Workshop<'_> {
     }
 
     /// On a machine without matrix units of its own, the way whose products go at the highest rate, of equal ones the one
-    /// that rounds least; `None` if the machine multiplies no type faster than f32. Times would decide otherwise for few and for many cores, and numbers do
-    /// not depend on how many there are.
+    /// that rounds least; `None` if the machine multiplies no type faster than f32. Times would decide otherwise for few
+    /// and for many cores, and numbers do not depend on how many there are.
     fn by_rate(&self, pairs: &BTreeSet<(DType, DType)>, others: &[Products]) -> Option<Products> {
         let rate = |way: Products| {
             let one = |&pair: &(DType, DType)| {

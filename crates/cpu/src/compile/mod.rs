@@ -260,6 +260,18 @@ fn reads(step: &Step) -> Vec<ValueId> {
     }
 }
 
+/// How often every tile is read, streams' states included.
+fn uses(tiles: &[Tile], steps: &[Step]) -> Vec<usize> {
+    let mut out = vec![0; tiles.len()];
+    each_step(steps, &mut |step| {
+        reads(step).iter().for_each(|v| out[v.at()] += 1);
+        if let Step::Stream { states, .. } = step {
+            states.iter().for_each(|s| [s.value, s.next].iter().for_each(|v| out[v.at()] += 1));
+        }
+    });
+    out
+}
+
 /// The tiles that a step itself writes.
 fn writes(step: &Step) -> Vec<ValueId> {
     match step {

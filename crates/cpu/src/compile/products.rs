@@ -2,20 +2,14 @@
 //! constant, and of what it starts from by a tile that varies along one axis, or along none. And copies: of the tiles
 //! that the next chunk of a stream loads.
 
-use super::{Carrier, Contract, ElementKind, ExpressionPlan, Leaf, Product, Step, Tile, each_step, reads, writes};
+use super::{Carrier, Contract, ElementKind, ExpressionPlan, Leaf, Product, Step, Tile, reads, writes};
 use crate::kernels::strip::{self, Operand};
 use einloom_cascade::{BinaryOp, DType};
 use einloom_tile::ValueId;
 
 /// Absorbs what can be absorbed in all of `steps`.
 pub(super) fn absorb(tiles: &[Tile], steps: &mut Vec<Step>) {
-    let mut uses = vec![0; tiles.len()];
-    each_step(steps, &mut |step| {
-        reads(step).iter().for_each(|v| uses[v.at()] += 1);
-        if let Step::Stream { states, .. } = step {
-            states.iter().for_each(|s| [s.value, s.next].iter().for_each(|v| uses[v.at()] += 1));
-        }
-    });
+    let uses = super::uses(tiles, steps);
     body(tiles, steps, &uses);
 }
 

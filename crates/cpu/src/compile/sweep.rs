@@ -10,7 +10,7 @@ use einloom_tile::{Kernel, Program, Scalar, TensorId, TileMonoid, ValueDecl, Val
 
 /// Joins what can be joined in all of `steps`.
 pub(super) fn join(program: &Program, kernel: &mut Kernel, tiles: &mut Vec<Tile>, steps: &mut Vec<Step>) {
-    let mut uses = uses(tiles.len(), steps);
+    let mut uses = super::uses(tiles, steps);
     let encoded = encoded(program, tiles, steps);
     read_where_they_are(kernel, tiles, steps, &encoded, &mut uses);
     body(program, tiles, steps, &mut uses);
@@ -20,18 +20,6 @@ pub(super) fn join(program: &Program, kernel: &mut Kernel, tiles: &mut Vec<Tile>
             allow(steps, ValueId(v as u32), *encoded);
         }
     }
-}
-
-/// How often each value is read.
-fn uses(values: usize, steps: &[Step]) -> Vec<usize> {
-    let mut out = vec![0; values];
-    each_step(steps, &mut |step| {
-        reads(step).iter().for_each(|v| out[v.at()] += 1);
-        if let Step::Stream { states, .. } = step {
-            states.iter().for_each(|s| [s.value, s.next].iter().for_each(|v| out[v.at()] += 1));
-        }
-    });
-    out
 }
 
 /// The reduction of a row that a strip's elements can be added to.

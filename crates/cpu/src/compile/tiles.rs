@@ -44,13 +44,7 @@ pub(super) fn choose(
     contractions(tiles, body, &faster, &mut way);
     loads(body, &way);
     round_in_passing(tiles, body);
-    let mut uses = vec![0; tiles.len()];
-    super::each_step(body, &mut |step| {
-        reads(step).iter().for_each(|v| uses[v.at()] += 1);
-        if let Step::Stream { states, .. } = step {
-            states.iter().for_each(|s| [s.value, s.next].iter().for_each(|v| uses[v.at()] += 1));
-        }
-    });
+    let uses = super::uses(tiles, body);
     pack_in_passing(tiles, body, &uses);
     reduce_in_passing(tiles, body);
     let mut packed = order::only_terms(tiles, body);
@@ -204,8 +198,8 @@ fn rounding(tiles: &[Tile], step: &Step) -> Option<(ValueId, ValueId)> {
     (same && !plan.wide && ends.is_empty()).then_some((*dst, *of))
 }
 
-/// Lets the only reader of `dst` among the steps, if it is a contraction on the unit that has it as its left factor of one
-/// part, read `of`. What no later step of the same body reads, no other body reads: a state's next value is left alone.
+/// Lets the only reader of `dst` among the steps read `of`, if it is a contraction on the unit that has it as its left
+/// factor, of one part as the right one: what has several may be computed again, without the unit and its rounding. What no later step of the same body reads, no other body reads: a state's next value is left alone.
 fn hand_over(steps: &mut [Step], dst: ValueId, of: ValueId) -> bool {
     let count = |step: &Step| reads(step).iter().filter(|v| **v == dst).count();
     let mut own = 0;
@@ -222,7 +216,7 @@ fn hand_over(steps: &mut [Step], dst: ValueId, of: ValueId) -> bool {
         }
     }
     let left = steps.iter_mut().find_map(|s| match s {
-        Step::Contract(c) if c.left == dst && matches!(c.parts, Some([1, _])) => Some(&mut c.left),
+        Step::Contract(c) if c.left == dst && c.parts == Some([1, 1]) => Some(&mut c.left),
         _ => None,
     });
     match left {
@@ -260,8 +254,8 @@ fn pack_in_passing(tiles: &[Tile], steps: &mut [Step], uses: &[usize]) {
     }
 }
 
-/// The extremes of a result's rows, where their reduction follows at once, see the sums before they are in memory. Not where factors
-/// have several parts: such sums may have to be computed again.
+/// The extremes of a result's rows, where their reduction follows at once, see the sums before they are in memory. Not
+/// where factors have several parts: such sums may have to be computed again.
 fn reduce_in_passing(tiles: &[Tile], steps: &mut Vec<Step>) {
     let mut at = 0;
     while at < steps.len() {

@@ -202,7 +202,8 @@ impl<'a> Worker<'a> {
         to: &mut Buffer,
     ) -> Option<Packed> {
         let (terms, columns, parts) = (block.rows, block.columns, usize::from(wanted.parts));
-        let there = self.matrix(tensor, tile, block);
+        // What is narrower than the tile is widened first: it is packed in as many parts as the tile's type has.
+        let there = self.matrix(tensor, tile, block).filter(|_| self.job.program.tensor(tensor).dtype == tile.dtype);
         if there.is_none() {
             self.load_block(tile, tensor, block);
         }
