@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Is the model's first choice of tile near the best there is? Times every tile of a few kernels on the card.
 
-    python3 benches/gpu/tiles.py --einloom target/release/einloom --out tiles.json     # about 3 minutes on an H200
+    python3 benches/gpu/tiles.py --einloom target/release/einloom --out tiles.json     # less than 4 minutes on an H200
     python3 benches/gpu/tiles.py --einloom target/release/einloom --dry                # only what would be timed; no GPU
 
 For each kernel all candidates are timed once in one process, as bench.py times. Then the planner's own choice and the fastest
 candidates are timed again in turn, several rounds, because the clock of a card at its power limit moves between two
 measurements: what is compared are medians over rounds. Left out before: candidates that the planner refuses, and those that it
-times at more than `--beyond` times its own choice, for which it cuts the program into more kernels or leaves the matrix unit.
-Candidates that do not compile or run are counted as failed.
+times at more than `--beyond` times its own choice: some cut the program into more kernels, or leave the matrix unit.
+Candidates that do not compile or run are counted as failed. No kernel takes more than twice its part of the time that is left.
 """
 import argparse
 import json
@@ -36,13 +36,21 @@ def matmul(n):
     return f"matmul {n}", PROGRAMS / "matmul_nn.ein", {"M": n, "N": n, "K": n}, tiles
 
 
+def lanes(n):
+    """f32, which no matrix unit takes."""
+    sides = (64, 128, 256, 512)
+    tiles = [{"m": m, "n": c, "k": k} for m, c, k in product(sides, sides, (16, 32, 64, 128)) if m * c <= 32768]
+    return f"f32 matmul {n}", CASCADES / "matmul.ein", {"M": n, "N": n, "K": n}, tiles
+
+
 def rows(n):
     tiles = [{"m": m} for m in (1, 2, 4, 8, 16, 32)]
     return f"softmax {n}", PROGRAMS / "softmax.ein", {"M": (1 << 27) // n, "N": n}, tiles
 
 
-KERNELS = [matmul(4096), attention(64, 4096, False), attention(128, 4096, False), attention(256, 4096, False)]
-KERNELS += [attention(128, 4096, True), rows(4096)]
+KERNELS = [rows(4096), lanes(4096), matmul(4096)]
+KERNELS += [attention(d, 4096, causal) for d, causal in ((64, False), (128, False), (256, False), (128, True))]
+BATCH = 16
 HEADER = "| kernel | candidates | timed | the planner's choice | µs | best | µs | choice is slower by |\n|---|---|---|---|---|---|---|---|"
 
 
@@ -80,14 +88,14 @@ class Kernel:
         longest = max(plan["kernels"], key=lambda k: k["seconds"])
         return sum(k["seconds"] for k in plan["kernels"]), {i: t for i, t in {**longest["group"], **longest["stream"]}.items() if t > 1}
 
-    def measure(self, keys, repeat, folder):
+    def measure(self, keys, repeat, folder, until):
         """Times these candidates one after the other in one process; gives seconds by candidate, in order."""
         entry = {"file": str(self.program), "sizes": self.sizes}
         entries = [entry | {"name": "own" if k is None else str(k)} | ({} if k is None else {"tiles": self.tiles[k]}) for k in keys]
         path = Path(folder) / "suite.json"
         path.write_text(json.dumps(entries))
         command = [self.options.einloom, "bench", "--suite", path, "--backend", "cuda", "--json", "--repeat", repeat]
-        limit = max(self.options.budget - (time.monotonic() - self.options.start), 1)
+        limit = max(until - time.monotonic(), 1)
         try:
             done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=limit)
             lines, told = done.stdout, done.stderr
@@ -108,12 +116,19 @@ class Kernel:
             print(f"{self.name}: {told.strip()[:300]}", flush=True)
         return times
 
-    def run(self, folder):
-        for key, seconds, fallbacks in self.measure([None, *self.kept], self.options.repeat, folder):
-            self.scanned[key] = (seconds, fallbacks)
+    def run(self, folder, until):
+        """The candidates that the model likes best come first, in case that time is over."""
+        likely = [None, *sorted(self.kept, key=lambda k: self.predicted[k])]
+        # A quarter of the time is for the rounds.
+        scan = until - (until - time.monotonic()) / 4
+        # A process compiles all that it gets before it times any of it.
+        for first in range(0, len(likely), BATCH):
+            if time.monotonic() < scan:
+                for key, seconds, fallbacks in self.measure(likely[first : first + BATCH], self.options.repeat, folder, scan):
+                    self.scanned[key] = (seconds, fallbacks)
         best = sorted((k for k in self.scanned if k is not None), key=lambda k: self.scanned[k][0])[: self.options.finalists]
         if None in self.scanned:
-            for key, seconds, _ in self.measure([None, *best] * self.options.rounds, self.options.repeat, folder):
+            for key, seconds, _ in self.measure([None, *best] * self.options.rounds, self.options.repeat, folder, until):
                 self.rounds.setdefault(key, []).append(seconds)
 
     def again(self):
@@ -145,10 +160,10 @@ def main():
     parser.add_argument("--machine", default="h200", help="whose model chooses (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("tiles.json"))
     parser.add_argument("--repeat", type=int, default=9, help="timed runs each time (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="times the fastest are timed again in turn (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="times the fastest are timed again in turn (default: %(default)s)")
     parser.add_argument("--finalists", type=int, default=4, help="how many are timed again beside the planner's (default: %(default)s)")
-    parser.add_argument("--beyond", type=float, default=2.0, help="candidates predicted slower by this factor are left out (default: %(default)s)")
-    parser.add_argument("--budget", type=float, default=230, help="seconds after which nothing more is started")
+    parser.add_argument("--beyond", type=float, default=1.5, help="candidates predicted slower by this factor are left out (default: %(default)s)")
+    parser.add_argument("--budget", type=float, default=220, help="seconds after which nothing more is started")
     parser.add_argument("--only", default="", help="only kernels whose name contains this")
     parser.add_argument("--dry", action="store_true", help="plan the candidates and say which would be timed")
     options = parser.parse_args()
@@ -157,9 +172,8 @@ def main():
     print(HEADER, flush=True)
     with tempfile.TemporaryDirectory() as folder:
         os.environ.setdefault("EINLOOM_CACHE_DIR", f"{folder}/cache")
-        for case in KERNELS:
-            if options.only not in case[0]:
-                continue
+        kernels = [case for case in KERNELS if options.only in case[0]]
+        for left, case in zip(range(len(kernels), 0, -1), kernels):
             if time.monotonic() - options.start > options.budget:
                 late.append(case[0])
                 continue
@@ -167,7 +181,9 @@ def main():
             if options.dry:
                 print(f"| {kernel.name} | {len(kernel.tiles)} | {1 + len(kernel.kept)} to time | {shown(kernel.own_tiles)} | - | - | - | - |", flush=True)
                 continue
-            kernel.run(folder)
+            now = time.monotonic()
+            end = options.start + options.budget
+            kernel.run(folder, min(end, now + 2 * (end - now) / left))
             results.append(kernel.data())
             options.out.write_text(json.dumps(results, indent=1))
             print(kernel.row(), flush=True)

@@ -69,6 +69,8 @@ pub(super) struct Busy {
     pub trailing: f64,
     /// Of shared memory.
     pub shared: f64,
+    /// Of that, for the factors of a unit's products.
+    pub fragments: f64,
     /// Of the core's share of the level outside it.
     pub outside: f64,
     /// Of that, for what is loaded straight into registers.
@@ -142,7 +144,10 @@ impl Team {
         let chain = (leading + after + busy.direct + busy.waits) / self.blocks;
         let longest = busy.pipes().into_iter().fold((0.0, Bound::Products), |a, b| if b.0 > a.0 { b } else { a });
         let most = products.max(busy.special).max(busy.arithmetic);
-        let others = products + scalar + busy.waits / self.blocks - most;
+        // Where threads load the unit's fragments themselves, those loads are instructions among the others.
+        let fragments = if self.unit_asynchronous { 0.0 } else { busy.fragments };
+        let most = most.max(fragments);
+        let others = products + scalar + fragments + busy.waits / self.blocks - most;
         let sets = (self.groups * self.share * self.blocks * self.covers).max(1.0);
         let idle = if self.together && self.blocks < 2.0 { busy.barriers } else { 0.0 };
         // The busier the others are beside the longest, the harder it is for it to find its turn among them. Products that

@@ -144,6 +144,7 @@ impl Block<'_> {
             busy.waits += self.clock.calibration.across_warps;
         }
         busy.shared += read / self.clock.shared;
+        busy.fragments += read / self.clock.shared;
         busy.waits += self.clock.calibration.product;
     }
 
