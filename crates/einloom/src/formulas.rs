@@ -74,6 +74,10 @@ fn numbers<'a>(planned: &'a Planned, plan: &'a PlannedKernel) -> impl Fn(&Symbol
     let sizes: BTreeMap<&str, usize> = ranks.collect();
     let tile = |tiles: &[(String, usize)], name: &str| tiles.iter().find(|t| t.0 == name).map(|t| t.1);
     move |s| {
+        // A part of a kernel has fewer positions along one index than its rank says.
+        if plan.part.is_some() {
+            return None;
+        }
         let found = match s.kind {
             SymbolKind::Size => sizes.get(s.name.as_str()).copied(),
             SymbolKind::Group => tile(&plan.group, &s.name),

@@ -10,7 +10,8 @@
 //! a smaller one its part.
 
 use crate::count::iterations;
-use crate::nest::{Access, Body, Nest, grid_loops};
+use crate::held::held_with;
+use crate::nest::{Access, Body, Nest, grid_loops, sides};
 use crate::region::{Lean, touched};
 use einloom_machine::Level;
 use einloom_tile::{CoordAtom, Kernel, Program, TensorId, grid_points, grid_steps};
@@ -125,15 +126,40 @@ impl Reuse<'_> {
         if regions == 0 {
             return Some(tiles);
         }
+        // Where a program decides what is held, a tile that is all that its access touches in the region is no second copy: it
+        // only has to stay.
+        let (whole, parts): (Vec<usize>, Vec<usize>) = match self.element {
+            Some(_) => accesses.iter().partition(|&&k| self.is_tile(k, depth, regions)),
+            None => (vec![], accesses.to_vec()),
+        };
         let mut traffic = Traffic::new();
-        self.region(accesses, depth, Lean::High, &mut traffic);
-        let held = self.bytes(&traffic).div_ceil(regions).saturating_add(tiles);
+        self.region(&parts, depth, Lean::High, &mut traffic);
+        let parts = self.bytes(&traffic).div_ceil(regions);
+        let mut held = parts.saturating_add(tiles);
+        if let Some(element) = self.element.filter(|_| held <= share && !whole.is_empty()) {
+            let kept = whole.iter().map(|&k| self.nest.accesses[k].tile).collect();
+            held = held.max(parts.saturating_add(held_with(self.kernel, &kept).saturating_mul(element)));
+        }
         (held <= share).then_some(held)
+    }
+
+    /// Whether the tile of an access holds all that it touches in a region of this depth, of which there are so many.
+    fn is_tile(&self, k: usize, depth: usize, regions: u64) -> bool {
+        let access = &self.nest.accesses[k];
+        if access.at.iter().any(reads_tiles) {
+            return false;
+        }
+        let counted = || touched(self.program, self.kernel, self.nest, access, depth, Lean::High);
+        let touched = self.nest.known(k, depth, Lean::High, counted);
+        let side = |a| self.kernel.axis(a).tile.min(self.kernel.axis(a).extent) as u64;
+        let tile = sides(self.kernel, access.tile).into_iter().map(side).fold(1, u64::saturating_mul);
+        touched <= tile.saturating_mul(regions)
     }
 
     fn bytes(&self, traffic: &Traffic) -> u64 {
         let bytes = traffic.iter().map(|(t, (read, written))| {
-            read.saturating_add(*written).saturating_mul(self.program.tensor(*t).dtype.bytes() as u64)
+            let each = self.element.unwrap_or(self.program.tensor(*t).dtype.bytes() as u64);
+            read.saturating_add(*written).saturating_mul(each)
         });
         bytes.fold(0, u64::saturating_add)
     }

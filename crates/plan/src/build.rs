@@ -4,10 +4,12 @@ use crate::cone::{Cone, ConeError};
 use crate::cuts::{Roles, Style, contracts};
 use crate::emit::{Fail, emit};
 use crate::expr::Exprs;
+use crate::frame::Memory;
 use crate::gpu::KEPT;
 use crate::lost::{self, Cost};
 use crate::lower::lower;
 use crate::overhead;
+use crate::parts::Part;
 use crate::problem::Problem;
 use crate::products::{OtherTypes, Products};
 use crate::program::program_of;
@@ -39,6 +41,8 @@ pub(crate) struct Built {
     pub types: Vec<OtherTypes>,
     /// How it runs on a GPU's core, if the machine is one and it does.
     pub gpu: Option<OnGpu>,
+    /// What it computes, if another kernel computes the rest.
+    pub part: Option<Part>,
 }
 
 /// A kernel in one tiling.
@@ -111,8 +115,8 @@ impl Workshop<'_> {
                 let styles = self.styles(&cone);
                 self.tried_by_lanes(&cone, &roles, &name, styles, limit)
             }
-            (None, None) => match self.capacity() {
-                Some(capacity) => self.tried_in_capacity(&cone, &roles, &name, capacity),
+            (None, None) => match Memory::of(self.machine) {
+                Some(memory) => self.tried_in_capacity(&cone, &roles, &name, memory),
                 None => self.tried_in_styles(&cone, &roles, &name),
             },
         };
@@ -146,7 +150,7 @@ impl Workshop<'_> {
             notes.push(format!("the grid has {points} points for {} cores", self.machine.cores));
         }
         let types = vec![];
-        Ok(Built { roots: roots.to_vec(), cone, kernel, cost, others, repeats, notes, mixed, types, gpu })
+        Ok(Built { roots: roots.to_vec(), cone, kernel, cost, others, repeats, notes, mixed, types, gpu, part: None })
     }
 
     /// Whether a kernel has contractions, and the best way found to compute it on a GPU multiplies no tiles.

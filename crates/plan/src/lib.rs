@@ -21,11 +21,13 @@ mod doubled;
 mod emit;
 mod expr;
 mod facts;
+mod frame;
 mod gpu;
 mod lost;
 mod lower;
 mod options;
 mod overhead;
+mod parts;
 mod problem;
 mod products;
 mod program;
@@ -42,6 +44,7 @@ pub use choose::{Form, choose};
 pub use doubled::{Doubled, doubled};
 pub use lost::Lost;
 pub use options::{Fusion, Options, Plan, PlanError, PlannedKernel, Work};
+pub use parts::Part;
 
 use einloom_algebra::Graph;
 use einloom_cascade::Bound;
@@ -160,5 +163,6 @@ fn describe(p: &problem::Problem, kernel: &Kernel, built: &build::Built, notes: 
         bound_by: built.cost.bound_by.clone(),
         parts: built.cost.parts.clone(),
         gpu: built.gpu.clone(),
+        part: built.part.clone(),
     }
 }

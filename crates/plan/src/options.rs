@@ -1,6 +1,7 @@
 //! What a caller asks of the planner and gets from it.
 
 use crate::lost::Lost;
+use crate::parts::Part;
 use einloom_model::OnGpu;
 use einloom_tile::Program;
 use std::collections::BTreeMap;
@@ -93,6 +94,8 @@ pub struct PlannedKernel {
     /// On a GPU, how it runs on a core: groups, registers, shared memory, predicted time. `None` on other machines, and
     /// where no tiling fits a core as it is; `notes` then tells why.
     pub gpu: Option<OnGpu>,
+    /// What part of it this kernel computes, if another one computes the rest.
+    pub part: Option<Part>,
 }
 
 /// Why there is no plan.

@@ -68,6 +68,11 @@ impl<'a> Search<'a> {
         for kernel in best.kernels.iter_mut().filter(|k| !k.mixed.is_empty()) {
             *kernel = Rc::new(self.shop.in_best_types(kernel));
         }
+        let parts = |k: Rc<Built>| match self.shop.in_parts(&k) {
+            Some(parts) => parts.map(Rc::new).to_vec(),
+            None => vec![k],
+        };
+        best.kernels = best.kernels.into_iter().flat_map(parts).collect();
         best.seconds = best.kernels.iter().map(|k| k.cost.seconds).sum();
         Ok(best)
     }

@@ -185,5 +185,6 @@ fn describe(program: &Program, kernel: &Kernel, (of, _, tile): Tiles, machine: &
             .chain([("launch".to_string(), machine.overhead.kernel.0)])
             .collect(),
         gpu: None,
+        part: None,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::args::CompareArgs;
 use super::failure::Failure;
-use super::plan::{kernels, time};
+use super::plan::{bound, kernels, time};
 use super::table::Table;
 use super::ui::Ui;
 use super::{explain, prepare, source, units};
@@ -105,8 +105,9 @@ fn no_rate(machine: &Machine, dtype: DType) -> String {
 fn filled(row: RowJson, planned: &Planned) -> RowJson {
     let all: Vec<_> = kernels(planned).collect();
     let longest = all.iter().max_by(|a, b| a.0.seconds.total_cmp(&b.0.seconds));
-    let outer = || all.iter().filter_map(|(_, t)| t.levels.first());
-    let (bytes, bound) = (outer().map(|l| l.bytes).sum::<u64>(), outer().map(|l| l.bound_bytes).sum::<u64>());
+    let outer = || all.iter().filter_map(|(k, t)| Some((k, t.levels.first()?)));
+    let bytes = outer().map(|(_, l)| l.bytes).sum::<u64>();
+    let bound = outer().map(|(k, l)| bound(k, l)).sum::<u64>();
     let tiles = longest.map(|(kernel, _)| {
         let tiled = kernel.group.iter().chain(&kernel.stream).filter(|t| t.1 > 1);
         tiled.map(|(name, tile)| format!("{name}:{tile}")).collect::<Vec<_>>().join(" ")

@@ -32,6 +32,16 @@ struct PlanJson {
     work: explain::WorkJson,
 }
 
+/// Positions of an index.
+#[derive(Debug, Serialize)]
+struct PartJson {
+    index: String,
+    from: usize,
+    positions: usize,
+    /// Of both parts together.
+    bound_bytes: u64,
+}
+
 /// `statements` are the tensors that the kernel's statements define; `group` and `stream` are tile sizes by index.
 #[derive(Debug, Serialize)]
 struct KernelJson {
@@ -39,6 +49,8 @@ struct KernelJson {
     statements: Vec<String>,
     group: BTreeMap<String, usize>,
     stream: BTreeMap<String, usize>,
+    /// What of it this kernel computes, if another computes the rest.
+    part: Option<PartJson>,
     levels: Vec<LevelJson>,
     seconds: f64,
     bound_by: String,
@@ -172,6 +184,12 @@ fn kernel(
         statements: statements(planned, kernel),
         group: kernel.group.iter().cloned().collect(),
         stream: kernel.stream.iter().cloned().collect(),
+        part: kernel.part.as_ref().map(|p| PartJson {
+            index: p.index.clone(),
+            from: p.from,
+            positions: p.len,
+            bound_bytes: p.bound_bytes,
+        }),
         levels: transfers.levels.iter().map(level).collect(),
         seconds,
         bound_by: bound_by.to_string(),
@@ -224,6 +242,12 @@ fn resident(planned: &Planned, kernel: &PlannedKernel, level: &einloom_model::Le
 
 pub(crate) fn ratio(l: &einloom_model::LevelTransfers) -> Option<f64> {
     (l.bound_bytes > 0).then(|| l.bytes as f64 / l.bound_bytes as f64)
+}
+
+/// What bounds a kernel's traffic at a level, such that the sum over kernels is the program's.
+pub(crate) fn bound(kernel: &PlannedKernel, level: &einloom_model::LevelTransfers) -> u64 {
+    let part = kernel.part.as_ref();
+    part.map_or(level.bound_bytes, |p| p.bound_of(&level.level, level.bound_bytes))
 }
 
 /// The targets of the statements it computes or helps to compute, each once.

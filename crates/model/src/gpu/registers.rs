@@ -8,18 +8,20 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The largest sum of the registers of tiles that are alive together. A tile that is made element by element from one
 /// that dies takes its place, a state's next value the state's, and a map that is read once takes none.
 pub(super) fn pressure(block: &Block<'_>) -> f64 {
-    peak(block.kernel, &block.fused, &|v| block.registers(v), &|_, _| true)
+    peak(block.kernel, &block.fused, &|v| block.registers(v), &|_, _| true, &BTreeSet::new())
 }
 
 /// The largest sum of the sizes of tiles that are alive together; `fused` tiles are made where they are read. Where
-/// `replaces(op, v)`, the result of an operation may take the place of a tile `v` that dies there and is no smaller.
+/// `replaces(op, v)`, the result of an operation may take the place of a tile `v` that dies there and is no smaller. Tiles
+/// that are `kept` are there all the time.
 pub(crate) fn peak(
     kernel: &Kernel,
     fused: &BTreeMap<ValueId, Vec<ValueId>>,
     size: &dyn Fn(ValueId) -> f64,
     replaces: &dyn Fn(&Op, ValueId) -> bool,
+    kept: &BTreeSet<ValueId>,
 ) -> f64 {
-    let mut count = Count { size, replaces, fused, worst: 0.0 };
+    let mut count = Count { size, replaces, fused, kept, worst: 0.0 };
     count.body(&kernel.body, &BTreeSet::new());
     count.worst
 }
@@ -28,6 +30,7 @@ struct Count<'b> {
     size: &'b dyn Fn(ValueId) -> f64,
     replaces: &'b dyn Fn(&Op, ValueId) -> bool,
     fused: &'b BTreeMap<ValueId, Vec<ValueId>>,
+    kept: &'b BTreeSet<ValueId>,
     worst: f64,
 }
 
@@ -97,7 +100,7 @@ impl Count<'_> {
     }
 
     fn note(&mut self, alive: &BTreeSet<ValueId>) {
-        let sum: f64 = alive.iter().map(|&v| (self.size)(v)).sum();
+        let sum: f64 = alive.union(self.kept).map(|&v| (self.size)(v)).sum();
         self.worst = self.worst.max(sum);
     }
 }

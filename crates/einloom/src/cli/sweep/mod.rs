@@ -5,7 +5,7 @@ mod style;
 
 use super::args::SweepArgs;
 use super::failure::Failure;
-use super::plan::{kernels, time};
+use super::plan::{bound, kernels, time};
 use super::table::Table;
 use super::ui::Ui;
 use super::{prepare, source, units};
@@ -161,8 +161,9 @@ fn point(
     };
     let outer = &machine.levels[outside(machine, level)].name;
     let all: Vec<_> = kernels(&planned).collect();
-    let moved = || all.iter().filter_map(|(_, t)| t.levels.iter().find(|l| l.level == *outer));
-    let (bytes, bound) = (moved().map(|l| l.bytes).sum::<u64>(), moved().map(|l| l.bound_bytes).sum::<u64>());
+    let moved = || all.iter().filter_map(|(k, t)| Some((k, t.levels.iter().find(|l| l.level == *outer)?)));
+    let bytes = moved().map(|(_, l)| l.bytes).sum::<u64>();
+    let bound = moved().map(|(k, l)| bound(k, l)).sum::<u64>();
     let longest = all.iter().max_by(|a, b| a.0.seconds.total_cmp(&b.0.seconds));
     let tiles = longest.map(|(kernel, _)| {
         let tiled = kernel.group.iter().chain(&kernel.stream).filter(|t| t.1 > 1);

@@ -1,0 +1,190 @@
+//! An emitted kernel whose tile sizes are to be found, for a machine whose innermost memory counts elements.
+//!
+//! Useful tiles cut an index evenly, so an index of `N` positions has about `2 sqrt(N)` of them. Two indices at a time are
+//! searched: every tile of the one with the largest of the other that fits beside it.
+
+use crate::Work;
+use einloom_machine::{Level, Machine};
+use einloom_model::{held_elements, moved_bytes};
+use einloom_tile::{AxisId, Kernel, Program};
+use std::collections::BTreeMap;
+
+/// Tiles of one index that are tried at first, at most; then those near the best.
+const MOST_TILES: usize = 96;
+/// Passes over all pairs of indices, at most.
+const ROUNDS: usize = 3;
+
+/// What tiles must fit, and what is counted for them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory<'a> {
+    pub machine: &'a Machine,
+    /// The innermost memory.
+    pub level: &'a Level,
+    /// Elements that it holds.
+    pub capacity: u64,
+}
+
+impl<'a> Memory<'a> {
+    /// The innermost memory of a machine that counts elements; `None` for others.
+    pub(crate) fn of(machine: &'a Machine) -> Option<Self> {
+        let element = machine.element?.0.max(1);
+        let level = machine.trunk().next_back()?;
+        Some(Self { machine, level, capacity: level.capacity.map_or(u64::MAX, |c| c.0 / element) })
+    }
+}
+
+/// A program of one kernel, with what is known of its tiles.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    pub program: Program,
+    /// Whose tiles are free, each with all axes that loop over the same index.
+    pub free: Vec<Vec<AxisId>>,
+    /// By the free tiles: the bytes that those that fit move.
+    pub known: BTreeMap<Vec<usize>, u64>,
+}
+
+impl Frame {
+    pub(crate) fn new(program: Program, free: Vec<Vec<AxisId>>) -> Self {
+        Self { program, free, known: BTreeMap::new() }
+    }
+
+    pub(crate) fn kernel(&self) -> &Kernel {
+        &self.program.kernels[0]
+    }
+
+    /// Positions of each free index.
+    pub(crate) fn extents(&self) -> Vec<usize> {
+        let extent = |axes: &Vec<AxisId>| axes.iter().map(|&a| self.kernel().axis(a).extent).max().unwrap_or(1);
+        self.free.iter().map(extent).collect()
+    }
+
+    /// Tile sizes into the kernel.
+    pub(crate) fn put(&mut self, sizes: &[usize]) {
+        for (axes, &tile) in self.free.iter().zip(sizes) {
+            for axis in axes {
+                self.program.kernels[0].axes[axis.at()].tile = tile;
+            }
+        }
+    }
+
+    pub(crate) fn fits(&mut self, sizes: &[usize], memory: Memory<'_>) -> bool {
+        self.put(sizes);
+        held_elements(self.kernel()) <= memory.capacity
+    }
+
+    /// Bytes that tiles which fit move between the memories: what stays from one point of the grid to the next moves once.
+    pub(crate) fn moved(&mut self, sizes: &[usize], memory: Memory<'_>, work: &mut Work) -> u64 {
+        if let Some(known) = self.known.get(sizes) {
+            return *known;
+        }
+        self.put(sizes);
+        work.tilings += 1;
+        let bytes = moved_bytes(&self.program, self.kernel(), memory.machine, memory.level);
+        self.known.insert(sizes.to_vec(), bytes);
+        bytes
+    }
+
+    /// The best tiles that fit and the bytes that they move; if none fits, how many elements the smallest tiles take.
+    pub(crate) fn descend(&mut self, memory: Memory<'_>, work: &mut Work) -> Result<(u64, Vec<usize>), u64> {
+        let tiles: Vec<Vec<usize>> = self.extents().into_iter().map(even_tiles).collect();
+        let mut at: Vec<usize> = tiles.iter().map(|_| 0).collect();
+        let sizes = |at: &[usize]| -> Vec<usize> { at.iter().zip(&tiles).map(|(&k, t)| t[k]).collect() };
+        if !self.fits(&sizes(&at), memory) {
+            return Err(held_elements(self.kernel()));
+        }
+        let mut best = self.moved(&sizes(&at), memory, work);
+        for round in 0..ROUNDS {
+            let before = at.clone();
+            for (one, other) in pairs(self.free.len()) {
+                // Far apart at first, then every tile near the best one.
+                let step = tiles[one].len().div_ceil(MOST_TILES);
+                let (low, high) = (at[one].saturating_sub(step), (at[one] + step + 1).min(tiles[one].len()));
+                let places: Vec<usize> = match round {
+                    0 => (0..tiles[one].len()).step_by(step).collect(),
+                    _ => (low..high).collect(),
+                };
+                for k in places {
+                    let mut next = at.clone();
+                    next[one] = k;
+                    next[other] = if one == other { k } else { 0 };
+                    if !self.fits(&sizes(&next), memory) {
+                        break;
+                    }
+                    if one != other {
+                        let largest = last(tiles[other].len(), |k| {
+                            next[other] = k;
+                            self.fits(&sizes(&next), memory)
+                        });
+                        next[other] = largest;
+                    }
+                    let bytes = self.moved(&sizes(&next), memory, work);
+                    if bytes < best {
+                        (best, at) = (bytes, next);
+                    }
+                }
+            }
+            if at == before && round > 0 {
+                break;
+            }
+        }
+        Ok((best, sizes(&at)))
+    }
+}
+
+/// The last place that holds, if what holds at a place holds at all before it, as at the first.
+pub(crate) fn last(count: usize, mut holds: impl FnMut(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, count);
+    while high - low > 1 {
+        let middle = (low + high) / 2;
+        if holds(middle) { low = middle } else { high = middle }
+    }
+    low
+}
+
+/// Ordered pairs of different places; the one place with itself if there is only one.
+fn pairs(count: usize) -> Vec<(usize, usize)> {
+    if count == 1 {
+        return vec![(0, 0)];
+    }
+    (0..count).flat_map(|a| (0..count).filter(move |b| *b != a).map(move |b| (a, b))).collect()
+}
+
+/// Tiles that cut an extent into so many parts with the least left over, ascending.
+pub(crate) fn even_tiles(extent: usize) -> Vec<usize> {
+    let mut tiles: Vec<usize> = vec![];
+    let mut tile = 1;
+    while tile < extent {
+        // The smallest tile that makes as few parts as this one.
+        let parts = extent.div_ceil(tile);
+        let least = extent.div_ceil(parts);
+        if tiles.last() != Some(&least) {
+            tiles.push(least);
+        }
+        tile = if parts > 1 { extent.div_ceil(parts - 1).max(tile + 1) } else { extent };
+    }
+    tiles.push(extent);
+    tiles.dedup();
+    tiles
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{even_tiles, last};
+
+    #[test]
+    fn tiles_leave_as_little_over_as_they_can() {
+        assert_eq!(even_tiles(12), [1, 2, 3, 4, 6, 12]);
+        assert_eq!(even_tiles(13), [1, 2, 3, 4, 5, 7, 13]);
+        assert_eq!(even_tiles(2), [1, 2]);
+        assert_eq!(even_tiles(1 << 20).len(), 2 * 1024 - 1);
+    }
+
+    #[test]
+    fn the_last_place_that_holds_is_found() {
+        for count in 1..20 {
+            for end in 0..count {
+                assert_eq!(last(count, |k| k <= end), end);
+            }
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Kernels in two parts, for a machine whose innermost memory counts elements.
+//!
+//! Tiles are whole in number. Where a memory just fails to hold tiles that cut both sides of a result in two, one side is cut
+//! in three, and an input comes in once more, all of it. An index of the grid that is cut into a head and a tail, each with the
+//! tiles that suit it, pays that for the tail alone: a product of 256 cubed where 16384 elements fit moves 126 rows by tiles of
+//! 126 by 128, 130 rows by tiles of 130 by 86.
+//!
+//! Conditions: the index is on the grid, so that no part needs what the other computes; it has one axis, and the kernel neither
+//! reads positions along it nor skips chunks by what data say; no recurrence. A plan within 5 % of its bound stays in one piece,
+//! and so does one that gains less than 1 %.
+
+use crate::build::{Built, Workshop};
+use crate::capacity::outside;
+use crate::frame::{Frame, Memory, even_tiles, last};
+use crate::program::program_of;
+use einloom_model::transfers;
+use einloom_tile::{Affine, AxisId, AxisKind, Coord, CoordAtom, Kernel, Op, Scalar};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Times the bound: what moves no more than this stays in one piece.
+const NEAR: f64 = 1.05;
+/// Of what moves: two kernels in place of one must save as much.
+const WORTH: f64 = 0.01;
+/// Groups of a head, and of what it is held beside, at most: with more of them one more weighs little.
+const MOST_GROUPS: usize = 12;
+
+/// Where an index is cut, and the tiles of both parts.
+struct Cut {
+    /// The place of the index among the free ones.
+    index: usize,
+    /// Positions of the head.
+    at: usize,
+    head: Vec<usize>,
+    tail: Vec<usize>,
+    bytes: u64,
+}
+
+/// Part of what a planned kernel computes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The index that is cut.
+    pub index: String,
+    /// The first position.
+    pub from: usize,
+    /// How many positions.
+    pub len: usize,
+    /// The level outside the innermost memory.
+    pub level: String,
+    /// Bytes that both parts together must move between that level and the innermost memory.
+    pub bound_bytes: u64,
+}
+
+impl Part {
+    /// A part's share of what bounds the traffic of a level, which by itself is `own`: the first part stands for both.
+    pub fn bound_of(&self, level: &str, own: u64) -> u64 {
+        match (self.level == level, self.from) {
+            (false, _) => own,
+            (true, 0) => self.bound_bytes,
+            (true, _) => 0,
+        }
+    }
+}
+
+impl Workshop<'_> {
+    /// The kernel in two parts, where that moves less.
+    pub(crate) fn in_parts(&mut self, built: &Built) -> Option<[Built; 2]> {
+        let memory = Memory::of(self.machine)?;
+        if built.cone.recurrence.is_some() || !self.options.tiles.is_empty() {
+            return None;
+        }
+        let program = program_of(self.p, self.x, self.types, vec![built.kernel.clone()]);
+        let found = transfers(&program, self.machine).into_iter().next()?;
+        // What passes into the innermost memory is told of the level outside it.
+        let level = found.levels.iter().rev().nth(1)?;
+        let (whole, bound, level) = (level.bytes, level.bound_bytes, level.level.clone());
+        if whole as f64 <= NEAR * bound as f64 {
+            return None;
+        }
+        let mut frame = Frame::new(program, free(&built.kernel));
+        let sizes: Vec<usize> = frame.free.iter().map(|f| built.kernel.axis(f[0]).tile).collect();
+        let best = self.best_cut(&mut frame, memory, whole, bound)?;
+        if best.bytes as f64 > (1.0 - WORTH) * whole as f64 {
+            return None;
+        }
+        frame.put(&sizes);
+        let axis = frame.free[best.index][0];
+        let Kernel { axes, .. } = frame.kernel();
+        let (name, extent) = (axes[axis.at()].name.clone(), axes[axis.at()].extent);
+        let element = self.machine.element?.0.max(1);
+        let elements = |bytes: u64| bytes / element;
+        let make = |from: usize, len: usize, sizes: &[usize]| {
+            let mut part = frame.of(axis, from, len)?;
+            part.put(sizes);
+            let note = format!(
+                "{name} {from}..{} of {extent} with tiles of its own: both parts move {} elements, one piece would move {}, of which \
+                 {} have to",
+                from + len,
+                elements(best.bytes),
+                elements(whole),
+                elements(bound),
+            );
+            let mut kernel = built.kernel.clone();
+            let sliced = slice(&built.kernel, axis, from, len)?;
+            kernel.body = sliced.body;
+            kernel.axes.clone_from(&part.kernel().axes);
+            Some(Built {
+                kernel,
+                cost: outside(&part.program, self.machine),
+                notes: [note].into_iter().chain(built.notes.iter().skip(1).cloned()).collect(),
+                part: Some(Part { index: name.clone(), from, len, level: level.clone(), bound_bytes: bound }),
+                ..built.clone()
+            })
+        };
+        Some([make(0, best.at, &best.head)?, make(best.at, extent - best.at, &best.tail)?])
+    }
+
+    /// The best place to cut some index at.
+    fn best_cut(&mut self, frame: &mut Frame, memory: Memory<'_>, whole: u64, bound: u64) -> Option<Cut> {
+        let extents = frame.extents();
+        let grid: Vec<usize> = (0..frame.free.len()).filter(|&k| on_grid(frame, k)).collect();
+        let mut best: Option<Cut> = None;
+        for &index in &grid {
+            let axis = frame.free[index][0];
+            let shapes = shapes(frame, &grid, index, memory);
+            let mut tails: BTreeMap<usize, Option<(u64, Vec<usize>)>> = BTreeMap::new();
+            for (at, head) in heads(&shapes, index, extents[index]) {
+                let Some(mut part) = frame.of(axis, 0, at) else { break };
+                let bytes = part.moved(&head, memory, &mut self.work);
+                // The tail moves no less than its part of the bound, or hardly.
+                let left = extents[index] - at;
+                let limit = best.as_ref().map_or(whole, |b| b.bytes);
+                if bytes as f64 + bound as f64 * left as f64 / extents[index] as f64 >= limit as f64 {
+                    continue;
+                }
+                let tail = tails.entry(at).or_insert_with(|| {
+                    let mut part = frame.of(axis, at, left)?;
+                    let fill = |shape: &Vec<usize>| {
+                        let mut sizes = shape.clone();
+                        sizes[index] = left.div_ceil(left.div_ceil(shape[index]));
+                        (part.moved(&sizes, memory, &mut self.work), sizes)
+                    };
+                    shapes.iter().map(fill).min()
+                });
+                if let Some((more, tail)) = tail
+                    && bytes + *more < limit
+                {
+                    best = Some(Cut { index, at, head, tail: tail.clone(), bytes: bytes + *more });
+                }
+            }
+        }
+        // What is searched for the tail alone may be better still.
+        let mut best = best?;
+        let left = extents[best.index] - best.at;
+        let mut part = frame.of(frame.free[best.index][0], best.at, left)?;
+        let before = part.moved(&best.tail, memory, &mut self.work);
+        if let Ok((bytes, sizes)) = part.descend(memory, &mut self.work)
+            && bytes < before
+        {
+            (best.bytes, best.tail) = (best.bytes - before + bytes, sizes);
+        }
+        Some(best)
+    }
+}
+
+impl Frame {
+    /// The same for a part of an axis.
+    fn of(&self, axis: AxisId, from: usize, len: usize) -> Option<Self> {
+        let mut program = self.program.clone();
+        program.kernels[0] = slice(self.kernel(), axis, from, len)?;
+        Some(Self::new(program, self.free.clone()))
+    }
+}
+
+/// Each tile of each other index, with the largest of this index that fits beside it.
+fn shapes(frame: &mut Frame, grid: &[usize], index: usize, memory: Memory<'_>) -> Vec<Vec<usize>> {
+    let extents = frame.extents();
+    let mut out = vec![];
+    for &other in grid.iter().filter(|&&k| k != index) {
+        for beside in even_tiles(extents[other]) {
+            let mut sizes = vec![1; extents.len()];
+            sizes[other] = beside;
+            if extents[other].div_ceil(beside) > MOST_GROUPS || !frame.fits(&sizes, memory) {
+                continue;
+            }
+            let tile = 1 + last(extents[index], |k| {
+                sizes[index] = k + 1;
+                frame.fits(&sizes, memory)
+            });
+            sizes[index] = tile;
+            out.push(sizes);
+        }
+    }
+    out
+}
+
+/// Heads to try: full groups of each shape, with where they end.
+fn heads(shapes: &[Vec<usize>], index: usize, extent: usize) -> BTreeSet<(usize, Vec<usize>)> {
+    let ends = |shape: &Vec<usize>| {
+        let shape = shape.clone();
+        let ends = (1..=MOST_GROUPS).map(move |groups| (groups * shape[index], shape.clone()));
+        ends.take_while(move |(end, _)| *end < extent)
+    };
+    shapes.iter().flat_map(ends).collect()
+}
+
+/// Whether a free index is one axis of the grid.
+fn on_grid(frame: &Frame, free: usize) -> bool {
+    let [axis] = frame.free[free][..] else { return false };
+    frame.kernel().grid.contains(&axis)
+}
+
+/// The indices whose tiles are free: those along which tiles have a side and that are not whole.
+fn free(kernel: &Kernel) -> Vec<Vec<AxisId>> {
+    let sides: BTreeSet<AxisId> = kernel.values.iter().flat_map(|v| [v.rows, v.cols]).flatten().collect();
+    let mut by_name: BTreeMap<&str, Vec<AxisId>> = BTreeMap::new();
+    for (k, axis) in kernel.axes.iter().enumerate() {
+        by_name.entry(&axis.name).or_default().push(AxisId(k as u32));
+    }
+    let open = |a: &AxisId| {
+        let axis = kernel.axis(*a);
+        axis.extent > 1 && axis.kind != AxisKind::Whole && sides.contains(a)
+    };
+    by_name.into_values().filter(|axes| axes.iter().all(open)).collect()
+}
+
+/// The kernel for `len` positions of an axis, from position `from` on; `None` where it cannot be moved.
+fn slice(kernel: &Kernel, axis: AxisId, from: usize, len: usize) -> Option<Kernel> {
+    let mut kernel = kernel.clone();
+    kernel.axes[axis.at()].extent = len;
+    let by = i64::try_from(from).ok()?;
+    moved(&mut kernel.body, axis, by).then_some(kernel)
+}
+
+/// Operations that find at position `p` of an axis what they found at `p + by`.
+fn moved(ops: &mut [Op], axis: AxisId, by: i64) -> bool {
+    ops.iter_mut().all(|op| match op {
+        Op::Load { at, .. } | Op::Store { at, .. } => {
+            at.iter_mut().for_each(|c| coordinate(c, axis, by));
+            true
+        }
+        Op::Map { expr, .. } => scalar(expr, axis, by),
+        Op::Stream { within, guards, body, .. } => {
+            within.all.iter_mut().for_each(|a| affine(a, axis, by));
+            guards.is_empty() && moved(body, axis, by)
+        }
+        Op::SkipUnless { .. } => false,
+        Op::Mma { .. } | Op::Reduce { .. } => true,
+    })
+}
+
+fn coordinate(c: &mut Coord, axis: AxisId, by: i64) {
+    for (factor, atom) in &mut c.terms {
+        match atom {
+            CoordAtom::Axis(a) if *a == axis => c.offset += *factor * by,
+            CoordAtom::Floor(inside, _) => coordinate(inside, axis, by),
+            CoordAtom::Axis(_) | CoordAtom::Tile(_) => {}
+        }
+    }
+}
+
+fn affine(a: &mut Affine, axis: AxisId, by: i64) {
+    a.constant += a.terms.iter().filter(|t| t.1 == axis).map(|t| t.0 * by).sum::<i64>();
+}
+
+fn scalar(expr: &mut Scalar, axis: AxisId, by: i64) -> bool {
+    match expr {
+        Scalar::Position(a) => *a != axis,
+        Scalar::Within(p) => {
+            p.all.iter_mut().for_each(|a| affine(a, axis, by));
+            true
+        }
+        Scalar::Const(_) | Scalar::Tile(_) | Scalar::Argument(_) => true,
+        Scalar::Round(_, x) | Scalar::Unary(_, x) => scalar(x, axis, by),
+        Scalar::Binary(_, x, y) => scalar(x, axis, by) && scalar(y, axis, by),
+        Scalar::Select(c, x, y) => [c, x, y].into_iter().all(|e| scalar(e, axis, by)),
+    }
+}

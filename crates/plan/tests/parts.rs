@@ -1,0 +1,63 @@
+//! Kernels that are cut in two, each part with tiles of its own: both together compute what the one did.
+
+mod support;
+
+use einloom_machine::built_in;
+use einloom_plan::Options;
+use support::{check_on, planned_on, read, sized};
+
+/// How many kernels of the plan are parts of another, after its results were compared with the meaning.
+fn parts(text: &str, sizes: &str, capacity: u64) -> usize {
+    let machine = built_in("two-level").and_then(|m| m.with_capacity(capacity).ok()).expect("room for elements");
+    let cascade = read(text);
+    let bound = sized(&cascade, sizes);
+    check_on(&machine, sizes, &cascade, &bound, &Options::default(), 7);
+    let plan = planned_on(&machine, &cascade, &bound, true, &Options::default());
+    let found: Vec<_> = plan.kernels.iter().filter_map(|k| k.part.as_ref()).collect();
+    for pair in found.chunks(2) {
+        assert_eq!(pair[0].index, pair[1].index);
+        assert_eq!((pair[0].from, pair[0].len), (0, pair[1].from));
+    }
+    found.len()
+}
+
+#[test]
+fn both_parts_together_are_the_whole() {
+    let product = "input A[m,k]: f32, B[k,n]: f32\noutput C: f32\nC[m,n] = sum(k) A[m,k] * B[k,n]\n";
+    let epilogue =
+        "input A[m,k]: f32, B[k,n]: f32, R[m]: f32\noutput C: f32\nC[m,n] = exp(sum(k) A[m,k] * B[k,n]) * R[m]\n";
+    let window = "input A[i]: f32, B[k,n]: f32\noutput C: f32\nC[m,n] = sum(k) A[m+k] * B[k,n]\n";
+    let two = "input A[m,k]: f32, B[k,n]: f32, D[n,p]: f32\noutput E: f32\n\
+        C[m,n] = sum(k) A[m,k] * B[k,n]\nT[m,n] = C[m,n] / max(n) C[m,n]\nE[m,p] = sum(n) T[m,n] * D[n,p]\n";
+    let mut found = vec![];
+    for capacity in [40, 50, 60, 70, 80, 90, 100, 120] {
+        found.push(parts(product, "M=31, N=29, K=12", capacity));
+        found.push(parts(epilogue, "M=27, N=33, K=9", capacity));
+        found.push(parts(window, "I=36, M=28, N=25, K=9", capacity));
+        found.push(parts(two, "M=23, N=27, K=11, P=25", capacity));
+    }
+    let cut = found.iter().filter(|&&n| n > 0).count();
+    assert!(cut >= 10, "{found:?}");
+}
+
+#[test]
+fn what_reads_positions_stays_in_one_piece() {
+    // Rows know their number: that of the row in its part is another.
+    let numbered = "input A[m,k]: f32, B[k,n]: f32\noutput C: f32\nC[m,n] = (m + n) * sum(k) A[m,k] * B[k,n]\n";
+    for capacity in [60, 90, 140] {
+        assert_eq!(parts(numbered, "M=31, N=29, K=12", capacity), 0);
+    }
+    // A condition on positions moves with them.
+    let masked = "input A[m,k]: f32, B[k,n]: f32\noutput C: f32\nC[m,n] = sum(k: k <= m) A[m,k] * B[k,n]\n";
+    parts(masked, "M=31, N=29, K=31", 90);
+}
+
+#[test]
+fn tiles_that_are_asked_for_are_taken() {
+    let machine = built_in("two-level").and_then(|m| m.with_capacity(140).ok()).expect("room for elements");
+    let cascade = read("input A[m,k]: f32, B[k,n]: f32\noutput C: f32\nC[m,n] = sum(k) A[m,k] * B[k,n]\n");
+    let options = Options { tiles: [("m".to_string(), 5)].into(), ..Options::default() };
+    let plan = planned_on(&machine, &cascade, &sized(&cascade, "M=31, N=29, K=12"), true, &options);
+    assert_eq!(plan.kernels.len(), 1);
+    assert_eq!(plan.kernels[0].group.iter().find(|g| g.0 == "m").map(|g| g.1), Some(5));
+}
