@@ -252,3 +252,16 @@ fn texts_that_lie_do_no_harm() {
     let facts = HostFacts { cores: 6, caches: odd("8K", "0-3,8").into_iter().collect(), ..HostFacts::default() };
     assert_eq!(host(&facts).levels[1].shared_by, 6);
 }
+
+#[test]
+fn one_mistake_in_a_level_is_one_error() {
+    let file = include_str!("../../../machines/h200_sxm.toml");
+    // The levels inside it are not blamed for what could not be read.
+    for (right, wrong) in
+        [("\"4.8 TB/s\"", "\"4.8 TB\""), ("\"30.9 TB/s\"", "\"30.9 TB\""), ("\"50 MB\"", "\"50 GHz\"")]
+    {
+        assert!(file.contains(right));
+        let errors = parse(&file.replacen(right, wrong, 1)).expect_err(wrong);
+        assert_eq!(errors.len(), 1, "{errors:?}");
+    }
+}

@@ -14,8 +14,9 @@ use crate::program::program_of;
 use crate::tiling::Tiling;
 use einloom_cascade::IndexId;
 use einloom_machine::Machine;
-use einloom_model::kernel_transfers;
+use einloom_model::{compute_seconds, kernel_transfers};
 use einloom_tile::{AxisId, AxisKind, Kernel, Program};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Indices of loops that are each taken whole or streamed, at most: a kernel is written for every choice.
@@ -56,7 +57,9 @@ impl Workshop<'_> {
                 }
             }
         }
-        found.sort_by(|a, b| a.cost.seconds.total_cmp(&b.cost.seconds));
+        // Of what moves as much, that which computes least.
+        let computing = |t: &Tried| compute_seconds(&t.kernel, self.machine);
+        found.sort_by_cached_key(|t| Seconds(t.cost.seconds, computing(t)));
         found.truncate(KEPT);
         if found.is_empty() && least < u64::MAX {
             let reason =
@@ -103,12 +106,24 @@ impl Workshop<'_> {
         let axes = free.iter().map(|&i| axes_of(&tried.kernel, &self.p[i].name)).collect();
         let mut frame = Frame::new(program, axes);
         frame.descend(memory, &mut self.work)?;
-        let mut all: Vec<(u64, Vec<usize>)> =
-            std::mem::take(&mut frame.known).into_iter().map(|(k, b)| (b, k)).collect();
+        let known = std::mem::take(&mut frame.known);
+        let least = known.values().min().copied().unwrap_or(0);
+        let mut all: Vec<(u64, Seconds, Vec<usize>)> = vec![];
+        for (sizes, bytes) in known {
+            // What moves more is not chosen for what it computes.
+            let computing = match bytes == least {
+                true => {
+                    frame.put(&sizes);
+                    compute_seconds(frame.kernel(), self.machine)
+                }
+                false => 0.0,
+            };
+            all.push((bytes, Seconds(computing, 0.0), sizes));
+        }
         all.sort();
         all.truncate(KEPT);
         let mut found = vec![];
-        for (_, sizes) in all {
+        for (_, _, sizes) in all {
             frame.put(&sizes);
             let mut tiling: Tiling = tried.tiling.clone();
             for (i, &tile) in free.iter().zip(&sizes) {
@@ -120,6 +135,24 @@ impl Workshop<'_> {
             found.push(Tried { kernel, tiling, cost, ..tried.clone() });
         }
         Ok(found)
+    }
+}
+
+/// Times, of which the second counts where the first are the same.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Seconds(f64, f64);
+
+impl Eq for Seconds {}
+
+impl Ord for Seconds {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0).then(self.1.total_cmp(&other.1))
+    }
+}
+
+impl PartialOrd for Seconds {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

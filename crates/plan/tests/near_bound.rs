@@ -103,3 +103,18 @@ fn attention_is_within_five_percent_of_the_bound_in_whole_groups() {
     }
     assert!(3 * within >= 2 * all, "{within} of {all} within 5 %");
 }
+
+/// Where all fits, plans differ by what they compute again, and not by what they move.
+#[test]
+fn of_plans_that_move_as_much_the_one_that_computes_least_is_taken() {
+    let machine = built_in("two-level").and_then(|m| m.with_capacity(1 << 18).ok()).expect("room for elements");
+    let cascade = read(ATTENTION);
+    let derivation = derive(&cascade);
+    let bound = sized(&cascade, "M=512, N=512, D=32, E=32");
+    let plan = choose(&Form::all(&derivation), &bound, &machine, &Options::default()).expect("a plan").1;
+    let found = transfers(&plan.program, &machine);
+    assert_eq!(found.iter().map(|k| k.levels[0].bytes).sum::<u64>(), 4 * 4 * 512 * 32);
+    // Two products, and some operations a score.
+    let flops: f64 = found.iter().map(|k| k.flops).sum();
+    assert!(flops < 512.0 * 512.0 * (4.0 * 32.0 + 10.0), "{flops}");
+}

@@ -42,7 +42,7 @@ impl<'t> Reader<'t> {
             written.push(Written { section, level, outer });
         }
         let Some(levels) = self.tree(&written, value.span()) else { return vec![] };
-        self.sizes(&written, &levels, cores);
+        self.sizes(&written, &levels, cores, written.len() == array.len());
         levels
     }
 
@@ -156,8 +156,8 @@ impl<'t> Reader<'t> {
         Some(order.iter().map(level).collect())
     }
 
-    /// Who shares what, and what fits where.
-    fn sizes(&mut self, written: &[Written<'_, 't>], levels: &[Level], cores: Option<usize>) {
+    /// Who shares what, and what fits where. Of levels that could not be read nothing is known: `complete` without any.
+    fn sizes(&mut self, written: &[Written<'_, 't>], levels: &[Level], cores: Option<usize>, complete: bool) {
         for level in levels {
             let Some(w) = written.iter().find(|w| w.level.name == level.name) else { continue };
             let at = &w.section;
@@ -186,7 +186,9 @@ impl<'t> Reader<'t> {
             let Some(w) = written.iter().find(|w| w.level.name == level.name) else { continue };
             let inner = levels.iter().find(|l| l.kind == LevelKind::Memory && l.parent == Some(k));
             let Some(inner) = inner else {
-                self.at(&w.section, "kind", "there is no memory inside it to exchange".to_string());
+                if complete {
+                    self.at(&w.section, "kind", "there is no memory inside it to exchange".to_string());
+                }
                 continue;
             };
             if !level.shared_by.is_multiple_of(inner.shared_by) || level.shared_by <= inner.shared_by {
