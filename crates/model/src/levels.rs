@@ -10,12 +10,12 @@
 //! a smaller one its part.
 
 use crate::count::iterations;
-use crate::held::held_with;
+use crate::held::Held;
 use crate::nest::{Access, Body, Nest, grid_loops, sides};
 use crate::region::{Lean, touched};
 use einloom_machine::Level;
-use einloom_tile::{CoordAtom, Kernel, Program, TensorId, grid_points, grid_steps};
-use std::collections::BTreeMap;
+use einloom_tile::{CoordAtom, Kernel, Program, TensorId, ValueId, grid_points, grid_steps};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Elements read and written of a tensor.
 pub(crate) type Traffic = BTreeMap<TensorId, (u64, u64)>;
@@ -38,6 +38,8 @@ pub(crate) struct Reuse<'a> {
     /// Bytes in which a memory holds an element, whatever its type, if programs decide what it holds: see [`crate::kept`].
     /// `None` for caches.
     pub element: Option<u64>,
+    /// What its tiles hold, if that is known already.
+    pub held: Option<&'a Held>,
 }
 
 impl Reuse<'_> {
@@ -138,9 +140,17 @@ impl Reuse<'_> {
         let mut held = parts.saturating_add(tiles);
         if let Some(element) = self.element.filter(|_| held <= share && !whole.is_empty()) {
             let kept = whole.iter().map(|&k| self.nest.accesses[k].tile).collect();
-            held = held.max(parts.saturating_add(held_with(self.kernel, &kept).saturating_mul(element)));
+            held = held.max(parts.saturating_add(self.held(&kept).saturating_mul(element)));
         }
         (held <= share).then_some(held)
+    }
+
+    /// Elements of tiles where some stay.
+    fn held(&self, kept: &BTreeSet<ValueId>) -> u64 {
+        match self.held {
+            Some(held) => held.with(self.kernel, kept),
+            None => Held::new(self.kernel).with(self.kernel, kept),
+        }
     }
 
     /// Whether the tile of an access holds all that it touches in a region of this depth, of which there are so many.

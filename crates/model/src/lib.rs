@@ -21,7 +21,7 @@ mod work;
 
 pub use energy::Energy;
 pub use gpu::{Below, ByLanes, Depth, Misfit, OnGpu, by_lanes, on_gpu, on_gpu_below};
-pub use held::held_elements;
+pub use held::{Held, held_elements};
 pub use transfers::{
     KernelTransfers, LevelTransfers, TensorTransfer, compute_seconds, kernel_transfers, moved_bytes, transfers,
     transfers_of_blocks,

@@ -4,7 +4,7 @@ use crate::bounds::{Spaces, compulsory};
 use crate::element::moved;
 use crate::energy::Energy;
 use crate::gpu::l2_traffic;
-use crate::held::held_elements;
+use crate::held::Held;
 use crate::levels::{Reuse, Traffic};
 use crate::nest::Nest;
 use crate::resident::resident_bytes;
@@ -143,11 +143,13 @@ fn kernel_transfers_of(program: &Program, kernel: &Kernel, machine: &Machine, bl
     let nest = Nest::new(kernel);
     let innermost = innermost(program, kernel, &nest);
     // A machine that counts elements updates tiles in place; others are taken as executors are.
-    let resident_bytes = match machine.element {
-        Some(element) => held_elements(kernel).saturating_mul(element.0),
-        None => resident_bytes(kernel),
+    let held = machine.element.map(|_| Held::new(kernel));
+    let resident_bytes = match (machine.element, &held) {
+        (Some(element), Some(held)) => held.elements(kernel).saturating_mul(element.0),
+        _ => resident_bytes(kernel),
     };
-    let reuse = Reuse { program, kernel, nest: &nest, resident_bytes, element: placed_by_programs(machine) };
+    let element = placed_by_programs(machine);
+    let reuse = Reuse { program, kernel, nest: &nest, resident_bytes, element, held: held.as_ref() };
     let least = in_bytes(program, &smaller(compulsory(&reuse), &innermost));
     let bound = total(&least);
     let least_written = least.iter().map(|t| t.stored_bytes).fold(0, u64::saturating_add);
@@ -220,11 +222,12 @@ fn touched_bytes(program: &Program, traffic: &Traffic) -> u64 {
 }
 
 /// Bytes that pass into a memory and out of it, if all else is outside: what it keeps passes once. On abstract machines as
-/// [`kernel_transfers`] counts them, which tells more and takes longer.
-pub fn moved_bytes(program: &Program, kernel: &Kernel, machine: &Machine, memory: &Level) -> u64 {
+/// [`kernel_transfers`] counts them, which tells more and takes longer. `held` is that of the kernel.
+pub fn moved_bytes(program: &Program, kernel: &Kernel, machine: &Machine, memory: &Level, held: &Held) -> u64 {
     let nest = Nest::new(kernel);
-    let resident_bytes = held_elements(kernel).saturating_mul(machine.element.map_or(1, |e| e.0));
-    let reuse = Reuse { program, kernel, nest: &nest, resident_bytes, element: placed_by_programs(machine) };
+    let resident_bytes = held.elements(kernel).saturating_mul(machine.element.map_or(1, |e| e.0));
+    let element = placed_by_programs(machine);
+    let reuse = Reuse { program, kernel, nest: &nest, resident_bytes, element, held: Some(held) };
     let innermost = innermost(program, kernel, &nest);
     total(&in_bytes(program, &smaller(reuse.traffic_into(memory).traffic, &innermost)))
 }

@@ -5,9 +5,10 @@
 
 use crate::Work;
 use einloom_machine::{Level, Machine};
-use einloom_model::{held_elements, moved_bytes};
+use einloom_model::{Held, moved_bytes};
 use einloom_tile::{AxisId, Kernel, Program};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// Tiles of one index that are tried at first, at most; then those near the best.
 const MOST_TILES: usize = 96;
@@ -41,11 +42,20 @@ pub(crate) struct Frame {
     pub free: Vec<Vec<AxisId>>,
     /// By the free tiles: the bytes that those that fit move.
     pub known: BTreeMap<Vec<usize>, u64>,
+    held: Rc<Held>,
 }
 
 impl Frame {
     pub(crate) fn new(program: Program, free: Vec<Vec<AxisId>>) -> Self {
-        Self { program, free, known: BTreeMap::new() }
+        let held = Rc::new(Held::new(&program.kernels[0]));
+        Self { program, free, known: BTreeMap::new(), held }
+    }
+
+    /// The same program in other extents, with other offsets.
+    pub(crate) fn like(&self, kernel: Kernel) -> Self {
+        let mut program = self.program.clone();
+        program.kernels[0] = kernel;
+        Self { program, free: self.free.clone(), known: BTreeMap::new(), held: self.held.clone() }
     }
 
     pub(crate) fn kernel(&self) -> &Kernel {
@@ -69,7 +79,7 @@ impl Frame {
 
     pub(crate) fn fits(&mut self, sizes: &[usize], memory: Memory<'_>) -> bool {
         self.put(sizes);
-        held_elements(self.kernel()) <= memory.capacity
+        self.held.elements(self.kernel()) <= memory.capacity
     }
 
     /// Bytes that tiles which fit move between the memories: what stays from one point of the grid to the next moves once.
@@ -79,7 +89,7 @@ impl Frame {
         }
         self.put(sizes);
         work.tilings += 1;
-        let bytes = moved_bytes(&self.program, self.kernel(), memory.machine, memory.level);
+        let bytes = moved_bytes(&self.program, self.kernel(), memory.machine, memory.level, &self.held);
         self.known.insert(sizes.to_vec(), bytes);
         bytes
     }
@@ -90,7 +100,7 @@ impl Frame {
         let mut at: Vec<usize> = tiles.iter().map(|_| 0).collect();
         let sizes = |at: &[usize]| -> Vec<usize> { at.iter().zip(&tiles).map(|(&k, t)| t[k]).collect() };
         if !self.fits(&sizes(&at), memory) {
-            return Err(held_elements(self.kernel()));
+            return Err(self.held.elements(self.kernel()));
         }
         let mut best = self.moved(&sizes(&at), memory, work);
         for round in 0..ROUNDS {

@@ -165,9 +165,7 @@ impl Workshop<'_> {
 impl Frame {
     /// The same for a part of an axis.
     fn of(&self, axis: AxisId, from: usize, len: usize) -> Option<Self> {
-        let mut program = self.program.clone();
-        program.kernels[0] = slice(self.kernel(), axis, from, len)?;
-        Some(Self::new(program, self.free.clone()))
+        Some(self.like(slice(self.kernel(), axis, from, len)?))
     }
 }
 

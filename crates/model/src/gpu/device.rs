@@ -61,7 +61,7 @@ impl<'a> Counted<'a> {
     fn new(program: &Program, kernel: &'a Kernel) -> Self {
         let nest = Nest::new(kernel);
         let inner = innermost(program, kernel, &nest);
-        let least = compulsory(&Reuse { program, kernel, nest: &nest, resident_bytes: 0, element: None });
+        let least = compulsory(&Reuse { program, kernel, nest: &nest, resident_bytes: 0, element: None, held: None });
         let axes = tensor_axes(&nest);
         Self { nest, inner, least, axes }
     }
@@ -76,7 +76,7 @@ impl<'a> Counted<'a> {
     }
 
     fn l2_traffic(&self, program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> Into {
-        let reuse = Reuse { program, kernel, nest: &self.nest, resident_bytes: 0, element: None };
+        let reuse = Reuse { program, kernel, nest: &self.nest, resident_bytes: 0, element: None, held: None };
         // As many blocks as run on a core at once share what is a core's there.
         let blocks = blocks.max(1);
         let kept = machine.lanes.as_ref().map_or(1.0, |l| l.calibration.kept);

@@ -8,30 +8,85 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The largest sum of the registers of tiles that are alive together. A tile that is made element by element from one
 /// that dies takes its place, a state's next value the state's, and a map that is read once takes none.
 pub(super) fn pressure(block: &Block<'_>) -> f64 {
-    peak(block.kernel, &block.fused, &|v| block.registers(v), &|_, _| true, &BTreeSet::new())
+    peak(block.kernel, &block.fused, &|v| block.registers(v), &|_, _| true)
 }
 
 /// The largest sum of the sizes of tiles that are alive together; `fused` tiles are made where they are read. Where
-/// `replaces(op, v)`, the result of an operation may take the place of a tile `v` that dies there and is no smaller. Tiles
-/// that are `kept` are there all the time.
-pub(crate) fn peak(
+/// `replaces(op, v)`, the result of an operation may take the place of a tile `v` that dies there and is no smaller.
+fn peak(
     kernel: &Kernel,
     fused: &BTreeMap<ValueId, Vec<ValueId>>,
     size: &dyn Fn(ValueId) -> f64,
     replaces: &dyn Fn(&Op, ValueId) -> bool,
-    kept: &BTreeSet<ValueId>,
 ) -> f64 {
-    let mut count = Count { size, replaces, fused, kept, worst: 0.0 };
-    count.body(&kernel.body, &BTreeSet::new());
-    count.worst
+    Moments::new(kernel, fused, replaces).most(kernel, size, &BTreeSet::new())
+}
+
+/// Which tiles are alive together, whatever their sizes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Moments {
+    all: Vec<Moment>,
+}
+
+/// Tiles at one place of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Moment {
+    alive: Vec<ValueId>,
+    /// Those that are read there for the last time, and whether the result may take their place.
+    dying: Vec<(ValueId, bool)>,
+    result: Option<ValueId>,
+}
+
+impl Moments {
+    pub(crate) fn new(
+        kernel: &Kernel,
+        fused: &BTreeMap<ValueId, Vec<ValueId>>,
+        replaces: &dyn Fn(&Op, ValueId) -> bool,
+    ) -> Self {
+        let mut count = Count { replaces, fused, found: Self::default() };
+        count.body(&kernel.body, &BTreeSet::new());
+        count.found
+    }
+
+    /// Each once.
+    pub(crate) fn distinct(mut self) -> Self {
+        self.all.sort();
+        self.all.dedup();
+        self
+    }
+
+    /// The largest sum of sizes; tiles that are `kept` are there all the time.
+    pub(crate) fn most(&self, kernel: &Kernel, size: &dyn Fn(ValueId) -> f64, kept: &BTreeSet<ValueId>) -> f64 {
+        let sizes: Vec<f64> = (0..kernel.values.len() as u32).map(|v| size(ValueId(v))).collect();
+        let size = |v: ValueId| sizes.get(v.at()).copied().unwrap_or_default();
+        let beside = kept.iter().map(|&v| size(v)).sum::<f64>();
+        let sum = |moment: &Moment| {
+            let mut sum = beside;
+            let mut add = |v: ValueId| {
+                if !kept.contains(&v) {
+                    sum += size(v);
+                }
+            };
+            moment.alive.iter().for_each(|&v| add(v));
+            if let Some(result) = moment.result {
+                let replaced = moment.dying.iter().position(|&(v, may)| may && size(v) >= size(result));
+                let others = moment.dying.iter().enumerate().filter(|(k, d)| Some(*k) != replaced && d.0 != result);
+                others.for_each(|(_, &(v, _))| add(v));
+                // It is alive already if something reads it later.
+                if !moment.alive.contains(&result) {
+                    add(result);
+                }
+            }
+            sum
+        };
+        self.all.iter().map(sum).fold(0.0, f64::max)
+    }
 }
 
 struct Count<'b> {
-    size: &'b dyn Fn(ValueId) -> f64,
     replaces: &'b dyn Fn(&Op, ValueId) -> bool,
     fused: &'b BTreeMap<ValueId, Vec<ValueId>>,
-    kept: &'b BTreeSet<ValueId>,
-    worst: f64,
+    found: Moments,
 }
 
 impl Count<'_> {
@@ -66,19 +121,14 @@ impl Count<'_> {
             let sources = self.sources(op);
             if let Some(dst) = written(op) {
                 // The result appears while the operands still exist, but for one whose place it takes.
-                let mut dying: Vec<ValueId> = sources.iter().copied().filter(|v| !alive.contains(v)).collect();
-                let size = (self.size)(dst);
-                if let Some(k) = dying.iter().position(|&v| (self.size)(v) >= size && (self.replaces)(op, v)) {
-                    dying.remove(k);
-                }
-                let mut both = alive.clone();
-                both.insert(dst);
-                both.extend(dying);
-                self.note(&both);
-                alive.remove(&dst);
+                let dying = sources.iter().filter(|v| !alive.contains(v)).map(|&v| (v, (self.replaces)(op, v)));
+                let alive = alive.iter().copied().collect();
+                let moment = Moment { alive, dying: dying.collect(), result: Some(dst) };
+                self.found.all.push(moment);
             }
+            written(op).iter().for_each(|dst| _ = alive.remove(dst));
             alive.extend(sources);
-            self.note(&alive);
+            self.found.all.push(Moment { alive: alive.iter().copied().collect(), dying: vec![], result: None });
         }
         alive
     }
@@ -97,11 +147,6 @@ impl Count<'_> {
                 out.extend(inside.into_iter().filter(|v| !own.contains(v)));
             }
         }
-    }
-
-    fn note(&mut self, alive: &BTreeSet<ValueId>) {
-        let sum: f64 = alive.union(self.kept).map(|&v| (self.size)(v)).sum();
-        self.worst = self.worst.max(sum);
     }
 }
 
