@@ -93,6 +93,31 @@ impl ExpressionPlan {
         }
     }
 
+    /// Whether every variant reads the elements of `v` first, and only then, and some take their anchored exponential.
+    pub(super) fn exponentiates(&self, v: ValueId) -> bool {
+        let is = |leaf: &Leaf| matches!(leaf, Leaf::Tile(of, _) if *of == v);
+        let first = |s: &Strips| {
+            let alone = s.leaves.iter().filter(|leaf| is(leaf)).count() == 1;
+            let full = s.first.and_then(|leaf| s.leaves.get(usize::from(leaf)));
+            alone && matches!(full, Some(Leaf::Tile(of, ElementKind::Full)) if *of == v)
+        };
+        let scaled = |s: &Strips| matches!(s.steps.get(1), Some(Step::ScaledExp { d: 0, by: Operand::Const(_), .. }));
+        !self.wide && self.variants.iter().all(first) && self.variants.iter().any(scaled)
+    }
+
+    /// Multiplies what every variant reads first.
+    pub(super) fn multiply_first(&mut self, times: f64) {
+        for strips in &mut self.variants {
+            match strips.steps.get_mut(1) {
+                Some(Step::ScaledExp { d: 0, by: Operand::Const(by), .. }) => *by *= times,
+                _ => {
+                    let with = Operand::Const(times);
+                    strips.steps.insert(1, Step::Binary { op: BinaryOp::Mul, d: 0, with, reversed: false });
+                }
+            }
+        }
+    }
+
     /// The program for the predicates' coverages.
     pub(crate) fn variant(&self, coverage: impl Fn(&Predicate) -> Coverage) -> &Strips {
         let digit = |p| COVERAGES.iter().position(|c| *c == coverage(p)).unwrap_or(1);

@@ -97,6 +97,9 @@ pub(crate) enum Viewable {
     Encoded,
     /// They may, of f32 or bf16: contractions that the processor's matrix unit computes pack each of them once.
     Once,
+    /// They are packed, of bf16: contractions of an inner stream, which the processor's matrix unit computes, would pack
+    /// each of them many times as their left factor.
+    Left,
 }
 
 /// Whether a loaded tile is the same at the next points of the grid and had better be kept for them.
@@ -162,8 +165,9 @@ pub(crate) struct Contract {
     pub parts: Option<[usize; 2]>,
     /// The left factor is packed already.
     pub packed: bool,
-    /// A reduction along the rows of the result, which sees them on their way to it.
-    pub fold: Option<Fold>,
+    /// A reduction along the rows of the result, which sees them on their way to it, and what its results are multiplied
+    /// by: a number that is not negative, so that the largest stays the largest.
+    pub fold: Option<(Fold, f32)>,
 }
 
 impl Contract {
@@ -248,7 +252,7 @@ fn reads(step: &Step) -> Vec<ValueId> {
         }
         Step::Relayout { src, .. } => vec![*src],
         Step::Contract(c) => {
-            let start = c.fold.as_ref().and_then(|f| f.start);
+            let start = c.fold.as_ref().and_then(|(f, _)| f.start);
             [c.left, c.right].into_iter().chain(c.start).chain(c.scale.map(|(v, _)| v)).chain(start).collect()
         }
         Step::Reduce { src, start, .. } => [*src].into_iter().chain(*start).collect(),
@@ -280,7 +284,7 @@ fn writes(step: &Step) -> Vec<ValueId> {
             tile.into_iter().chain(ends.folds.iter().map(|f| f.dst)).collect()
         }
         Step::Load { dst, .. } | Step::Relayout { dst, .. } | Step::Reduce { dst, .. } => vec![*dst],
-        Step::Contract(c) => [c.dst].into_iter().chain(c.fold.as_ref().map(|f| f.dst)).collect(),
+        Step::Contract(c) => [c.dst].into_iter().chain(c.fold.as_ref().map(|(f, _)| f.dst)).collect(),
         Step::Store { .. } | Step::Stream { .. } | Step::SkipUnless { .. } => vec![],
     }
 }

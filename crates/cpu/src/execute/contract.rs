@@ -3,8 +3,9 @@
 use super::place::{Rows, pitch};
 use super::worker::Worker;
 use crate::compile::{Carrier, Contract, ElementKind, Product};
+use crate::kernels::amx::Engaged;
 use crate::kernels::contract::{Contraction, Dots, Element, Layout, Pack, PairToken, Scale, Start, Terms};
-use crate::kernels::fold::Totals;
+use crate::kernels::fold::{Partial, Totals};
 use crate::kernels::isa::{Token, dispatch};
 use bytemuck::Pod;
 
@@ -16,25 +17,35 @@ impl Worker<'_> {
                 let times = Some(contract.times).filter(|x| *x != 1.0);
                 if let (Some(tiles), Some(parts)) = (self.job.tiles, contract.parts) {
                     let mut room = std::mem::take(&mut self.arena.packed);
+                    let engaged = self.engaged.take().unwrap_or_else(|| Engaged::new(tiles));
                     let mut partials = vec![];
-                    if let Some(fold) = &contract.fold {
+                    if let Some((fold, _)) = &contract.fold {
                         let (rows, _) = self.tiles().lengths(contract.dst);
-                        partials.resize(rows, [fold.monoid.identity(); 16]);
+                        partials = self.arena.partials.pop().unwrap_or_default();
+                        partials.clear();
+                        partials.resize(rows, Partial::all(fold.monoid.identity()));
                     }
-                    let fold = contract.fold.as_ref().map(|f| (f.monoid, &mut partials[..]));
+                    let fold = contract.fold.as_ref().map(|(f, _)| (f.monoid, &mut partials[..]));
                     self.contract_as::<f32>(contract, times, |job, codes| match codes {
                         Some(Rows { data, pitch }) => {
                             let job = Contraction { a_i: pitch, a_k: 1, ..job };
-                            job.run_tiles(Some(data), tiles, parts, &mut room, fold);
+                            job.run_tiles(Some(data), &engaged, parts, &mut room, fold);
                         }
-                        None => job.run_tiles(None, tiles, parts, &mut room, fold),
+                        None => job.run_tiles(None, &engaged, parts, &mut room, fold),
                     });
                     self.arena.packed = room;
-                    if let Some(fold) = &contract.fold {
-                        let mut totals = vec![0.0; partials.len()];
+                    self.engaged = Some(engaged);
+                    if let Some((fold, times)) = &contract.fold {
+                        let mut totals = std::mem::take(&mut self.arena.totals);
+                        totals.resize(partials.len(), 0.0);
                         let (monoid, rows) = (fold.monoid, &partials[..]);
                         dispatch(token, Totals { monoid, rows, result: &mut totals });
+                        if *times != 1.0 {
+                            totals.iter_mut().for_each(|x| *x *= times);
+                        }
                         self.finish(fold, &totals);
+                        self.arena.totals = totals;
+                        self.arena.partials.push(partials);
                     }
                     return;
                 }
