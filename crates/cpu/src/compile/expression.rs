@@ -93,21 +93,28 @@ impl ExpressionPlan {
         }
     }
 
-    /// Whether every variant reads the elements of `v` first, and only then, and some take their anchored exponential.
-    pub(super) fn exponentiates(&self, v: ValueId) -> bool {
-        let is = |leaf: &Leaf| matches!(leaf, Leaf::Tile(of, _) if *of == v);
+    /// Whether every variant that reads the elements of `v` reads them first, and only then.
+    pub(super) fn reads_first(&self, v: ValueId) -> bool {
         let first = |s: &Strips| {
-            let alone = s.leaves.iter().filter(|leaf| is(leaf)).count() == 1;
-            let full = s.first.and_then(|leaf| s.leaves.get(usize::from(leaf)));
-            alone && matches!(full, Some(Leaf::Tile(of, ElementKind::Full)) if *of == v)
+            let reads = s.leaves.iter().filter(|leaf| matches!(leaf, Leaf::Tile(of, _) if *of == v)).count();
+            reads == 0 || reads == 1 && s.begins_with(v)
         };
-        let scaled = |s: &Strips| matches!(s.steps.get(1), Some(Step::ScaledExp { d: 0, by: Operand::Const(_), .. }));
-        !self.wide && self.variants.iter().all(first) && self.variants.iter().any(scaled)
+        !self.wide && self.variants.iter().all(first)
     }
 
-    /// Multiplies what every variant reads first.
-    pub(super) fn multiply_first(&mut self, times: f64) {
+    /// Whether some variant takes the anchored exponential of what it reads first.
+    pub(super) fn exponentiates(&self) -> bool {
+        let scaled = |s: &Strips| matches!(s.steps.get(1), Some(Step::ScaledExp { d: 0, by: Operand::Const(_), .. }));
+        self.variants.iter().any(scaled)
+    }
+
+    /// Multiplies what every variant that reads the elements of `v` reads first; those that only copy them are left as
+    /// they are if that is told.
+    pub(super) fn multiply_first(&mut self, v: ValueId, times: f64, leave_copies: bool) {
         for strips in &mut self.variants {
+            if !strips.begins_with(v) || leave_copies && strips.copies(v) {
+                continue;
+            }
             match strips.steps.get_mut(1) {
                 Some(Step::ScaledExp { d: 0, by: Operand::Const(by), .. }) => *by *= times,
                 _ => {
@@ -138,6 +145,17 @@ fn collect(expr: &Scalar, out: &mut Vec<Predicate>) {
 }
 
 impl Strips {
+    /// Whether the elements of `v` are read first, and only then.
+    fn begins_with(&self, v: ValueId) -> bool {
+        let full = self.first.and_then(|leaf| self.leaves.get(usize::from(leaf)));
+        matches!(full, Some(Leaf::Tile(of, ElementKind::Full)) if *of == v)
+    }
+
+    /// Whether the result is the elements of `v`.
+    pub(crate) fn copies(&self, v: ValueId) -> bool {
+        self.begins_with(v) && self.steps.len() == 1
+    }
+
     fn new(dst: Tile, expr: &Scalar, tiles: &[Tile]) -> Self {
         let mut emit = Emit { dst, tiles, shared: vec![], leaves: vec![], steps: vec![], registers: 1 };
         emit.share(expr);

@@ -124,6 +124,8 @@ pub(crate) struct Ends {
     pub store: Option<(TensorId, Access)>,
     /// Nothing else reads them: there is no tile.
     pub dropped: bool,
+    /// Where the map only copies this tile, the contraction that gives it has reduced it already.
+    pub passed: Option<ValueId>,
     /// The tile is rounded to bf16 and packed for the processor's matrix unit: nothing reads it but a contraction, as its
     /// left factor.
     pub packed: bool,
@@ -146,6 +148,17 @@ pub(crate) struct Fold {
     pub across: bool,
 }
 
+/// A reduction of what a contraction gives.
+#[derive(Clone, Debug)]
+pub(crate) struct Passing {
+    pub fold: Fold,
+    /// What its results are multiplied by: a number that is not negative, so that the largest stays the largest.
+    pub times: f32,
+    /// A map follows that reduces what it makes of the elements. It is left out where it makes nothing of them, and the
+    /// reduction where it does.
+    pub unless: Option<ExpressionPlan>,
+}
+
 /// `dst = (start · scale + Σ left · right) · times`; all of one carrier. `right` carries `dst`'s inner axis, `left` its
 /// outer one.
 #[derive(Clone, Debug)]
@@ -165,9 +178,8 @@ pub(crate) struct Contract {
     pub parts: Option<[usize; 2]>,
     /// The left factor is packed already.
     pub packed: bool,
-    /// A reduction along the rows of the result, which sees them on their way to it, and what its results are multiplied
-    /// by: a number that is not negative, so that the largest stays the largest.
-    pub fold: Option<(Fold, f32)>,
+    /// A reduction along the rows of the result, which sees them on their way to it.
+    pub fold: Option<Passing>,
 }
 
 impl Contract {
@@ -252,7 +264,7 @@ fn reads(step: &Step) -> Vec<ValueId> {
         }
         Step::Relayout { src, .. } => vec![*src],
         Step::Contract(c) => {
-            let start = c.fold.as_ref().and_then(|(f, _)| f.start);
+            let start = c.fold.as_ref().and_then(|p| p.fold.start);
             [c.left, c.right].into_iter().chain(c.start).chain(c.scale.map(|(v, _)| v)).chain(start).collect()
         }
         Step::Reduce { src, start, .. } => [*src].into_iter().chain(*start).collect(),
@@ -284,7 +296,7 @@ fn writes(step: &Step) -> Vec<ValueId> {
             tile.into_iter().chain(ends.folds.iter().map(|f| f.dst)).collect()
         }
         Step::Load { dst, .. } | Step::Relayout { dst, .. } | Step::Reduce { dst, .. } => vec![*dst],
-        Step::Contract(c) => [c.dst].into_iter().chain(c.fold.as_ref().map(|(f, _)| f.dst)).collect(),
+        Step::Contract(c) => [c.dst].into_iter().chain(c.fold.as_ref().map(|p| p.fold.dst)).collect(),
         Step::Store { .. } | Step::Stream { .. } | Step::SkipUnless { .. } => vec![],
     }
 }

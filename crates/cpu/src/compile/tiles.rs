@@ -1,7 +1,7 @@
 //! Which contractions the processor's matrix unit computes. It multiplies numbers of bf16; a factor of another type is the
 //! sum of several ([`crate::kernels::contract::parts`]), and each of them costs a multiplication.
 
-use super::{Carrier, Contract, ElementKind, Keep, Leaf, Product, Step, Tile, Viewable, order, reads};
+use super::{Carrier, Contract, ElementKind, Keep, Leaf, Passing, Product, Step, Tile, Viewable, order, reads};
 use crate::kernels::contract::{ProductRates, parts};
 use crate::kernels::fold::Monoid;
 use crate::kernels::strip::{self, Operand};
@@ -304,10 +304,25 @@ fn reduce_in_passing(tiles: &[Tile], steps: &mut Vec<Step>) {
             && matches!(fold.monoid, Monoid::Max | Monoid::Min)
             && fold.start != Some(src)
         {
-            c.fold = Some((fold, 1.0));
+            c.fold = Some(Passing { fold, times: 1.0, unless: None });
             steps.remove(at + 1);
+        } else {
+            reduce_unless_mapped(steps, at);
         }
         at += 1;
+    }
+}
+
+/// The same where a map follows that is wanted for its extremes only, and that changes nothing in some of its variants.
+fn reduce_unless_mapped(steps: &mut [Step], at: usize) {
+    let (before, rest) = steps.split_at_mut(at + 1);
+    let (Step::Contract(c), Some(Step::Map { plan, ends, .. })) = (&mut before[at], rest.first_mut()) else { return };
+    let [fold] = ends.folds.as_slice() else { return };
+    let extreme = matches!(fold.monoid, Monoid::Max | Monoid::Min) && !fold.across && fold.start != Some(c.dst);
+    let only = ends.dropped && ends.store.is_none() && plan.variants.iter().any(|s| s.copies(c.dst));
+    if extreme && only && c.parts == Some([1, 1]) && c.fold.is_none() && plan.reads_first(c.dst) {
+        c.fold = Some(Passing { fold: fold.clone(), times: 1.0, unless: Some(plan.clone()) });
+        ends.passed = Some(c.dst);
     }
 }
 
@@ -329,7 +344,8 @@ fn multiply_later(steps: &mut [Step], uses: &[usize]) {
         }
         let only = |step: &Step| match step {
             Step::Map { plan, ends, .. } => {
-                plan.exponentiates(c.dst) && ends.folds.iter().all(|f| f.start != Some(c.dst))
+                let known = ends.passed.is_some() || plan.exponentiates();
+                known && plan.reads_first(c.dst) && ends.folds.iter().all(|f| f.start != Some(c.dst))
             }
             _ => false,
         };
@@ -338,12 +354,12 @@ fn multiply_later(steps: &mut [Step], uses: &[usize]) {
             continue;
         }
         for step in &mut readers {
-            if let Step::Map { plan, .. } = step {
-                plan.multiply_first(f64::from(c.times));
+            if let Step::Map { plan, ends, .. } = step {
+                plan.multiply_first(c.dst, f64::from(c.times), ends.passed.is_some());
             }
         }
-        if let Some((_, times)) = &mut c.fold {
-            *times = c.times;
+        if let Some(passing) = &mut c.fold {
+            passing.times = c.times;
         }
         c.times = 1.0;
     }

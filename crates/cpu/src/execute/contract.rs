@@ -2,12 +2,13 @@
 
 use super::place::{Rows, pitch};
 use super::worker::Worker;
-use crate::compile::{Carrier, Contract, ElementKind, Product};
+use crate::compile::{Carrier, Contract, ElementKind, Passing, Product};
 use crate::kernels::amx::Engaged;
 use crate::kernels::contract::{Contraction, Dots, Element, Layout, Pack, PairToken, Scale, Start, Terms};
 use crate::kernels::fold::{Partial, Totals};
 use crate::kernels::isa::{Token, dispatch};
 use bytemuck::Pod;
+use einloom_tile::{ValueId, coverage};
 
 impl Worker<'_> {
     pub(super) fn contract(&mut self, contract: &Contract) {
@@ -19,13 +20,14 @@ impl Worker<'_> {
                     let mut room = std::mem::take(&mut self.arena.packed);
                     let engaged = self.engaged.take().unwrap_or_else(|| Engaged::new(tiles));
                     let mut partials = vec![];
-                    if let Some((fold, _)) = &contract.fold {
+                    let passing = contract.fold.as_ref().filter(|p| !self.is_mapped(contract.dst, p));
+                    if let Some(Passing { fold, .. }) = passing {
                         let (rows, _) = self.tiles().lengths(contract.dst);
                         partials = self.arena.partials.pop().unwrap_or_default();
                         partials.clear();
                         partials.resize(rows, Partial::all(fold.monoid.identity()));
                     }
-                    let fold = contract.fold.as_ref().map(|(f, _)| (f.monoid, &mut partials[..]));
+                    let fold = passing.map(|p| (p.fold.monoid, &mut partials[..]));
                     self.contract_as::<f32>(contract, times, |job, codes| match codes {
                         Some(Rows { data, pitch }) => {
                             let job = Contraction { a_i: pitch, a_k: 1, ..job };
@@ -35,7 +37,7 @@ impl Worker<'_> {
                     });
                     self.arena.packed = room;
                     self.engaged = Some(engaged);
-                    if let Some((fold, times)) = &contract.fold {
+                    if let Some(Passing { fold, times, .. }) = passing {
                         let mut totals = std::mem::take(&mut self.arena.totals);
                         totals.resize(partials.len(), 0.0);
                         let (monoid, rows) = (fold.monoid, &partials[..]);
@@ -61,6 +63,12 @@ impl Worker<'_> {
             Carrier::F64 => self.contract_as::<f64>(contract, None, |job, _| job.run(token)),
             Carrier::I32 => self.contract_as::<i32>(contract, None, |job, _| job.run(token)),
         }
+    }
+
+    /// Whether a map makes something of a contraction's result before it is reduced.
+    fn is_mapped(&self, result: ValueId, passing: &Passing) -> bool {
+        let plan = passing.unless.as_ref();
+        plan.is_some_and(|plan| !plan.variant(|p| coverage(p, &self.windows)).copies(result))
     }
 
     /// Runs it by `run`, which is given the left factor's elements beside where they are still bf16.

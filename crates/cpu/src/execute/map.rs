@@ -15,6 +15,9 @@ use einloom_tile::{ValueId, coverage};
 
 impl Worker<'_> {
     pub(super) fn map(&mut self, dst: ValueId, plan: &ExpressionPlan, ends: &compile::Ends) {
+        if ends.passed.is_some_and(|v| plan.variant(|p| coverage(p, &self.windows)).copies(v)) {
+            return;
+        }
         if plan.wide {
             let mut scratch = std::mem::take(&mut self.arena.wide);
             self.map_as::<f64>(dst, plan, ends, &mut scratch);
