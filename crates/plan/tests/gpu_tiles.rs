@@ -95,3 +95,29 @@ fn products_by_lanes_take_about_as_long_as_measured() {
     }
     assert!(predicted(wide) < predicted(narrow));
 }
+
+/// Milliseconds of attention in bf16 on an H200 by the unit that threads feed, with the tiles that were measured
+/// (`docs/gpu-log.md`).
+#[test]
+fn attention_on_the_unit_that_threads_feed_takes_about_as_long_as_measured() {
+    let cascades = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cascades");
+    let machine = built_in("h200").expect("a machine");
+    let mut found = vec![];
+    for (name, sizes, keys, measured) in [
+        ("attention", "B=4, M=4096, N=4096", 32, 1.499),
+        ("attention", "B=1, M=16384, N=16384", 48, 5.777),
+        ("attention_causal", "B=4, M=4096, N=4096", 32, 0.844),
+        ("attention_causal", "B=1, M=16384, N=16384", 48, 3.106),
+    ] {
+        let text = std::fs::read_to_string(cascades.join(format!("{name}.ein"))).expect("a cascade");
+        let attention = read(&text.replace("f32", "bf16"));
+        let tiles = [("m".to_string(), 128), ("n".to_string(), keys)].into();
+        let options =
+            Options { narrow_contractions: true, matrix: Some("mma.sync".to_string()), tiles, ..Options::default() };
+        let bound = sized(&attention, &format!("{sizes}, H=16, D=128, E=128"));
+        let plan = plan(&derive(&attention).derived, &bound, &machine, &options).expect("a plan");
+        let core = plan.kernels[0].gpu.as_ref().expect("a core");
+        found.push((core.seconds * 1e3, measured));
+    }
+    assert!(found.iter().all(|(f, m)| (f / m - 1.0f64).abs() < 0.2), "{found:?}");
+}

@@ -144,16 +144,16 @@ impl Team {
         let chain = (leading + after + busy.direct + busy.waits) / self.blocks;
         let longest = busy.pipes().into_iter().fold((0.0, Bound::Products), |a, b| if b.0 > a.0 { b } else { a });
         let most = products.max(busy.special).max(busy.arithmetic);
-        // Where threads load the unit's fragments themselves, those loads are instructions among the others.
-        let fragments = if self.unit_asynchronous { 0.0 } else { busy.fragments };
-        let most = most.max(fragments);
-        let others = products + scalar + fragments + busy.waits / self.blocks - most;
+        let others = products + scalar + busy.waits / self.blocks - most;
         let sets = (self.groups * self.share * self.blocks * self.covers).max(1.0);
         let idle = if self.together && self.blocks < 2.0 { busy.barriers } else { 0.0 };
         // The busier the others are beside the longest, the harder it is for it to find its turn among them. Products that
-        // threads issue one by one take turns with all they issue.
+        // threads issue one by one take turns with all they issue, the loads of their fragments too.
         let beside = (others / longest.0.max(1.0)).min(2.0);
-        let beside = if self.unit_asynchronous { beside } else { beside.max(1.0) };
+        let (beside, others) = match self.unit_asynchronous {
+            true => (beside, others),
+            false => (beside.max(1.0), others + most + busy.fragments - most.max(busy.fragments)),
+        };
         let shows = 3.0 * self.shows / (2.0 + sets);
         let mut best = (longest.0 + shows * beside * others + idle, longest.1);
         for waited in [chain, busy.ring / (self.stages.max(1.0) * self.blocks)] {
