@@ -35,7 +35,6 @@ impl Worker<'_> {
     }
 
     /// Whether what is packed is the sum of its parts; nothing else is done if not.
-
     fn map_as<T: Real + Pod>(
         &mut self,
         dst: ValueId,
