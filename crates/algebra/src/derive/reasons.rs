@@ -87,6 +87,11 @@ impl Deriver<'_> {
         (reason, self.hint(culprit, &index, &needs))
     }
 
+    fn is_product(&self, x: &Term) -> bool {
+        let p = Product::of(x, &self.out);
+        p.factors.len() + usize::from(!p.exponent.is_empty()) > 1
+    }
+
     fn hint(&self, culprit: &Term, index: &str, needs: &str) -> Option<String> {
         Some(match culprit {
             Term::Read(n, _) if super::inline::rounds(&self.out[*n]) => format!(
@@ -109,6 +114,10 @@ impl Deriver<'_> {
             ),
             Term::Unary(op @ (UnaryOp::Sin | UnaryOp::Cos), _) => format!(
                 "{}(a + b) is a product of two vectors of two, but this rule turns no such vector, and without a centre large arguments would lose their digits",
+                op.name()
+            ),
+            Term::Unary(op @ (UnaryOp::Log | UnaryOp::Log2), x) if self.is_product(x) => format!(
+                "{}(a·b) would be a sum if none but one of the factors could be negative and none of them joined {index} and {needs}; abs(a) cannot be",
                 op.name()
             ),
             Term::Unary(op, _) => {

@@ -49,6 +49,9 @@ impl Domain for Watched<'_> {
     }
 
     fn unary(&self, op: UnaryOp, x: &f64) -> f64 {
+        let vanishes = x.is_finite() && *x != 0.0 && x.abs() < f64::from(f32::MIN_POSITIVE);
+        let lost = vanishes && matches!(op, UnaryOp::Log | UnaryOp::Log2 | UnaryOp::Rsqrt);
+        self.left.set(self.left.get() || lost);
         self.seen(op.apply(*x))
     }
 
