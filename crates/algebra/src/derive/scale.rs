@@ -5,8 +5,10 @@
 //! `(M / M')^k <= 1`.
 //!
 //! Conditions: a factor of the sum is divided by the largest magnitude of that very factor, over the same indices and under
-//! the same conditions, which moves in this traversal. An anchor that is 0 or not finite is replaced by 1, which is as good an
-//! anchor: then nothing but zeros has been met, or the text has no number either.
+//! the same conditions, which moves in this traversal; and all such divisors together have a higher power than the first, for
+//! a number's own first power overflows no sooner than the number. Of several the one with the highest power is the anchor.
+//! An anchor that is 0 or not finite is replaced by 1, which is as good an anchor: then nothing but zeros has been met, or the
+//! text has no number either.
 
 use super::separate::{Anchor, to_old};
 use super::{Deriver, guard};
@@ -49,29 +51,35 @@ fn without_sign(t: &Term) -> &Term {
 impl Deriver<'_> {
     /// The sum of `inside` times `outside` relative to an extremum that divides it, if there is such a one.
     pub(super) fn scaling(&self, r: &Reduction, inside: &Product, outside: &Product, floor: usize) -> Option<Scaling> {
-        outside.factors.iter().enumerate().find_map(|(place, (base, power))| {
+        let found = outside.factors.iter().enumerate().filter_map(|(place, (base, power))| {
             let Term::Read(n, at) = base else { return None };
             let magnitude =
                 self.moving_magnitude(*n, r, floor).filter(|_| *power < 0.0 && self.out.is_plain(*n, at))?;
-            let k = -power;
-            let own = |(f, p): &(Term, f64)| *p >= k && without_sign(f) == without_sign(magnitude);
-            let factor = inside.factors.iter().position(own)?;
-            let mut scaled = inside.clone();
-            let (f, p) = scaled.factors.remove(factor);
-            let anchor = usable(base);
-            scaled.factors.push((binary(BinaryOp::Div, f.clone(), anchor.clone()), k));
-            if p > k {
-                scaled.factors.push((f, p - k));
-            }
-            let mut rest = outside.clone();
-            rest.factors.remove(place);
-            let moved = raise(binary(BinaryOp::Div, usable(&to_old(base)), anchor.clone()), k);
-            Some(Scaling {
-                anchor: Anchor { exponent: vec![], state: Some(*n), factor: Some(moved) },
-                inside: scaled,
-                outside: rest,
-                left: raise(binary(BinaryOp::Div, anchor, base.clone()), k),
-            })
+            let own = |(f, p): &(Term, f64)| *p >= -power && without_sign(f) == without_sign(magnitude);
+            Some((place, *n, -power, inside.factors.iter().position(own)?))
+        });
+        let found: Vec<(usize, NodeId, f64, usize)> = found.collect();
+        let total: f64 = found.iter().map(|f| f.2).sum();
+        let (place, n, k, factor) = found.into_iter().reduce(|a, b| if b.2 > a.2 { b } else { a })?;
+        if total <= 1.0 {
+            return None;
+        }
+        let base = &outside.factors[place].0;
+        let mut scaled = inside.clone();
+        let (f, p) = scaled.factors.remove(factor);
+        let anchor = usable(base);
+        scaled.factors.push((binary(BinaryOp::Div, f.clone(), anchor.clone()), k));
+        if p > k {
+            scaled.factors.push((f, p - k));
+        }
+        let mut rest = outside.clone();
+        rest.factors.remove(place);
+        let moved = raise(binary(BinaryOp::Div, usable(&to_old(base)), anchor.clone()), k);
+        Some(Scaling {
+            anchor: Anchor { exponent: vec![], state: Some(n), factor: Some(moved) },
+            inside: scaled,
+            outside: rest,
+            left: raise(binary(BinaryOp::Div, anchor, base.clone()), k),
         })
     }
 
