@@ -93,6 +93,38 @@ impl ExpressionPlan {
         }
     }
 
+    /// Whether every variant that reads the elements of `v` reads them first, and only then.
+    pub(super) fn reads_first(&self, v: ValueId) -> bool {
+        let first = |s: &Strips| {
+            let reads = s.leaves.iter().filter(|leaf| matches!(leaf, Leaf::Tile(of, _) if *of == v)).count();
+            reads == 0 || reads == 1 && s.begins_with(v)
+        };
+        !self.wide && self.variants.iter().all(first)
+    }
+
+    /// Whether some variant takes the anchored exponential of what it reads first.
+    pub(super) fn exponentiates(&self) -> bool {
+        let scaled = |s: &Strips| matches!(s.steps.get(1), Some(Step::ScaledExp { d: 0, by: Operand::Const(_), .. }));
+        self.variants.iter().any(scaled)
+    }
+
+    /// Multiplies what every variant that reads the elements of `v` reads first; those that only copy them are left as
+    /// they are if that is told.
+    pub(super) fn multiply_first(&mut self, v: ValueId, times: f64, leave_copies: bool) {
+        for strips in &mut self.variants {
+            if !strips.begins_with(v) || leave_copies && strips.copies(v) {
+                continue;
+            }
+            match strips.steps.get_mut(1) {
+                Some(Step::ScaledExp { d: 0, by: Operand::Const(by), .. }) => *by *= times,
+                _ => {
+                    let with = Operand::Const(times);
+                    strips.steps.insert(1, Step::Binary { op: BinaryOp::Mul, d: 0, with, reversed: false });
+                }
+            }
+        }
+    }
+
     /// The program for the predicates' coverages.
     pub(crate) fn variant(&self, coverage: impl Fn(&Predicate) -> Coverage) -> &Strips {
         let digit = |p| COVERAGES.iter().position(|c| *c == coverage(p)).unwrap_or(1);
@@ -113,6 +145,17 @@ fn collect(expr: &Scalar, out: &mut Vec<Predicate>) {
 }
 
 impl Strips {
+    /// Whether the elements of `v` are read first, and only then.
+    fn begins_with(&self, v: ValueId) -> bool {
+        let full = self.first.and_then(|leaf| self.leaves.get(usize::from(leaf)));
+        matches!(full, Some(Leaf::Tile(of, ElementKind::Full)) if *of == v)
+    }
+
+    /// Whether the result is the elements of `v`.
+    pub(crate) fn copies(&self, v: ValueId) -> bool {
+        self.begins_with(v) && self.steps.len() == 1
+    }
+
     fn new(dst: Tile, expr: &Scalar, tiles: &[Tile]) -> Self {
         let mut emit = Emit { dst, tiles, shared: vec![], leaves: vec![], steps: vec![], registers: 1 };
         emit.share(expr);

@@ -208,7 +208,11 @@ impl Votes<'_> {
         let cost = |axis: AxisId| {
             let factor = owner(axis);
             let other = if factor == a { b } else { a };
-            let rearrange = if !self.decided(factor) || self.inner(factor) == Some(axis) {
+            let rearrange = if self.packs(dst, a, b, axis) {
+                // Both are packed, however they lie: the right one where it is made, the left one each time.
+                let made = CHUNKS.powi(self.depth[factor.at()].min(depth) as i32);
+                self.elements(factor) * made + self.elements(other) * often
+            } else if !self.decided(factor) || self.inner(factor) == Some(axis) {
                 0.0
             } else if self.few(dst, axis) && self.inner(other) != self.outside(dst, axis) {
                 // Row by row: every element is read once, a register at a time.

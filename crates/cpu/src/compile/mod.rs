@@ -97,6 +97,9 @@ pub(crate) enum Viewable {
     Encoded,
     /// They may, of f32 or bf16: contractions that the processor's matrix unit computes pack each of them once.
     Once,
+    /// They are packed, of bf16: contractions of an inner stream, which the processor's matrix unit computes, would pack
+    /// each of them many times as their left factor.
+    Left,
 }
 
 /// Whether a loaded tile is the same at the next points of the grid and had better be kept for them.
@@ -121,6 +124,8 @@ pub(crate) struct Ends {
     pub store: Option<(TensorId, Access)>,
     /// Nothing else reads them: there is no tile.
     pub dropped: bool,
+    /// Where the map only copies this tile, the contraction that gives it has reduced it already.
+    pub passed: Option<ValueId>,
     /// The tile is rounded to bf16 and packed for the processor's matrix unit: nothing reads it but a contraction, as its
     /// left factor.
     pub packed: bool,
@@ -143,6 +148,17 @@ pub(crate) struct Fold {
     pub across: bool,
 }
 
+/// A reduction of what a contraction gives.
+#[derive(Clone, Debug)]
+pub(crate) struct Passing {
+    pub fold: Fold,
+    /// What its results are multiplied by: a number that is not negative, so that the largest stays the largest.
+    pub times: f32,
+    /// A map follows that reduces what it makes of the elements. It is left out where it makes nothing of them, and the
+    /// reduction where it does.
+    pub unless: Option<ExpressionPlan>,
+}
+
 /// `dst = (start · scale + Σ left · right) · times`; all of one carrier. `right` carries `dst`'s inner axis, `left` its
 /// outer one.
 #[derive(Clone, Debug)]
@@ -163,7 +179,7 @@ pub(crate) struct Contract {
     /// The left factor is packed already.
     pub packed: bool,
     /// A reduction along the rows of the result, which sees them on their way to it.
-    pub fold: Option<Fold>,
+    pub fold: Option<Passing>,
 }
 
 impl Contract {
@@ -248,7 +264,7 @@ fn reads(step: &Step) -> Vec<ValueId> {
         }
         Step::Relayout { src, .. } => vec![*src],
         Step::Contract(c) => {
-            let start = c.fold.as_ref().and_then(|f| f.start);
+            let start = c.fold.as_ref().and_then(|p| p.fold.start);
             [c.left, c.right].into_iter().chain(c.start).chain(c.scale.map(|(v, _)| v)).chain(start).collect()
         }
         Step::Reduce { src, start, .. } => [*src].into_iter().chain(*start).collect(),
@@ -280,7 +296,7 @@ fn writes(step: &Step) -> Vec<ValueId> {
             tile.into_iter().chain(ends.folds.iter().map(|f| f.dst)).collect()
         }
         Step::Load { dst, .. } | Step::Relayout { dst, .. } | Step::Reduce { dst, .. } => vec![*dst],
-        Step::Contract(c) => [c.dst].into_iter().chain(c.fold.as_ref().map(|f| f.dst)).collect(),
+        Step::Contract(c) => [c.dst].into_iter().chain(c.fold.as_ref().map(|p| p.fold.dst)).collect(),
         Step::Store { .. } | Step::Stream { .. } | Step::SkipUnless { .. } => vec![],
     }
 }

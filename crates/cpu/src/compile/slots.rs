@@ -81,7 +81,7 @@ fn replaceable(tiles: &[Tile], step: &Step) -> Vec<Pair> {
             tile.into_iter().chain(starts.filter(|pair| same_carrier(tiles, *pair))).collect()
         }
         Step::Contract(Contract { dst, start, fold, .. }) => {
-            let folded = fold.as_ref().and_then(|f| Some((f.dst, f.start?)));
+            let folded = fold.as_ref().and_then(|p| Some((p.fold.dst, p.fold.start?)));
             let sums = start.map(|start| (*dst, start));
             sums.into_iter().chain(folded.filter(|pair| same_carrier(tiles, *pair))).collect()
         }

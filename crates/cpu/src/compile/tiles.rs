@@ -1,7 +1,7 @@
 //! Which contractions the processor's matrix unit computes. It multiplies numbers of bf16; a factor of another type is the
 //! sum of several ([`crate::kernels::contract::parts`]), and each of them costs a multiplication.
 
-use super::{Carrier, Contract, ElementKind, Keep, Leaf, Product, Step, Tile, Viewable, order, reads};
+use super::{Carrier, Contract, ElementKind, Keep, Leaf, Passing, Product, Step, Tile, Viewable, order, reads};
 use crate::kernels::contract::{ProductRates, parts};
 use crate::kernels::fold::Monoid;
 use crate::kernels::strip::{self, Operand};
@@ -47,26 +47,60 @@ pub(super) fn choose(
     let uses = super::uses(tiles, body);
     pack_in_passing(tiles, body, &uses);
     reduce_in_passing(tiles, body);
+    let uses = super::uses(tiles, body);
+    multiply_later(body, &uses);
     let mut packed = order::only_terms(tiles, body);
     super::each_step(body, &mut |step| {
         if let Step::Contract(c) = step {
             packed[c.left.at()] &= c.parts.is_some();
         }
     });
-    leave(program, tiles, body, &packed);
+    let mut again = vec![false; tiles.len()];
+    leave(program, tiles, body, &packed, &mut again);
+    take_packed(body, &again);
 }
 
-/// Lets the tiles that are only packed, as rows of terms, stay where they are.
-fn leave(program: &Program, tiles: &[Tile], steps: &mut [Step], packed: &[bool]) {
+/// Lets the contractions take such left factors as they are packed.
+fn take_packed(steps: &mut [Step], left: &[bool]) {
     for step in steps {
         match step {
+            Step::Stream { body, .. } => take_packed(body, left),
+            Step::Contract(c) => c.packed |= left[c.left.at()],
+            _ => {}
+        }
+    }
+}
+
+/// Whether contractions of inner streams read the tile, all that read it of factors of one part.
+fn many_times(steps: &[Step], v: ValueId) -> bool {
+    let (mut single, mut inside) = (true, false);
+    for step in steps {
+        super::each_step(std::slice::from_ref(step), &mut |s| {
+            if let Step::Contract(c) = s
+                && c.left == v
+            {
+                single &= c.parts == Some([1, 1]);
+                inside |= matches!(step, Step::Stream { .. });
+            }
+        });
+    }
+    single && inside
+}
+
+/// Lets the tiles that are only packed, as rows of terms, stay where they are; or has them packed, and says of which it
+/// does, if that is done `again` and again.
+fn leave(program: &Program, tiles: &[Tile], steps: &mut [Step], packed: &[bool], again: &mut [bool]) {
+    for at in 0..steps.len() {
+        let (before, after) = steps.split_at_mut(at + 1);
+        match &mut before[at] {
             Step::Load { dst, tensor, access, view, .. } if packed[dst.at()] => {
                 let (from, to) = (program.tensor(*tensor).dtype, tiles[dst.at()].dtype);
                 if access.is_adjacent() && from == to && matches!(from, DType::F32 | DType::Bf16) {
-                    *view = Viewable::Once;
+                    again[dst.at()] = from == DType::Bf16 && many_times(after, *dst);
+                    *view = if again[dst.at()] { Viewable::Left } else { Viewable::Once };
                 }
             }
-            Step::Stream { body, .. } => leave(program, tiles, body, packed),
+            Step::Stream { body, .. } => leave(program, tiles, body, packed, again),
             _ => {}
         }
     }
@@ -270,10 +304,64 @@ fn reduce_in_passing(tiles: &[Tile], steps: &mut Vec<Step>) {
             && matches!(fold.monoid, Monoid::Max | Monoid::Min)
             && fold.start != Some(src)
         {
-            c.fold = Some(fold);
+            c.fold = Some(Passing { fold, times: 1.0, unless: None });
             steps.remove(at + 1);
+        } else {
+            reduce_unless_mapped(steps, at);
         }
         at += 1;
+    }
+}
+
+/// The same where a map follows that is wanted for its extremes only, and that changes nothing in some of its variants.
+fn reduce_unless_mapped(steps: &mut [Step], at: usize) {
+    let (before, rest) = steps.split_at_mut(at + 1);
+    let (Step::Contract(c), Some(Step::Map { plan, ends, .. })) = (&mut before[at], rest.first_mut()) else { return };
+    let [fold] = ends.folds.as_slice() else { return };
+    let extreme = matches!(fold.monoid, Monoid::Max | Monoid::Min) && !fold.across && fold.start != Some(c.dst);
+    let only = ends.dropped && ends.store.is_none() && plan.variants.iter().any(|s| s.copies(c.dst));
+    if extreme && only && c.parts == Some([1, 1]) && c.fold.is_none() && plan.reads_first(c.dst) {
+        c.fold = Some(Passing { fold: fold.clone(), times: 1.0, unless: Some(plan.clone()) });
+        ends.passed = Some(c.dst);
+    }
+}
+
+/// Results that are multiplied by a number, and of which nothing is wanted but exponentials and extremes, are multiplied
+/// there: the unit stores them where they belong. Rounds the exponentials' arguments once less.
+fn multiply_later(steps: &mut [Step], uses: &[usize]) {
+    for at in 0..steps.len() {
+        let (before, rest) = steps.split_at_mut(at + 1);
+        let c = match &mut before[at] {
+            Step::Stream { body, .. } => {
+                multiply_later(body, uses);
+                continue;
+            }
+            Step::Contract(c) => c,
+            _ => continue,
+        };
+        if c.parts != Some([1, 1]) || c.start.is_some() || c.times == 1.0 || !(c.times > 0.0 && c.times.is_finite()) {
+            continue;
+        }
+        let only = |step: &Step| match step {
+            Step::Map { plan, ends, .. } => {
+                let known = ends.passed.is_some() || plan.exponentiates();
+                known && plan.reads_first(c.dst) && ends.folds.iter().all(|f| f.start != Some(c.dst))
+            }
+            _ => false,
+        };
+        let mut readers: Vec<&mut Step> = rest.iter_mut().filter(|s| reads(s).contains(&c.dst)).collect();
+        if !readers.iter().all(|s| only(s)) || readers.len() != uses[c.dst.at()] {
+            continue;
+        }
+        for step in &mut readers {
+            if let Step::Map { plan, ends, .. } = step {
+                plan.multiply_first(c.dst, f64::from(c.times), ends.passed.is_some());
+            }
+        }
+        if let Some(passing) = &mut c.fold {
+            passing.times = c.times;
+        }
+        c.times = 1.0;
     }
 }
 

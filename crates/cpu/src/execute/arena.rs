@@ -2,6 +2,7 @@
 
 use super::disorder::SPOILT;
 use crate::kernels::contract::Room;
+use crate::kernels::fold::Partial;
 use crate::kernels::memory::Line;
 use crate::kernels::strip::STRIP;
 use bytemuck::Pod;
@@ -21,6 +22,10 @@ pub(crate) struct Arena {
     pub narrow: Scratch<f32>,
     /// For expressions in f64.
     pub wide: Scratch<f64>,
+    /// Memory for partial results of rows.
+    pub partials: Vec<Vec<Partial>>,
+    /// Results of rows.
+    pub totals: Vec<f32>,
     /// Coordinates where the current tile begins.
     pub coordinates: Vec<i64>,
 }

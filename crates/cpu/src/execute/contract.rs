@@ -2,11 +2,13 @@
 
 use super::place::{Rows, pitch};
 use super::worker::Worker;
-use crate::compile::{Carrier, Contract, ElementKind, Product};
+use crate::compile::{Carrier, Contract, ElementKind, Passing, Product};
+use crate::kernels::amx::Engaged;
 use crate::kernels::contract::{Contraction, Dots, Element, Layout, Pack, PairToken, Scale, Start, Terms};
-use crate::kernels::fold::Totals;
+use crate::kernels::fold::{Partial, Totals};
 use crate::kernels::isa::{Token, dispatch};
 use bytemuck::Pod;
+use einloom_tile::{ValueId, coverage};
 
 impl Worker<'_> {
     pub(super) fn contract(&mut self, contract: &Contract) {
@@ -16,25 +18,36 @@ impl Worker<'_> {
                 let times = Some(contract.times).filter(|x| *x != 1.0);
                 if let (Some(tiles), Some(parts)) = (self.job.tiles, contract.parts) {
                     let mut room = std::mem::take(&mut self.arena.packed);
+                    let engaged = self.engaged.take().unwrap_or_else(|| Engaged::new(tiles));
                     let mut partials = vec![];
-                    if let Some(fold) = &contract.fold {
+                    let passing = contract.fold.as_ref().filter(|p| !self.is_mapped(contract.dst, p));
+                    if let Some(Passing { fold, .. }) = passing {
                         let (rows, _) = self.tiles().lengths(contract.dst);
-                        partials.resize(rows, [fold.monoid.identity(); 16]);
+                        partials = self.arena.partials.pop().unwrap_or_default();
+                        partials.clear();
+                        partials.resize(rows, Partial::all(fold.monoid.identity()));
                     }
-                    let fold = contract.fold.as_ref().map(|f| (f.monoid, &mut partials[..]));
+                    let fold = passing.map(|p| (p.fold.monoid, &mut partials[..]));
                     self.contract_as::<f32>(contract, times, |job, codes| match codes {
                         Some(Rows { data, pitch }) => {
                             let job = Contraction { a_i: pitch, a_k: 1, ..job };
-                            job.run_tiles(Some(data), tiles, parts, &mut room, fold);
+                            job.run_tiles(Some(data), &engaged, parts, &mut room, fold);
                         }
-                        None => job.run_tiles(None, tiles, parts, &mut room, fold),
+                        None => job.run_tiles(None, &engaged, parts, &mut room, fold),
                     });
                     self.arena.packed = room;
-                    if let Some(fold) = &contract.fold {
-                        let mut totals = vec![0.0; partials.len()];
+                    self.engaged = Some(engaged);
+                    if let Some(Passing { fold, times, .. }) = passing {
+                        let mut totals = std::mem::take(&mut self.arena.totals);
+                        totals.resize(partials.len(), 0.0);
                         let (monoid, rows) = (fold.monoid, &partials[..]);
                         dispatch(token, Totals { monoid, rows, result: &mut totals });
+                        if *times != 1.0 {
+                            totals.iter_mut().for_each(|x| *x *= times);
+                        }
                         self.finish(fold, &totals);
+                        self.arena.totals = totals;
+                        self.arena.partials.push(partials);
                     }
                     return;
                 }
@@ -50,6 +63,12 @@ impl Worker<'_> {
             Carrier::F64 => self.contract_as::<f64>(contract, None, |job, _| job.run(token)),
             Carrier::I32 => self.contract_as::<i32>(contract, None, |job, _| job.run(token)),
         }
+    }
+
+    /// Whether a map makes something of a contraction's result before it is reduced.
+    fn is_mapped(&self, result: ValueId, passing: &Passing) -> bool {
+        let plan = passing.unless.as_ref();
+        plan.is_some_and(|plan| !plan.variant(|p| coverage(p, &self.windows)).copies(result))
     }
 
     /// Runs it by `run`, which is given the left factor's elements beside where they are still bf16.

@@ -14,7 +14,6 @@ use crate::kernels::strip::{self, Data, STRIP};
 use bytemuck::Pod;
 use einloom_cascade::DType;
 use einloom_cascade::numeric::{bf16_to_f32, f32_to_bf16, f32_to_f16};
-use std::borrow::Cow;
 
 /// Where the result goes.
 pub(super) enum Sink<'a, T> {
@@ -65,26 +64,31 @@ enum Gathered {
 }
 
 impl Gather {
-    /// Of `rows` rows of `columns` elements.
-    pub fn new(monoid: Monoid, across: bool, rows: usize, columns: usize) -> Self {
+    /// Of `rows` rows of `columns` elements; `spare` is memory for partial results.
+    pub fn new(monoid: Monoid, across: bool, [rows, columns]: [usize; 2], spare: &mut Vec<Vec<Partial>>) -> Self {
         let identity = monoid.identity();
         let gathered = match columns {
             _ if across => Gathered::Columns(vec![identity; columns]),
             0..=SHORT => Gathered::Whole(vec![identity; rows]),
-            _ => Gathered::Partial(vec![[identity; 16]; rows]),
+            _ => {
+                let mut partials = spare.pop().unwrap_or_default();
+                partials.clear();
+                partials.resize(rows, Partial::all(identity));
+                Gathered::Partial(partials)
+            }
         };
         Self { monoid, gathered }
     }
 
-    /// The results of all rows or columns.
-    pub fn totals(&self, token: Token) -> Cow<'_, [f32]> {
-        match &self.gathered {
+    /// The results of all rows or columns, in `totals`.
+    pub fn totals(self, token: Token, totals: &mut Vec<f32>, spare: &mut Vec<Vec<Partial>>) {
+        match self.gathered {
             Gathered::Partial(rows) => {
-                let mut totals = vec![0.0; rows.len()];
-                dispatch(token, Totals { monoid: self.monoid, rows, result: &mut totals });
-                Cow::Owned(totals)
+                totals.resize(rows.len(), 0.0);
+                dispatch(token, Totals { monoid: self.monoid, rows: &rows, result: totals });
+                spare.push(rows);
             }
-            Gathered::Whole(all) | Gathered::Columns(all) => Cow::Borrowed(all),
+            Gathered::Whole(all) | Gathered::Columns(all) => *totals = all,
         }
     }
 

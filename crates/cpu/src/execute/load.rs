@@ -7,9 +7,9 @@ use super::place::{Place, lengths, pitch};
 use super::worker::Worker;
 use crate::RunError;
 use crate::compile::{Access, Carrier, Dimension, Keep, Tile, Viewable};
-use crate::kernels::contract::{Elements, Layout, Matrix, PANEL, PackRight, Packed};
+use crate::kernels::contract::{Elements, Layout, Matrix, PANEL, PackRight, Packed, PackedLeft};
 use crate::kernels::isa::dispatch;
-use crate::kernels::memory::Asked;
+use crate::kernels::memory::{Asked, Line};
 use einloom_cascade::DType;
 use einloom_cascade::numeric::round;
 use einloom_tile::{AxisId, Coord, CoordAtom, TensorId, ValueId};
@@ -74,13 +74,18 @@ impl<'a> Worker<'a> {
                         _ => Place::View(tensor, start, outer),
                     };
                 }
+                Viewable::Left if self.job.tiles.is_some() => self.load_left(tile, tensor, Some(block)),
                 _ if kept != Keep::No && self.load_kept(dst, tensor, (access, block), (kept, ahead)) => {}
                 _ if ahead => self.load_ahead(dst, tensor, access, block),
                 _ => self.load_block(tile, tensor, block),
             }
             Ok(rows * columns)
         } else {
-            self.load_rows(dst, tensor, access, fill)
+            let loaded = self.load_rows(dst, tensor, access, fill);
+            if view == Viewable::Left && self.job.tiles.is_some() {
+                self.load_left(tile, tensor, None);
+            }
+            loaded
         };
         self.loaded[tensor.at()] += (loaded? * self.job.program.tensor(tensor).dtype.bytes()) as u64;
         Ok(())
@@ -190,6 +195,24 @@ impl<'a> Worker<'a> {
             }
         }
         true
+    }
+
+    /// Packs the tile as a left factor of the processor's matrix unit, from its slot if it is no block of the tensor.
+    fn load_left(&mut self, tile: Tile, tensor: TensorId, block: Option<Block>) {
+        let (rows, terms) = lengths(tile, &self.windows);
+        let there = block.and_then(|block| self.matrix(tensor, tile, block));
+        if let (None, Some(block)) = (there, block) {
+            self.load_block(tile, tensor, block);
+        }
+        let mut packed = self.arena.spare.pop().unwrap_or_default();
+        let (from, between) = match there {
+            Some(Matrix { elements, pitch, .. }) => (elements, pitch),
+            None => (Elements::F32(self.arena.slots[tile.slot].get()), pitch(terms)),
+        };
+        let to = packed.lines_mut(PackedLeft::len(rows, terms).div_ceil(size_of::<Line>() / size_of::<f32>()));
+        PackedLeft::pack(self.job.token, (from, between), [rows, terms], to);
+        std::mem::swap(&mut self.arena.slots[tile.slot], &mut packed);
+        self.arena.spare.push(packed);
     }
 
     /// Packs the tile for the processor's matrix unit; `None` if it holds what cannot be told from the parts.

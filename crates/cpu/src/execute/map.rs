@@ -15,6 +15,9 @@ use einloom_tile::{ValueId, coverage};
 
 impl Worker<'_> {
     pub(super) fn map(&mut self, dst: ValueId, plan: &ExpressionPlan, ends: &compile::Ends) {
+        if ends.passed.is_some_and(|v| plan.variant(|p| coverage(p, &self.windows)).copies(v)) {
+            return;
+        }
         if plan.wide {
             let mut scratch = std::mem::take(&mut self.arena.wide);
             self.map_as::<f64>(dst, plan, ends, &mut scratch);
@@ -35,8 +38,9 @@ impl Worker<'_> {
     ) {
         let tile = self.job.plan.tiles[dst.at()];
         let (rows, columns) = self.tiles().lengths(dst);
+        let spare = &mut self.arena.partials;
         let mut folds: Vec<Gather> =
-            ends.folds.iter().map(|f| Gather::new(f.monoid, f.across, rows, columns)).collect();
+            ends.folds.iter().map(|f| Gather::new(f.monoid, f.across, [rows, columns], spare)).collect();
         let mut asked = std::mem::take(&mut self.asked);
         if rows > 0 && columns > 0 {
             let strips = plan.variant(|p| coverage(p, &self.windows));
@@ -76,9 +80,12 @@ impl Worker<'_> {
             self.stored[tensor.at()] += bytes as u64;
         }
         self.places[dst.at()] = Place::Slot;
-        for (fold, gathered) in ends.folds.iter().zip(&folds) {
+        for (fold, gathered) in ends.folds.iter().zip(folds) {
             let count = if fold.across { columns } else { rows };
-            self.finish(fold, &gathered.totals(self.job.token)[..count]);
+            let mut totals = std::mem::take(&mut self.arena.totals);
+            gathered.totals(self.job.token, &mut totals, &mut self.arena.partials);
+            self.finish(fold, &totals[..count]);
+            self.arena.totals = totals;
         }
     }
 

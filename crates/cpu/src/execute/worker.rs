@@ -6,7 +6,7 @@ use super::load::Loading;
 use super::place::{Place, Tiles, lengths, pitch};
 use crate::RunError;
 use crate::compile::{Carried, Carrier, Plan, Step};
-use crate::kernels::amx::TileToken;
+use crate::kernels::amx::{Engaged, TileToken};
 use crate::kernels::contract::{Ahead, PairToken};
 use crate::kernels::isa::Token;
 use crate::kernels::memory::{self, Asked, Shared};
@@ -49,6 +49,8 @@ pub(crate) struct Worker<'a> {
     pub asked: Vec<Asked>,
     /// Inside of a stream.
     pub streams: bool,
+    /// The processor's matrix unit, while a point uses it.
+    pub engaged: Option<Engaged>,
     /// Bytes loaded, per tensor.
     pub loaded: Vec<u64>,
     /// Bytes stored, per tensor.
@@ -79,6 +81,7 @@ impl<'a> Worker<'a> {
             following: vec![],
             asked: vec![],
             streams: false,
+            engaged: None,
             loaded: vec![0; job.tensors.len()],
             stored: vec![0; job.tensors.len()],
             skipped: 0,
@@ -103,6 +106,7 @@ impl<'a> Worker<'a> {
         set_grid_point(&self.job.plan.kernel, point, &mut self.windows);
         let plan = self.job.plan;
         let done = self.steps(&plan.body).map(|_| ());
+        self.engaged = None;
         memory::settle();
         done
     }

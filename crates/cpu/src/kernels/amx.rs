@@ -66,10 +66,10 @@ fn granted() -> bool {
 
 /// This thread's registers while they are in use, all of them 16 rows of 64 bytes. Given back when dropped, so that the
 /// operating system need not save them.
-pub(crate) struct Engaged(PhantomData<*const ()>);
+pub(crate) struct Engaged(TileToken, PhantomData<*const ()>);
 
 impl Engaged {
-    pub(crate) fn new(_: TileToken) -> Self {
+    pub(crate) fn new(token: TileToken) -> Self {
         #[cfg(target_arch = "x86_64")]
         {
             #[repr(C, align(64))]
@@ -90,7 +90,12 @@ impl Engaged {
             // SAFETY: the token proves that the instruction is there; the configuration is a valid one.
             unsafe { std::arch::asm!("ldtilecfg [{0}]", in(reg) &raw const ALL, options(readonly, nostack)) };
         }
-        Self(PhantomData)
+        Self(token, PhantomData)
+    }
+
+    /// The instructions besides.
+    pub(crate) fn token(&self) -> Token {
+        self.0.token()
     }
 }
 

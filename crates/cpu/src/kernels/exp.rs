@@ -1,11 +1,12 @@
 //! The anchored exponential with AVX-512, whose instructions for table look-up and scaling save half of the work of
 //! [`super::math::exp`]. Everything else of the language is left to the compiler's vectoriser.
 
-use super::contract::PackedLeft;
-use super::fold::Partial;
+mod packed;
+
 use super::isa::Instructions;
 #[cfg(target_arch = "x86_64")]
 use super::math::{EXP_MOST, LN2_HIGH, LN2_LOW};
+pub(crate) use packed::{Rows, rows};
 
 /// `2^(i/16)`.
 #[cfg(target_arch = "x86_64")]
@@ -90,80 +91,6 @@ fn avx512(d: &mut [f32], from: Option<&[f32]>, by: f32, less: &[f32], least: f32
             let less = if same { first } else { _mm512_maskz_loadu_ps(mask, less.as_ptr().add(at)) };
             let x = _mm512_fmsub_ps(_mm512_maskz_loadu_ps(mask, from.add(at)), by, less);
             _mm512_mask_storeu_ps(to.add(at), mask, exp(x, least, sixteenths));
-        }
-    }
-}
-
-/// `exp(x * by - less)` of the rows of a matrix, `less` one per row, packed for the matrix unit.
-pub(crate) struct Rows<'a, 't> {
-    pub from: &'a [f32],
-    /// Elements from row to row.
-    pub pitch: usize,
-    pub by: f32,
-    /// One per row.
-    pub less: &'a [f32],
-    pub columns: usize,
-    pub to: &'a mut PackedLeft<'t>,
-    /// To which the exponentials are added, before they are rounded.
-    pub sums: Option<&'a mut [Partial]>,
-}
-
-/// Computes them as [`run`] does, 0 where they are subnormal. False if the instructions are not there: nothing is done then.
-#[inline(always)]
-pub(crate) fn rows<I: Instructions>(job: Rows<'_, '_>) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    if I::AVX512 {
-        // SAFETY: the type that says AVX512 is only named by code that runs where the instructions are.
-        unsafe { avx512_rows(job) };
-        return true;
-    }
-    let _ = job;
-    false
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-fn avx512_rows(job: Rows<'_, '_>) {
-    use super::contract::round_pairs;
-    use std::arch::x86_64::*;
-
-    let Rows { from, pitch, by, less, columns, to, mut sums } = job;
-    let rows = less.len();
-    assert!(rows > 0 && columns > 0 && from.len() >= (rows - 1) * pitch + columns, "too short");
-    // SAFETY: the table has 16 entries.
-    let sixteenths = unsafe { _mm512_loadu_ps(SIXTEENTHS.as_ptr()) };
-    let (by, least) = (_mm512_set1_ps(by), _mm512_set1_ps(super::strip::LEAST_NORMAL));
-    for (row, &less) in less.iter().enumerate() {
-        let from = &from[row * pitch..][..columns];
-        let less = _mm512_set1_ps(less);
-        let mut all = [_mm512_setzero_ps(); 2];
-        for (block, x) in from.chunks(32).enumerate() {
-            let line = to.line(row, block).as_mut_ptr();
-            // SAFETY: the masks have a bit per element that is there; a line has 64 bytes, and that it is to be packed says
-            // that the processor rounds to bf16.
-            unsafe {
-                let (x, y) = if x.len() == 32 {
-                    let (x, y) = (_mm512_loadu_ps(x.as_ptr()), _mm512_loadu_ps(x.as_ptr().add(16)));
-                    let (x, y) = (_mm512_fmsub_ps(x, by, less), _mm512_fmsub_ps(y, by, less));
-                    (exp(x, least, sixteenths), exp(y, least, sixteenths))
-                } else {
-                    let there = (1u32 << x.len()) - 1;
-                    let half = |mask: u16, at: usize| {
-                        let x = _mm512_fmsub_ps(_mm512_maskz_loadu_ps(mask, x.as_ptr().wrapping_add(at)), by, less);
-                        _mm512_maskz_mov_ps(mask, exp(x, least, sixteenths))
-                    };
-                    (half(there as u16, 0), half((there >> 16) as u16, 16))
-                };
-                all = [_mm512_add_ps(all[0], x), _mm512_add_ps(all[1], y)];
-                round_pairs(x, y, line.cast());
-            }
-        }
-        if let Some(sum) = sums.as_mut().and_then(|sums| sums.get_mut(row)) {
-            // SAFETY: 16 elements.
-            unsafe {
-                let all = _mm512_add_ps(_mm512_loadu_ps(sum.as_ptr()), _mm512_add_ps(all[0], all[1]));
-                _mm512_storeu_ps(sum.as_mut_ptr(), all);
-            }
         }
     }
 }

@@ -4,6 +4,7 @@ use super::isa::{Instructions, Isa, Token, Work};
 use super::lanes::{Floats, Portable};
 use super::transpose;
 use crate::execute::Rows;
+use std::ops::{Deref, DerefMut};
 
 /// The reductions that have a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +42,32 @@ impl Monoid {
 }
 
 /// Partial results of a row: one per lane of the widest register.
-pub(crate) type Partial = [f32; 16];
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Partial([f32; 16]);
+
+impl Partial {
+    /// The same in every lane.
+    pub(crate) fn all(x: f32) -> Self {
+        Self([x; 16])
+    }
+}
+
+impl Deref for Partial {
+    type Target = [f32; 16];
+
+    #[inline(always)]
+    fn deref(&self) -> &[f32; 16] {
+        &self.0
+    }
+}
+
+impl DerefMut for Partial {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [f32; 16] {
+        &mut self.0
+    }
+}
 
 impl Monoid {
     /// The result over nothing.
@@ -113,10 +139,10 @@ impl Monoid {
     /// What partial results amount to.
     pub(crate) fn total(self, partial: Partial) -> f32 {
         match self {
-            Self::Sum => Sum::total(partial),
-            Self::Prod => Prod::total(partial),
-            Self::Max => Max::total(partial),
-            Self::Min => Min::total(partial),
+            Self::Sum => Sum::total(*partial),
+            Self::Prod => Prod::total(*partial),
+            Self::Max => Max::total(*partial),
+            Self::Min => Min::total(*partial),
         }
     }
 }
@@ -129,7 +155,9 @@ unsafe fn totals_by<I: Instructions, V: Floats, R: Reduction>(rows: &[Partial], 
     let mut across = [0.0; SIDE * SIDE];
     let mut done = 0;
     for (rows, result) in rows.as_chunks::<SIDE>().0.iter().zip(result.as_chunks_mut::<SIDE>().0) {
-        if !transpose::block::<I, f32>(rows.as_flattened(), SIDE, &mut across, SIDE) {
+        // SAFETY: partial results are sixteen floats each.
+        let flat = unsafe { std::slice::from_raw_parts(rows.as_ptr().cast::<f32>(), SIDE * SIDE) };
+        if !transpose::block::<I, f32>(flat, SIDE, &mut across, SIDE) {
             break;
         }
         // SAFETY: the caller promises the instructions; there are 16 registers of 16 elements.

@@ -6,7 +6,7 @@
 
 use super::ahead::Elements;
 use crate::kernels::amx::{SIDE, TERMS, TILE, TileToken};
-use crate::kernels::isa::{Instructions, Work};
+use crate::kernels::isa::{Instructions, Token, Work, dispatch};
 use crate::kernels::memory::Line;
 use crate::kernels::transpose;
 use einloom_cascade::DType;
@@ -97,9 +97,28 @@ impl<'a> PackedLeft<'a> {
         rows.div_ceil(SIDE) * terms.div_ceil(TERMS) * (TILE / size_of::<f32>())
     }
 
+    /// Packs rows of adjacent terms, so many elements apart.
+    pub(crate) fn pack(token: Token, (from, pitch): (Elements<'_>, usize), [rows, terms]: [usize; 2], to: &mut [Line]) {
+        const SOME: usize = 2 * SIDE;
+        for at in (0..rows).step_by(SOME) {
+            let to = &mut to[Self::len(at, terms) * size_of::<f32>() / size_of::<Line>()..];
+            let (from, rows) = (from.after(at * pitch), SOME.min(rows - at));
+            dispatch(token, PackLeft { from, strides: [pitch, 1], rows, terms, parts: 1, range: false, to });
+        }
+    }
+
+    /// Where the lines of a row go that so many terms take, a tile's bytes apart.
+    #[inline(always)]
+    pub(crate) fn row(&mut self, row: usize, terms: usize) -> *mut u8 {
+        let first = row / SIDE * self.blocks * (TILE / size_of::<f32>()) + row % SIDE * SIDE;
+        let last = first + (terms.div_ceil(TERMS) - 1) * (TILE / size_of::<f32>());
+        assert!(last + SIDE <= self.to.len(), "rows and terms that were asked for");
+        self.to[first..].as_mut_ptr().cast()
+    }
+
     /// Where 32 terms of a row go.
     #[inline(always)]
-    pub(crate) fn line(&mut self, row: usize, block: usize) -> &mut [f32; SIDE] {
+    fn line(&mut self, row: usize, block: usize) -> &mut [f32; SIDE] {
         let at = (row / SIDE * self.blocks + block) * (TILE / size_of::<f32>()) + row % SIDE * SIDE;
         let line = self.to[at..].first_chunk_mut();
         line.expect("rows and terms that were asked for")

@@ -3,7 +3,7 @@
 use super::pairs::PairToken;
 use super::tiles::{Room, SQUARE};
 use super::{Ahead, Contraction, Layout, Packed, Scale, Start};
-use crate::kernels::amx::TileToken;
+use crate::kernels::amx::{Engaged, TileToken};
 use crate::kernels::isa::{Isa, Token};
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -67,7 +67,9 @@ impl ProductRates {
                     for (parts, tiled) in [1, 3].into_iter().zip(&mut tiled) {
                         let layout = Layout::Packed(Packed::new(parts));
                         let parts = [usize::from(parts); 2];
-                        let run = |job: Contraction<'_, '_, f32>| job.run_tiles(None, unit, parts, &mut room, None);
+                        let run = |job: Contraction<'_, '_, f32>| {
+                            job.run_tiles(None, &Engaged::new(unit), parts, &mut room, None)
+                        };
                         *tiled = tiled.min(seconds(UNIT, layout, run));
                     }
                 }

@@ -4,7 +4,7 @@
 use super::ahead::Elements;
 use super::parts::{PackLeft, PackRight, Packed, PackedLeft, unpack};
 use super::{Contraction, Layout, Scale, Start};
-use crate::kernels::amx::{Engaged, SIDE, Square, TERMS, TILE, TileToken};
+use crate::kernels::amx::{Engaged, SIDE, Square, TERMS, TILE};
 use crate::kernels::fold::{Monoid, Partial};
 use crate::kernels::isa::dispatch;
 use crate::kernels::memory::{Asked, Line};
@@ -41,7 +41,7 @@ impl Contraction<'_, '_, f32> {
     pub(crate) fn run_tiles(
         self,
         codes: Option<&[u16]>,
-        token: TileToken,
+        engaged: &Engaged,
         parts: [usize; 2],
         room: &mut Room,
         fold: Option<(Monoid, &mut [Partial])>,
@@ -56,13 +56,14 @@ impl Contraction<'_, '_, f32> {
             return;
         }
         let Room { left, right, sums } = room;
+        let token = engaged.token();
         let (packed, right): (Packed, &[f32]) = match b_layout {
             Layout::Packed(packed) => (packed, b),
             Layout::Rows(pitch) if k > 0 => {
                 let to = grown(right, Packed::new(parts[1] as u8).lines(k, n));
                 let pack =
                     PackRight { from: Elements::F32(b), pitch, terms: k, columns: n, parts: parts[1], to: &mut *to };
-                (dispatch(token.token(), pack), bytemuck::cast_slice(to))
+                (dispatch(token, pack), bytemuck::cast_slice(to))
             }
             _ => {
                 assert!(!left_packed || k == 0, "a right factor that is not packed");
@@ -75,7 +76,7 @@ impl Contraction<'_, '_, f32> {
                 };
                 let c = &mut *c;
                 let job = Contraction { m, n, k, a, a_i, a_k, b, b_layout, c, c_i, start, scale, times, ahead, packed };
-                job.run(token.token());
+                job.run(token);
                 if let Some((monoid, rows)) = fold {
                     for (row, partial) in rows[..m].iter_mut().enumerate() {
                         partial[0] = c[row * c_i..][..n].iter().fold(partial[0], |all, &x| monoid.combine(all, x));
@@ -100,11 +101,8 @@ impl Contraction<'_, '_, f32> {
         let sums = grown(sums, lines).as_mut_ptr().cast::<f32>();
         let ranged = parts != [1, 1];
         // Nothing is to be done with the sums, and it is known that they will be good.
-        let plain = matches!((start, scale), (Start::Zero, _) | (Start::Kept, Scale::One))
-            && times.is_none()
-            && partials.is_null();
+        let plain = matches!((start, scale), (Start::Zero, _) | (Start::Kept, Scale::One)) && times.is_none();
         let straight = plain && (one || !ranged);
-        let engaged = Engaged::new(token);
         let mut rows_of_b = None;
         let mut base = c.as_mut_ptr();
         // What the unit has stored cannot be read before it is in the cache: meanwhile it multiplies the next square.
@@ -119,7 +117,7 @@ impl Contraction<'_, '_, f32> {
                 if !left_packed {
                     let from = from.after(i * a_i + k0 * a_k);
                     let pack = PackLeft { from, strides, rows, terms, parts: parts[0], range: ranged, to: &mut *left };
-                    let range = dispatch(token.token(), pack);
+                    let range = dispatch(token, pack);
                     good = !ranged || range.multiplies(packed.range);
                     if !good {
                         break;
@@ -153,8 +151,8 @@ impl Contraction<'_, '_, f32> {
                     let (c, c_bytes) = (sums_to.cast(), pitch * size_of::<f32>());
                     // SAFETY: the factors were packed for these rows, columns and terms, and the sums have room for all
                     // rows and columns, or the result has, which the checks found to hold them.
-                    unsafe { Square { a: [a0, a1], b: [b0, b1], blocks, c, c_bytes, kept }.multiply(&engaged, parts) };
-                    if straight || !last {
+                    unsafe { Square { a: [a0, a1], b: [b0, b1], blocks, c, c_bytes, kept }.multiply(engaged, parts) };
+                    if !last || straight && partials.is_null() {
                         continue;
                     }
                     let (acc, acc_i) = match start {
@@ -170,7 +168,9 @@ impl Contraction<'_, '_, f32> {
                     };
                     let (sums, times) = (sums.cast_const(), times.unwrap_or(1.0));
                     let fold = if partials.is_null() { partials } else { partials.wrapping_add(i) };
-                    let finish = Finish { sums, rows, columns, to, to_i: c_i, acc, acc_i, factor, times, fold };
+                    let to = (!straight).then_some(to);
+                    let sums = if straight { sums_to.cast_const() } else { sums };
+                    let finish = Finish { sums, pitch, rows, columns, to, to_i: c_i, acc, acc_i, factor, times, fold };
                     turn ^= 1;
                     if let Some(before) = pending.replace(finish) {
                         // SAFETY: the token's instructions; the checks found the rows and columns to be there.
@@ -224,7 +224,7 @@ impl Contraction<'_, '_, f32> {
                 ahead: &mut *ahead,
                 packed: false,
             };
-            rest.run(token.token());
+            rest.run(token);
             base = c.as_mut_ptr();
         }
     }
@@ -271,11 +271,13 @@ const LEAST: u8 = 2;
 /// Sums on their way to the result: `to = (acc · factor + sums) · times`.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 struct Finish {
-    /// Rows of [`SQUARE`].
     sums: *const f32,
+    /// Elements from row to row.
+    pitch: usize,
     rows: usize,
     columns: usize,
-    to: *mut f32,
+    /// `None` if the sums are the result already: whole squares of them are only reduced.
+    to: Option<*mut f32>,
     to_i: usize,
     /// Null if the start is 0.
     acc: *const f32,
@@ -312,7 +314,11 @@ impl Finish {
     unsafe fn run<const FOLD: u8>(self) {
         use std::arch::x86_64::*;
 
-        let Self { sums, rows, columns, to, to_i, acc, acc_i, factor, times, fold } = self;
+        let Self { sums, pitch, rows, columns, to, to_i, acc, acc_i, factor, times, fold } = self;
+        let Some(to) = to else {
+            // SAFETY: the caller's.
+            return unsafe { reduce::<FOLD>(sums, pitch, fold) };
+        };
         let times = _mm512_set1_ps(times);
         let masks = [columns.min(SIDE), columns.saturating_sub(SIDE)].map(|n| ((1u32 << n) - 1) as u16);
         let each = |x: f32| [_mm512_set1_ps(x); 2];
@@ -326,7 +332,7 @@ impl Finish {
                 Factor::One | Factor::Rows(_) => each(1.0),
             };
             for row in 0..rows {
-                let at = sums.add(row * SQUARE);
+                let at = sums.add(row * pitch);
                 let mut result = [_mm512_loadu_ps(at), _mm512_loadu_ps(at.add(SIDE))];
                 if !acc.is_null() {
                     if let Factor::Rows(x) = factor {
@@ -355,6 +361,48 @@ impl Finish {
                     }
                     _mm512_storeu_ps(at, all);
                 }
+            }
+        }
+    }
+}
+
+/// Reduces the rows of a square.
+///
+/// # Safety
+/// The instructions are there, and a square's rows, so far apart, and partial results.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma")]
+unsafe fn reduce<const FOLD: u8>(rows: *const f32, pitch: usize, fold: *mut Partial) {
+    use std::arch::x86_64::*;
+
+    // SAFETY: the caller's.
+    unsafe {
+        let two = |row: usize| {
+            let at = rows.wrapping_add(row * pitch);
+            [_mm512_loadu_ps(at), _mm512_loadu_ps(at.wrapping_add(SIDE))]
+        };
+        let mut unordered = 0;
+        for row in 0..SQUARE {
+            let [x, y] = two(row);
+            unordered |= _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, y);
+            let at = fold.add(row).cast::<f32>();
+            // Of two of which one is no number, the second is taken.
+            let before = _mm512_load_ps(at);
+            let all = match FOLD {
+                LEAST => _mm512_min_ps(_mm512_min_ps(x, y), before),
+                _ => _mm512_max_ps(_mm512_max_ps(x, y), before),
+            };
+            _mm512_store_ps(at, all);
+        }
+        if unordered == 0 {
+            return;
+        }
+        for row in 0..SQUARE {
+            let at = fold.add(row).cast::<f32>();
+            for x in two(row) {
+                let all = _mm512_load_ps(at);
+                let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x) & _mm512_cmp_ps_mask::<_CMP_ORD_Q>(all, all);
+                _mm512_store_ps(at, _mm512_mask_mov_ps(all, nan, x));
             }
         }
     }

@@ -1,0 +1,206 @@
+//! Anchored exponentials that are packed for the matrix unit: they are rounded to bf16, and only their sums see more.
+
+use crate::kernels::contract::PackedLeft;
+use crate::kernels::fold::Partial;
+use crate::kernels::isa::Instructions;
+
+/// `2^(i/32)`.
+#[cfg(target_arch = "x86_64")]
+static THIRTY_SECONDS: [f32; 32] = [
+    1.0,
+    1.021_897_2,
+    1.044_273_7,
+    1.067_140_5,
+    1.090_507_7,
+    1.114_386_8,
+    1.138_788_6,
+    1.163_724_9,
+    1.189_207_1,
+    1.215_247_4,
+    1.241_857_8,
+    1.269_051,
+    1.296_839_6,
+    1.325_236_7,
+    1.354_255_6,
+    1.383_91,
+    std::f32::consts::SQRT_2,
+    1.445_180_8,
+    1.476_826_2,
+    1.509_164_5,
+    1.542_210_8,
+    1.575_980_9,
+    1.610_490_3,
+    1.645_755_5,
+    1.681_792_9,
+    1.718_619_3,
+    1.756_252_2,
+    1.794_709_1,
+    1.834_008_1,
+    1.874_167_7,
+    1.915_206_6,
+    1.957_144_1,
+];
+
+/// `exp(x * by - less)` of the rows of a matrix, `less` one per row, packed for the matrix unit.
+pub(crate) struct Rows<'a, 't> {
+    pub from: &'a [f32],
+    /// Elements from row to row.
+    pub pitch: usize,
+    pub by: f32,
+    /// One per row.
+    pub less: &'a [f32],
+    pub columns: usize,
+    pub to: &'a mut PackedLeft<'t>,
+    /// To which the exponentials are added, before they are rounded.
+    pub sums: Option<&'a mut [Partial]>,
+}
+
+/// Computes them, 0 where they are subnormal; before they are rounded within `2 + |y| / 20` ulp for an argument `y`, which
+/// is rounded once. False if the instructions are not there: nothing is done then.
+#[inline(always)]
+pub(crate) fn rows<I: Instructions>(job: Rows<'_, '_>) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if I::AVX512 {
+        // SAFETY: the type that says AVX512 is only named by code that runs where the instructions are.
+        unsafe { x86::rows(job) };
+        return true;
+    }
+    let _ = job;
+    false
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{Rows, THIRTY_SECONDS};
+    use crate::kernels::contract::round_pairs;
+    use crate::kernels::math::EXP_MOST;
+    use crate::kernels::strip::LEAST_NORMAL;
+    use std::arch::x86_64::*;
+
+    type Vector = __m512;
+
+    /// Bytes of a tile, in which rows of 32 terms lie.
+    const TILE: usize = 1024;
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+    pub(super) fn rows(job: Rows<'_, '_>) {
+        let Rows { from, pitch, by, less, columns, to, mut sums } = job;
+        let rows = less.len();
+        assert!(rows > 0 && columns > 0 && from.len() >= (rows - 1) * pitch + columns, "too short");
+        // SAFETY: the table has 32 entries.
+        let table =
+            unsafe { [_mm512_loadu_ps(THIRTY_SECONDS.as_ptr()), _mm512_loadu_ps(THIRTY_SECONDS[16..].as_ptr())] };
+        let by = _mm512_set1_ps(by);
+        for (row, &less) in less.iter().enumerate() {
+            let from = from[row * pitch..][..columns].as_ptr();
+            let less = _mm512_set1_ps(less);
+            let exp = |x: Vector| exp(_mm512_fmsub_ps(x, by, less), table);
+            let mut to = to.row(row, columns);
+            let mut all = [_mm512_setzero_ps(); 2];
+            let mut at = 0;
+            // SAFETY: so many columns are there, of the last the masks have a bit per element; `to` has a line for each 32 of
+            // them, a tile apart, and that they are packed says that the processor rounds to bf16.
+            unsafe {
+                while at + 32 <= columns {
+                    let (x, y) = (exp(_mm512_loadu_ps(from.add(at))), exp(_mm512_loadu_ps(from.add(at + 16))));
+                    all = [_mm512_add_ps(all[0], x), _mm512_add_ps(all[1], y)];
+                    round_pairs(x, y, to);
+                    to = to.wrapping_add(TILE);
+                    at += 32;
+                }
+                if at < columns {
+                    let there = (1u32 << (columns - at)) - 1;
+                    let half = |mask: u16, at: usize| {
+                        _mm512_maskz_mov_ps(mask, exp(_mm512_maskz_loadu_ps(mask, from.wrapping_add(at))))
+                    };
+                    let (x, y) = (half(there as u16, at), half((there >> 16) as u16, at + 16));
+                    all = [_mm512_add_ps(all[0], x), _mm512_add_ps(all[1], y)];
+                    round_pairs(x, y, to);
+                }
+            }
+            if let Some(sum) = sums.as_mut().and_then(|sums| sums.get_mut(row)) {
+                // SAFETY: 16 elements.
+                unsafe {
+                    let all = _mm512_add_ps(_mm512_loadu_ps(sum.as_ptr()), _mm512_add_ps(all[0], all[1]));
+                    _mm512_storeu_ps(sum.as_mut_ptr(), all);
+                }
+            }
+        }
+    }
+
+    /// The exponentials of 16 numbers; 0 where they are subnormal.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+    fn exp(x: Vector, table: [Vector; 2]) -> Vector {
+        // A NaN is not less; and the minimum keeps one that is its second operand.
+        let there = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, _mm512_set1_ps(LEAST_NORMAL));
+        let x = _mm512_min_ps(_mm512_set1_ps(EXP_MOST), x);
+        // To the nearest 32nd of a power of two: adding a large number rounds, and leaves the number of the 32nd in the
+        // lowest bits.
+        let magic = _mm512_set1_ps(393_216.0); // 1.5 * 2^(23 - 5)
+        let shifted = _mm512_fmadd_ps(x, _mm512_set1_ps(std::f32::consts::LOG2_E), magic);
+        let n = _mm512_sub_ps(shifted, magic);
+        // The constant is `ln 2` but for 2e-9: that times `n` is what the result is off by.
+        let r = _mm512_fnmadd_ps(n, _mm512_set1_ps(std::f32::consts::LN_2), x);
+        // `|r| <= ln(2)/64`: the third power is a sixth of 1.3e-6, of which the linear term takes on three quarters.
+        let p = _mm512_fmadd_ps(r, _mm512_set1_ps(0.5), _mm512_set1_ps(1.000_014_7));
+        let power = _mm512_permutex2var_ps(table[0], _mm512_castps_si512(shifted), table[1]);
+        // It scales by the largest whole power that is no larger: the 32nds are in the table's entry.
+        _mm512_maskz_scalef_ps(there, _mm512_fmadd_ps(_mm512_mul_ps(power, r), p, power), n)
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::{Rows, rows};
+    use crate::kernels::amx::TileToken;
+    use crate::kernels::contract::PackedLeft;
+    use crate::kernels::fold::Partial;
+    use crate::kernels::isa::{Instructions, Isa, Token, Work, dispatch};
+    use einloom_cascade::numeric::f32_to_bf16;
+
+    struct Run<'a, 't>(Rows<'a, 't>);
+
+    impl Work for Run<'_, '_> {
+        type Output = bool;
+        #[inline(always)]
+        fn run<I: Instructions>(self) -> bool {
+            rows::<I>(self.0)
+        }
+    }
+
+    #[test]
+    fn exponentials_are_as_exact_as_documented_and_rounded_once() {
+        let Some(unit) = Token::new(Isa::Avx512).and_then(TileToken::new) else { return };
+        let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, -87.4, -1e30, 1e30, 89.1, -87.3];
+        let arguments: Vec<f32> =
+            special.into_iter().chain((-880_000..885_000).step_by(7).map(|i| i as f32 / 10_000.0)).collect();
+        for from in arguments.chunks(16) {
+            // Twice as much less the same.
+            let (by, less) = (2.0, [0.25]);
+            let halves: Vec<f32> = from.iter().map(|x| (x + 0.25) / 2.0).collect();
+            let (mut to, mut sums) = ([0f32; 256], [Partial::all(0.0)]);
+            let mut packed = PackedLeft::new(unit, &mut to, 1, from.len());
+            let job = Rows {
+                from: &halves,
+                pitch: from.len(),
+                by,
+                less: &less,
+                columns: from.len(),
+                to: &mut packed,
+                sums: Some(&mut sums),
+            };
+            assert!(dispatch(unit.token(), Run(job)));
+            for (lane, half) in halves.iter().enumerate() {
+                let y = f64::from(half.mul_add(by, -less[0]));
+                let (got, want) = (f64::from(sums[0][lane]), if y < -87.336_54 { 0.0 } else { y.exp() });
+                let ulp = f64::from((want as f32).next_up()) - f64::from(want as f32);
+                let near = (got - want).abs() <= ulp * (2.0 + y.abs() / 20.0);
+                let same = want.is_nan() && got.is_nan() || want as f32 == f32::INFINITY && got == f64::INFINITY;
+                assert!(near || same, "exp({y}) is {got:e} for {want:e}");
+                let code = bytemuck::cast_slice::<f32, u16>(&to)[lane];
+                assert!(code == f32_to_bf16(sums[0][lane]) || want.is_nan(), "exp({y})");
+            }
+        }
+    }
+}
