@@ -2,11 +2,12 @@
 //! choice, so that no operation between them has to exchange sides; loads, stores and contractions vote for what is
 //! cheapest for them, in moved elements.
 
+use super::Unit;
 use crate::kernels::contract::parts;
 use einloom_tile::{AxisId, Coord, CoordAtom, Init, Kernel, Op, Program, Scalar, TensorId, ValueId};
 
 /// The inner axis of every value that has an axis.
-pub(super) fn choose(program: &Program, kernel: &Kernel, unit: bool) -> Vec<Option<AxisId>> {
+pub(super) fn choose(program: &Program, kernel: &Kernel, unit: Option<Unit>) -> Vec<Option<AxisId>> {
     let mut votes = Votes {
         program,
         kernel,
@@ -29,8 +30,8 @@ const CHUNKS: f64 = 16.0;
 struct Votes<'a> {
     program: &'a Program,
     kernel: &'a Kernel,
-    /// Whether there is a matrix unit, which wants its factors packed.
-    unit: bool,
+    /// The matrix unit, if there is one: it wants its factors packed.
+    unit: Option<Unit>,
     /// Whether the value is loaded.
     loaded: Vec<bool>,
     parent: Vec<usize>,
@@ -246,9 +247,10 @@ impl Votes<'_> {
         }
     }
 
-    /// Whether the matrix unit multiplies these factors as they are, with `inner` as the result's inner axis.
+    /// Whether the matrix unit may multiply these factors, with `inner` as the result's inner axis.
     fn packs(&self, dst: ValueId, a: ValueId, b: ValueId, inner: AxisId) -> bool {
-        self.unit && !self.few(dst, inner) && [a, b].iter().all(|v| parts(self.kernel.value(*v).dtype) == 1)
+        let parts = [a, b].map(|v| parts(self.kernel.value(v).dtype));
+        !self.few(dst, inner) && self.unit.is_some_and(|unit| unit.may(parts))
     }
 
     /// Right factors that the unit multiplies, and that are loaded for that alone, are loaded the way they are packed:

@@ -219,7 +219,6 @@ impl Lower<'_> {
                     scale: None,
                     times: 1.0,
                     parts: None,
-                    packed: false,
                     fold: None,
                 }));
             }

@@ -97,9 +97,9 @@ pub(crate) enum Viewable {
     Encoded,
     /// They may, of f32 or bf16: contractions that the processor's matrix unit computes pack each of them once.
     Once,
-    /// They are packed, of bf16: contractions of an inner stream, which the processor's matrix unit computes, would pack
-    /// each of them many times as their left factor.
-    Left,
+    /// They are packed in so many parts, of f32 or bf16: contractions of an inner stream, which the processor's matrix unit
+    /// computes, would pack each of them many times as their left factor.
+    Left(usize),
 }
 
 /// Whether a loaded tile is the same at the next points of the grid and had better be kept for them.
@@ -126,9 +126,9 @@ pub(crate) struct Ends {
     pub dropped: bool,
     /// Where the map only copies this tile, the contraction that gives it has reduced it already.
     pub passed: Option<ValueId>,
-    /// The tile is rounded to bf16 and packed for the processor's matrix unit: nothing reads it but a contraction, as its
-    /// left factor.
-    pub packed: bool,
+    /// The tile is packed for the processor's matrix unit, in so many parts of bf16: nothing reads it but a contraction, as
+    /// its left factor.
+    pub packed: Option<usize>,
 }
 
 impl Ends {
@@ -176,8 +176,6 @@ pub(crate) struct Contract {
     pub times: f32,
     /// How many numbers of bf16 the elements of the factors are the sums of, if the processor's matrix unit computes it.
     pub parts: Option<[usize; 2]>,
-    /// The left factor is packed already.
-    pub packed: bool,
     /// A reduction along the rows of the result, which sees them on their way to it.
     pub fold: Option<Passing>,
 }
@@ -332,7 +330,7 @@ pub(crate) fn compile(program: &Program, kernel: &Kernel, unit: Option<Unit>) ->
     let mut kernel = kernel.clone();
     reuse::reuse(&mut kernel);
     let kernel = split::split(&kernel);
-    let inner = layout::choose(program, &kernel, unit.is_some());
+    let inner = layout::choose(program, &kernel, unit);
     lower::lower(program, kernel, &inner, unit)
 }
 

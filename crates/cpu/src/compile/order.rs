@@ -115,7 +115,7 @@ fn is_kept(program: &Program, access: &Access, axis: AxisId, tensor: TensorId, v
         });
     let bytes = program.tensor(tensor).dtype.bytes() as i64;
     let stays = match view {
-        Viewable::No | Viewable::Left => false,
+        Viewable::No | Viewable::Left(_) => false,
         Viewable::Near => access.is_adjacent() && !access.competes(bytes),
         Viewable::Rows | Viewable::Terms | Viewable::Encoded | Viewable::Once => access.is_adjacent(),
     };

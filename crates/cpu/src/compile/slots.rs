@@ -75,8 +75,11 @@ fn replaceable(tiles: &[Tile], step: &Step) -> Vec<Pair> {
     match step {
         Step::Map { dst, plan, ends } => {
             // What is packed lies otherwise than what it is made of.
-            let tile =
-                if ends.dropped || ends.packed { None } else { overwritten(tiles, *dst, plan).map(|src| (*dst, src)) };
+            let tile = if ends.dropped || ends.packed.is_some() {
+                None
+            } else {
+                overwritten(tiles, *dst, plan).map(|src| (*dst, src))
+            };
             let starts = ends.folds.iter().filter_map(|f| Some((f.dst, f.start?)));
             tile.into_iter().chain(starts.filter(|pair| same_carrier(tiles, *pair))).collect()
         }

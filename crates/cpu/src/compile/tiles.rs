@@ -16,12 +16,25 @@ pub(crate) struct Unit {
     pub rates: Option<ProductRates>,
 }
 
+impl Unit {
+    /// Whether it may be the faster way for factors of so many parts, packing left aside.
+    pub(super) fn may(self, parts: [usize; 2]) -> bool {
+        let faster = |rates: ProductRates| {
+            let seconds = rates.tiles.map_or(f64::INFINITY, |unit| unit.seconds(parts, products(parts)));
+            seconds * GAIN < 1.0 / rates.widened
+        };
+        parts == [1, 1] || self.rates.is_none_or(faster)
+    }
+}
+
 /// Rows, columns and terms of the unit's squares: edges are filled up with zeros.
 const SQUARE: [usize; 3] = [32, 32, 32];
 
 /// Operations of multiply-adds in f32 that take as long as packing an element: of one part, and of each further one.
 /// (Measured with three parts: 2.3 ns for 16 elements, beside 170 operations a nanosecond.)
 const PACKING: [f64; 2] = [8.0, 10.0];
+/// The same of elements that are in registers. (Counted: no loads, and no range to find.)
+const PACKING_IN_PASSING: [f64; 2] = [2.0, 6.0];
 
 /// What makes the unit worth its while.
 const GAIN: f64 = 1.15;
@@ -40,8 +53,17 @@ pub(super) fn choose(
             kept[dst.at()] = true;
         }
     });
-    let faster = |c: &Contract, of| rates.is_none_or(|rates| pays((kernel, tiles), c, of, kept[c.right.at()], rates));
-    contractions(tiles, body, &faster, &mut way);
+    let mut depth = vec![None; tiles.len()];
+    made(body, 0, &mut depth);
+    let faster = |c: &Contract, of, at| {
+        let left = match depth[c.left.at()] {
+            Some((deep, _)) if deep < at => None,
+            Some((_, true)) => Some(PACKING_IN_PASSING),
+            _ => Some(PACKING),
+        };
+        rates.is_none_or(|rates| pays((kernel, tiles), c, of, (left, kept[c.right.at()]), rates))
+    };
+    contractions(tiles, (body, 0), &faster, &mut way);
     loads(body, &way);
     round_in_passing(tiles, body);
     let uses = super::uses(tiles, body);
@@ -55,52 +77,33 @@ pub(super) fn choose(
             packed[c.left.at()] &= c.parts.is_some();
         }
     });
-    let mut again = vec![false; tiles.len()];
-    leave(program, tiles, body, &packed, &mut again);
-    take_packed(body, &again);
+    leave(program, tiles, body, &packed);
 }
 
-/// Lets the contractions take such left factors as they are packed.
-fn take_packed(steps: &mut [Step], left: &[bool]) {
+/// Whether contractions of inner streams read the tile.
+fn many_times(steps: &[Step], v: ValueId) -> bool {
+    let mut inside = false;
     for step in steps {
-        match step {
-            Step::Stream { body, .. } => take_packed(body, left),
-            Step::Contract(c) => c.packed |= left[c.left.at()],
-            _ => {}
+        if let Step::Stream { body, .. } = step {
+            super::each_step(body, &mut |s| inside |= matches!(s, Step::Contract(c) if c.left == v));
         }
     }
+    inside
 }
 
-/// Whether contractions of inner streams read the tile, all that read it of factors of one part.
-fn many_times(steps: &[Step], v: ValueId) -> bool {
-    let (mut single, mut inside) = (true, false);
-    for step in steps {
-        super::each_step(std::slice::from_ref(step), &mut |s| {
-            if let Step::Contract(c) = s
-                && c.left == v
-            {
-                single &= c.parts == Some([1, 1]);
-                inside |= matches!(step, Step::Stream { .. });
-            }
-        });
-    }
-    single && inside
-}
-
-/// Lets the tiles that are only packed, as rows of terms, stay where they are; or has them packed, and says of which it
-/// does, if that is done `again` and again.
-fn leave(program: &Program, tiles: &[Tile], steps: &mut [Step], packed: &[bool], again: &mut [bool]) {
+/// Lets the tiles that are only packed, as rows of terms, stay where they are; or has them packed, if that is done again
+/// and again.
+fn leave(program: &Program, tiles: &[Tile], steps: &mut [Step], packed: &[bool]) {
     for at in 0..steps.len() {
         let (before, after) = steps.split_at_mut(at + 1);
         match &mut before[at] {
             Step::Load { dst, tensor, access, view, .. } if packed[dst.at()] => {
                 let (from, to) = (program.tensor(*tensor).dtype, tiles[dst.at()].dtype);
                 if access.is_adjacent() && from == to && matches!(from, DType::F32 | DType::Bf16) {
-                    again[dst.at()] = from == DType::Bf16 && many_times(after, *dst);
-                    *view = if again[dst.at()] { Viewable::Left } else { Viewable::Once };
+                    *view = if many_times(after, *dst) { Viewable::Left(parts(to)) } else { Viewable::Once };
                 }
             }
-            Step::Stream { body, .. } => leave(program, tiles, body, packed, again),
+            Step::Stream { body, .. } => leave(program, tiles, body, packed),
             _ => {}
         }
     }
@@ -119,18 +122,30 @@ fn can(tiles: &[Tile], contract: &Contract) -> bool {
     contract.product == Product::Broadcast && tiles[contract.dst.at()].carrier == Carrier::F32
 }
 
+/// In how many streams each tile is made that is loaded or, by a map, computed.
+fn made(steps: &[Step], depth: usize, out: &mut [Option<(usize, bool)>]) {
+    for step in steps {
+        match step {
+            Step::Load { dst, .. } => out[dst.at()] = Some((depth, false)),
+            Step::Map { dst, .. } => out[dst.at()] = Some((depth, true)),
+            Step::Stream { body, .. } => made(body, depth + 1, out),
+            _ => {}
+        }
+    }
+}
+
 fn contractions(
     tiles: &[Tile],
-    steps: &mut [Step],
-    faster: &impl Fn(&Contract, [usize; 2]) -> bool,
+    (steps, depth): (&mut [Step], usize),
+    faster: &impl Fn(&Contract, [usize; 2], usize) -> bool,
     way: &mut [Reads],
 ) {
     for step in steps {
         match step {
-            Step::Stream { body, .. } => contractions(tiles, body, faster, way),
+            Step::Stream { body, .. } => contractions(tiles, (body, depth + 1), faster, way),
             Step::Contract(c) if can(tiles, c) => {
                 let of = [c.left, c.right].map(|v| parts(tiles[v.at()].dtype));
-                if faster(c, of) {
+                if faster(c, of, depth) {
                     c.parts = Some(of);
                 }
                 let reads = if c.parts.is_some() { Reads::Unit } else { Reads::Others };
@@ -143,9 +158,15 @@ fn contractions(
     }
 }
 
-/// Whether the unit is the faster way for factors of so many parts, the right one of which is packed once for many
-/// contractions if it is kept.
-fn pays((kernel, tiles): (&Kernel, &[Tile]), c: &Contract, of: [usize; 2], kept: bool, rates: ProductRates) -> bool {
+/// Whether the unit is the faster way for factors of so many parts. What packing an element of the left one takes is
+/// given, if it is done for this contraction alone; the right one is packed once for many contractions if it is kept.
+fn pays(
+    (kernel, tiles): (&Kernel, &[Tile]),
+    c: &Contract,
+    of: [usize; 2],
+    (packs, kept): (Option<[f64; 2]>, bool),
+    rates: ProductRates,
+) -> bool {
     let Some(unit) = rates.tiles else { return false };
     let (dst, left) = (tiles[c.dst.at()], tiles[c.left.at()]);
     let length = |axis: Option<AxisId>| {
@@ -159,8 +180,9 @@ fn pays((kernel, tiles): (&Kernel, &[Tile]), c: &Contract, of: [usize; 2], kept:
     let operations = |[m, n, k]: [usize; 3]| 2.0 * m as f64 * n as f64 * k as f64;
     let filled: [usize; 3] = std::array::from_fn(|i| lengths[i].next_multiple_of(SQUARE[i]));
     let [m, n, k] = lengths.map(|x| x as f64);
-    let pack = |parts: usize| PACKING[0] + PACKING[1] * (parts - 1) as f64;
-    let packing = m * k * pack(of[0]) + if kept { 0.0 } else { k * n * pack(of[1]) };
+    let pack = |[first, further]: [f64; 2], parts: usize| first + further * (parts - 1) as f64;
+    let of_left = packs.map_or(0.0, |cost| m * k * pack(cost, of[0]));
+    let packing = of_left + if kept { 0.0 } else { k * n * pack(PACKING, of[1]) };
     let by_unit = operations(filled) * unit.seconds(of, products(of)) + packing / rates.widened;
     // Two others are the fastest without it.
     let others = rates.pairs.filter(|_| of == [1, 1]).map_or(rates.widened, |p| p.max(rates.widened));
@@ -262,25 +284,25 @@ fn hand_over(steps: &mut [Step], dst: ValueId, of: ValueId) -> bool {
     }
 }
 
-/// Maps whose results are left factors of one part, and nothing else, pack them.
+/// Maps whose results are left factors, and nothing else, pack them.
 fn pack_in_passing(tiles: &[Tile], steps: &mut [Step], uses: &[usize]) {
     for at in 0..steps.len() {
         let (before, rest) = steps.split_at_mut(at);
         match &mut rest[0] {
             Step::Stream { body, .. } => pack_in_passing(tiles, body, uses),
-            Step::Contract(c) if c.parts == Some([1, 1]) && uses[c.left.at()] == 1 => {
-                let tile = tiles[c.left.at()];
-                let left = before.iter_mut().find_map(|s| match s {
-                    Step::Map { dst, plan, ends } if *dst == c.left => Some((plan, ends)),
+            Step::Contract(Contract { left, sum, parts: Some([parts, _]), .. }) if uses[left.at()] == 1 => {
+                let tile = tiles[left.at()];
+                let map = before.iter_mut().find_map(|s| match s {
+                    Step::Map { dst, plan, ends } if dst == left => Some((plan, ends)),
                     _ => None,
                 });
-                if let Some((plan, ends)) = left
+                if let Some((plan, ends)) = map
                     && !plan.wide
                     && tile.carrier == Carrier::F32
                     && tile.outer.is_some()
-                    && tile.inner == Some(c.sum)
+                    && tile.inner == Some(*sum)
                 {
-                    (ends.packed, c.packed) = (true, true);
+                    ends.packed = Some(*parts);
                 }
             }
             _ => {}
@@ -288,8 +310,7 @@ fn pack_in_passing(tiles: &[Tile], steps: &mut [Step], uses: &[usize]) {
     }
 }
 
-/// The extremes of a result's rows, where their reduction follows at once, see the sums before they are in memory. Not
-/// where factors have several parts: such sums may have to be computed again.
+/// The extremes of a result's rows, where their reduction follows at once, see the sums before they are in memory.
 fn reduce_in_passing(tiles: &[Tile], steps: &mut Vec<Step>) {
     let mut at = 0;
     while at < steps.len() {
@@ -299,7 +320,7 @@ fn reduce_in_passing(tiles: &[Tile], steps: &mut Vec<Step>) {
         let next = steps.get(at + 1).and_then(|s| super::sweep::fold(tiles, s));
         if let (Step::Contract(c), Some((src, fold))) = (&mut steps[at], next)
             && src == c.dst
-            && c.parts == Some([1, 1])
+            && c.parts.is_some()
             && c.fold.is_none()
             && matches!(fold.monoid, Monoid::Max | Monoid::Min)
             && fold.start != Some(src)
@@ -320,7 +341,7 @@ fn reduce_unless_mapped(steps: &mut [Step], at: usize) {
     let [fold] = ends.folds.as_slice() else { return };
     let extreme = matches!(fold.monoid, Monoid::Max | Monoid::Min) && !fold.across && fold.start != Some(c.dst);
     let only = ends.dropped && ends.store.is_none() && plan.variants.iter().any(|s| s.copies(c.dst));
-    if extreme && only && c.parts == Some([1, 1]) && c.fold.is_none() && plan.reads_first(c.dst) {
+    if extreme && only && c.parts.is_some() && c.fold.is_none() && plan.reads_first(c.dst) {
         c.fold = Some(Passing { fold: fold.clone(), times: 1.0, unless: Some(plan.clone()) });
         ends.passed = Some(c.dst);
     }
@@ -339,7 +360,7 @@ fn multiply_later(steps: &mut [Step], uses: &[usize]) {
             Step::Contract(c) => c,
             _ => continue,
         };
-        if c.parts != Some([1, 1]) || c.start.is_some() || c.times == 1.0 || !(c.times > 0.0 && c.times.is_finite()) {
+        if c.parts.is_none() || c.start.is_some() || c.times == 1.0 || !(c.times > 0.0 && c.times.is_finite()) {
             continue;
         }
         let only = |step: &Step| match step {

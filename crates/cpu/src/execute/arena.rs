@@ -24,6 +24,8 @@ pub(crate) struct Arena {
     pub wide: Scratch<f64>,
     /// Memory for partial results of rows.
     pub partials: Vec<Vec<Partial>>,
+    /// Largest magnitudes of rows.
+    pub most: Vec<u32>,
     /// Results of rows.
     pub totals: Vec<f32>,
     /// Coordinates where the current tile begins.

@@ -1,6 +1,6 @@
 //! Contractions of tiles.
 
-use super::place::{Rows, pitch};
+use super::place::{Place, Rows, pitch};
 use super::worker::Worker;
 use crate::compile::{Carrier, Contract, ElementKind, Passing, Product};
 use crate::kernels::amx::Engaged;
@@ -78,7 +78,8 @@ impl Worker<'_> {
         times: Option<T>,
         run: impl FnOnce(Contraction<'_, '_, T>, Option<Rows<'_, u16>>),
     ) {
-        let &Contract { dst, left, right, start, sum, product, scale, packed, .. } = contract;
+        let &Contract { dst, left, right, start, sum, product, scale, .. } = contract;
+        let packed = if let Place::Packed(range) = self.places[left.at()] { Some(range) } else { None };
         let tile = self.job.plan.tiles[dst.at()];
         let mut target = std::mem::take(&mut self.arena.slots[tile.slot]);
         let mut ahead = self.ahead.take().unwrap_or_default();
@@ -145,7 +146,7 @@ impl Worker<'_> {
         }
         self.ahead = Some(ahead);
         self.arena.slots[tile.slot] = target;
-        self.places[dst.at()] = super::place::Place::Slot;
+        self.places[dst.at()] = Place::Slot;
     }
 }
 

@@ -3,7 +3,7 @@
 use super::arena::Scratch;
 use super::source::{Source, holds};
 use crate::compile::Strips;
-use crate::kernels::contract::PackedLeft;
+use crate::kernels::contract::{PackedLeft, Range};
 use crate::kernels::exp;
 use crate::kernels::fold::{Monoid, Partial, SHORT, Totals};
 use crate::kernels::isa::{Instructions, Token, Work, dispatch};
@@ -161,10 +161,11 @@ pub(super) struct Elementwise<'a, T> {
 }
 
 impl<T: Real + Pod> Work for Elementwise<'_, T> {
-    type Output = ();
+    /// The range of what was packed, if anything.
+    type Output = Option<Range>;
 
     #[inline(always)]
-    fn run<I: Instructions>(self) {
+    fn run<I: Instructions>(self) -> Option<Range> {
         let Self { strips, sources, mut sink, ends, rows, columns, pitch, scratch } = self;
         let Ends { folds, store, asked } = ends;
         let mut encoded = [0; STRIP];
@@ -173,8 +174,9 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
         } else {
             false
         };
+        let packed = |sink: &Sink<'_, T>| if let Sink::Packed(left) = sink { Some(left.range()) } else { None };
         if whole {
-            return;
+            return packed(&sink);
         }
         let Scratch { registers, leaves, vectors, row: spare } = scratch;
         // Short rows are taken several at a time.
@@ -331,6 +333,7 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
                 }
             }
         }
+        packed(&sink)
     }
 }
 

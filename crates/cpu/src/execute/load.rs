@@ -74,7 +74,7 @@ impl<'a> Worker<'a> {
                         _ => Place::View(tensor, start, outer),
                     };
                 }
-                Viewable::Left if self.job.tiles.is_some() => self.load_left(tile, tensor, Some(block)),
+                Viewable::Left(parts) if self.job.tiles.is_some() => self.load_left((dst, parts), tensor, Some(block)),
                 _ if kept != Keep::No && self.load_kept(dst, tensor, (access, block), (kept, ahead)) => {}
                 _ if ahead => self.load_ahead(dst, tensor, access, block),
                 _ => self.load_block(tile, tensor, block),
@@ -82,8 +82,8 @@ impl<'a> Worker<'a> {
             Ok(rows * columns)
         } else {
             let loaded = self.load_rows(dst, tensor, access, fill);
-            if view == Viewable::Left && self.job.tiles.is_some() {
-                self.load_left(tile, tensor, None);
+            if let (Viewable::Left(parts), true) = (view, self.job.tiles.is_some() && loaded.is_ok()) {
+                self.load_left((dst, parts), tensor, None);
             }
             loaded
         };
@@ -197,8 +197,10 @@ impl<'a> Worker<'a> {
         true
     }
 
-    /// Packs the tile as a left factor of the processor's matrix unit, from its slot if it is no block of the tensor.
-    fn load_left(&mut self, tile: Tile, tensor: TensorId, block: Option<Block>) {
+    /// Packs the tile as a left factor of the processor's matrix unit, from its slot if it is no block of the tensor; leaves
+    /// it in the slot if it holds what cannot be told from the parts.
+    fn load_left(&mut self, (dst, parts): (ValueId, usize), tensor: TensorId, block: Option<Block>) {
+        let tile = self.job.plan.tiles[dst.at()];
         let (rows, terms) = lengths(tile, &self.windows);
         let there = block.and_then(|block| self.matrix(tensor, tile, block));
         if let (None, Some(block)) = (there, block) {
@@ -209,9 +211,15 @@ impl<'a> Worker<'a> {
             Some(Matrix { elements, pitch, .. }) => (elements, pitch),
             None => (Elements::F32(self.arena.slots[tile.slot].get()), pitch(terms)),
         };
-        let to = packed.lines_mut(PackedLeft::len(rows, terms).div_ceil(size_of::<Line>() / size_of::<f32>()));
-        PackedLeft::pack(self.job.token, (from, between), [rows, terms], to);
-        std::mem::swap(&mut self.arena.slots[tile.slot], &mut packed);
+        let elements = PackedLeft::len([rows, terms], parts);
+        let to = packed.lines_mut(elements.div_ceil(size_of::<Line>() / size_of::<f32>()));
+        let range = PackedLeft::pack(self.job.token, (from, between), [rows, terms], parts, to);
+        if parts == 1 || range.is_all() {
+            std::mem::swap(&mut self.arena.slots[tile.slot], &mut packed);
+            self.places[dst.at()] = Place::Packed(range);
+        } else if let (Some(_), Some(block)) = (there, block) {
+            self.load_block(tile, tensor, block);
+        }
         self.arena.spare.push(packed);
     }
 

@@ -6,6 +6,7 @@ use super::place::{Place, pitch};
 use super::source::source;
 use super::worker::Worker;
 use crate::compile::{self, Carrier, ExpressionPlan, Fold};
+use crate::kernels::amx::TileToken;
 use crate::kernels::contract::PackedLeft;
 use crate::kernels::isa::dispatch;
 use crate::kernels::real::Real;
@@ -18,36 +19,42 @@ impl Worker<'_> {
         if ends.passed.is_some_and(|v| plan.variant(|p| coverage(p, &self.windows)).copies(v)) {
             return;
         }
+        let unit = self.job.tiles.and_then(|unit| ends.packed.map(|parts| (unit, parts)));
         if plan.wide {
             let mut scratch = std::mem::take(&mut self.arena.wide);
-            self.map_as::<f64>(dst, plan, ends, &mut scratch);
+            self.map_as::<f64>(dst, plan, (ends, None), &mut scratch);
             self.arena.wide = scratch;
         } else {
             let mut scratch = std::mem::take(&mut self.arena.narrow);
-            self.map_as::<f32>(dst, plan, ends, &mut scratch);
+            // What cannot be told from its parts is computed again.
+            if !self.map_as::<f32>(dst, plan, (ends, unit), &mut scratch) {
+                self.map_as::<f32>(dst, plan, (ends, None), &mut scratch);
+            }
             self.arena.narrow = scratch;
         }
     }
 
+    /// Whether what is packed is the sum of its parts; nothing else is done if not.
     fn map_as<T: Real + Pod>(
         &mut self,
         dst: ValueId,
         plan: &ExpressionPlan,
-        ends: &compile::Ends,
+        (ends, unit): (&compile::Ends, Option<(TileToken, usize)>),
         scratch: &mut Scratch<T>,
-    ) {
+    ) -> bool {
         let tile = self.job.plan.tiles[dst.at()];
         let (rows, columns) = self.tiles().lengths(dst);
         let spare = &mut self.arena.partials;
         let mut folds: Vec<Gather> =
             ends.folds.iter().map(|f| Gather::new(f.monoid, f.across, [rows, columns], spare)).collect();
         let mut asked = std::mem::take(&mut self.asked);
+        let mut most = std::mem::take(&mut self.arena.most);
+        let mut place = Place::Slot;
         if rows > 0 && columns > 0 {
             let strips = plan.variant(|p| coverage(p, &self.windows));
             let mut target = if ends.dropped { None } else { Some(std::mem::take(&mut self.arena.slots[tile.slot])) };
             let pitch = pitch(columns);
-            let unit = self.job.tiles.filter(|_| ends.packed);
-            let len = if unit.is_some() { PackedLeft::len(rows, columns) } else { rows * pitch };
+            let len = unit.map_or(rows * pitch, |(_, parts)| PackedLeft::len([rows, columns], parts));
             scratch.reserve(strips.registers, strips.leaves.len());
             let tiles = self.tiles();
             let carrier = if plan.wide { Carrier::F64 } else { Carrier::F32 };
@@ -56,8 +63,8 @@ impl Worker<'_> {
             let sources = leaves.map(|(leaf, vector)| source(tiles, tile, own, carrier, leaf, vector)).collect();
             let sink = match (&mut target, tile.carrier) {
                 (None, _) => Sink::Nowhere,
-                (Some(target), _) if let Some(unit) = unit => {
-                    Sink::Packed(PackedLeft::new(unit, target.get_mut(len), rows, columns))
+                (Some(target), _) if let Some((unit, parts)) = unit => {
+                    Sink::Packed(PackedLeft::new(unit, target.get_mut(len), [rows, columns], parts, &mut most))
                 }
                 (Some(target), Carrier::I32) => Sink::Integers(target.get_mut(len)),
                 (Some(target), same) if same == carrier => Sink::Same(target.get_mut(len)),
@@ -69,17 +76,24 @@ impl Worker<'_> {
                 Outlet { memory: &self.job.tensors[tensor.at()], dtype, start, outer }
             });
             let ends = Ends { folds: &mut folds, store, asked: &mut asked };
-            dispatch(self.job.token, Elementwise { strips, sources, sink, ends, rows, columns, pitch, scratch });
+            let range =
+                dispatch(self.job.token, Elementwise { strips, sources, sink, ends, rows, columns, pitch, scratch });
+            if let Some(range) = range {
+                place = Place::Packed(range);
+            }
             if let Some(target) = target {
                 self.arena.slots[tile.slot] = target;
             }
         }
-        self.asked = asked;
+        (self.asked, self.arena.most) = (asked, most);
+        if matches!((place, unit), (Place::Packed(range), Some((_, 2..))) if !range.is_all()) {
+            return false;
+        }
         if let Some((tensor, _)) = &ends.store {
             let bytes = rows * columns * self.job.program.tensor(*tensor).dtype.bytes();
             self.stored[tensor.at()] += bytes as u64;
         }
-        self.places[dst.at()] = Place::Slot;
+        self.places[dst.at()] = place;
         for (fold, gathered) in ends.folds.iter().zip(folds) {
             let count = if fold.across { columns } else { rows };
             let mut totals = std::mem::take(&mut self.arena.totals);
@@ -87,6 +101,7 @@ impl Worker<'_> {
             self.finish(fold, &totals[..count]);
             self.arena.totals = totals;
         }
+        true
     }
 
     /// Gives a reduction its result.

@@ -1,7 +1,7 @@
 //! Where tiles are.
 
 use crate::compile::{Plan, Tile};
-use crate::kernels::contract::Layout;
+use crate::kernels::contract::{Layout, Range};
 use crate::kernels::memory::Shared;
 use crate::kernels::real::Real;
 use bytemuck::Pod;
@@ -16,6 +16,8 @@ use super::kept::KeptTile;
 pub(crate) enum Place {
     /// In its slot.
     Slot,
+    /// In its slot, packed as a left factor of the processor's matrix unit, with this range: only contractions read it.
+    Packed(Range),
     /// The tile of this number of those that are kept.
     Kept(usize),
     /// In a tensor, from this element on, with this many elements from row to row.
@@ -68,7 +70,9 @@ impl<'a> Tiles<'a> {
     /// The tile's elements. `T` must be what its carrier holds.
     pub(crate) fn rows<T: Pod>(&self, v: ValueId) -> Rows<'a, T> {
         match self.places[v.at()] {
-            Place::Slot => Rows { data: self.slots[self.tile(v).slot].get(), pitch: pitch(self.lengths(v).1) },
+            Place::Slot | Place::Packed(_) => {
+                Rows { data: self.slots[self.tile(v).slot].get(), pitch: pitch(self.lengths(v).1) }
+            }
             Place::Kept(number) => Rows { data: self.kept[number].buffer.get(), pitch: pitch(self.lengths(v).1) },
             Place::View(tensor, start, pitch) => {
                 let data = self.tensors[tensor.at()].elements();

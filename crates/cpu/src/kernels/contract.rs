@@ -5,6 +5,7 @@
 mod ahead;
 mod blocks;
 mod dots;
+mod left;
 mod pairs;
 mod parts;
 mod rates;
@@ -16,10 +17,11 @@ use super::memory::Line;
 pub(crate) use ahead::{Ahead, Elements, Matrix};
 use blocks::contract;
 use dots::dots;
+pub(crate) use left::PackedLeft;
 pub(crate) use pairs::{Pack, PairToken, Terms};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use parts::x86::round_pairs;
-pub(crate) use parts::{PackRight, Packed, PackedLeft, parts};
+pub(crate) use parts::x86::put_parts;
+pub(crate) use parts::{PackRight, Packed, Range, parts};
 pub use rates::{ProductRates, TileRates};
 pub(crate) use tiles::Room;
 
@@ -121,8 +123,8 @@ pub(crate) struct Contraction<'a, 's, T> {
     pub times: Option<T>,
     /// What is to be copied in passing.
     pub ahead: &'a mut Ahead<'s>,
-    /// `a` is packed for the matrix unit, in one part ([`PackedLeft`]); its strides mean nothing.
-    pub packed: bool,
+    /// The range of `a`, if it is packed for the matrix unit ([`PackedLeft`]); its strides mean nothing then.
+    pub packed: Option<Range>,
 }
 
 /// The operands of `c[i, j] = acc[i, j] + Σ_k a[i, k] · b[j, k]` with `k` adjacent in both factors: for results with
@@ -175,9 +177,8 @@ impl<T: Element> Contraction<'_, '_, T> {
 
     /// With so many elements of the left factor.
     fn check_with(&self, len: usize) {
-        let a =
-            if self.packed { PackedLeft::len(self.m, self.k) } else { extent([self.m, self.k], [self.a_i, self.a_k]) };
-        assert!(len >= a, "a is too short");
+        let a = extent([self.m, self.k], [self.a_i, self.a_k]);
+        assert!(self.packed.is_some() || len >= a, "a is too short");
         let b = match self.b_layout {
             Layout::Rows(pitch) => extent([self.k, self.n], [pitch, 1]),
             panels => panels.len(self.k, self.n),

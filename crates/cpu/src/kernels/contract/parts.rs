@@ -5,8 +5,8 @@
 //! subnormal for 0. [`Range`] tells where that does not matter.
 
 use super::ahead::Elements;
-use crate::kernels::amx::{SIDE, TERMS, TILE, TileToken};
-use crate::kernels::isa::{Instructions, Token, Work, dispatch};
+use crate::kernels::amx::{SIDE, TERMS, TILE};
+use crate::kernels::isa::{Instructions, Work};
 use crate::kernels::memory::Line;
 use crate::kernels::transpose;
 use einloom_cascade::DType;
@@ -29,12 +29,22 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    const NONE: Self = Self { least: u32::MAX, most: 0 };
+    pub(super) const NONE: Self = Self { least: u32::MAX, most: 0 };
     /// What is larger, or no number, may not be the sum of its parts.
     const MOST: u32 = (127 + 100) << 23;
 
-    fn and(self, other: Self) -> Self {
+    pub(super) fn and(self, other: Self) -> Self {
         Self { least: self.least.min(other.least), most: self.most.max(other.most) }
+    }
+
+    /// With a row, or a column, whose largest magnitude is this.
+    pub(super) fn with(self, most: u32) -> Self {
+        if most == 0 { self } else { self.and(Self { least: most, most }) }
+    }
+
+    /// Whether all elements are the sums of their parts.
+    pub(crate) fn is_all(self) -> bool {
+        self.most < Self::MOST
     }
 
     /// Whether it is far from what [`Range::multiplies`] minds.
@@ -70,73 +80,12 @@ impl Packed {
 
     /// Whether the elements are the sums of their parts.
     pub(crate) fn is_all(self) -> bool {
-        self.parts == 1 || self.range.most < Range::MOST
+        self.parts == 1 || self.range.is_all()
     }
 
     /// Lines that a factor of so many terms and columns takes.
     pub(crate) fn lines(self, terms: usize, columns: usize) -> usize {
         columns.div_ceil(SIDE) * terms.div_ceil(TERMS) * usize::from(self.parts) * (TILE / size_of::<Line>())
-    }
-}
-
-/// A left factor in one part, packed as it is computed: rows 16 by 16, of these the terms 32 by 32, each a tile. Rows
-/// that are not there may hold anything; terms that are not there are 0.
-pub(crate) struct PackedLeft<'a> {
-    to: &'a mut [f32],
-    blocks: usize,
-}
-
-impl<'a> PackedLeft<'a> {
-    /// So many rows and terms. The token's processor rounds to bf16.
-    pub(crate) fn new(_: TileToken, to: &'a mut [f32], rows: usize, terms: usize) -> Self {
-        Self { to: &mut to[..Self::len(rows, terms)], blocks: terms.div_ceil(TERMS) }
-    }
-
-    /// Elements of f32 in whose memory it lies.
-    pub(crate) fn len(rows: usize, terms: usize) -> usize {
-        rows.div_ceil(SIDE) * terms.div_ceil(TERMS) * (TILE / size_of::<f32>())
-    }
-
-    /// Packs rows of adjacent terms, so many elements apart.
-    pub(crate) fn pack(token: Token, (from, pitch): (Elements<'_>, usize), [rows, terms]: [usize; 2], to: &mut [Line]) {
-        const SOME: usize = 2 * SIDE;
-        for at in (0..rows).step_by(SOME) {
-            let to = &mut to[Self::len(at, terms) * size_of::<f32>() / size_of::<Line>()..];
-            let (from, rows) = (from.after(at * pitch), SOME.min(rows - at));
-            dispatch(token, PackLeft { from, strides: [pitch, 1], rows, terms, parts: 1, range: false, to });
-        }
-    }
-
-    /// Where the lines of a row go that so many terms take, a tile's bytes apart.
-    #[inline(always)]
-    pub(crate) fn row(&mut self, row: usize, terms: usize) -> *mut u8 {
-        let first = row / SIDE * self.blocks * (TILE / size_of::<f32>()) + row % SIDE * SIDE;
-        let last = first + (terms.div_ceil(TERMS) - 1) * (TILE / size_of::<f32>());
-        assert!(last + SIDE <= self.to.len(), "rows and terms that were asked for");
-        self.to[first..].as_mut_ptr().cast()
-    }
-
-    /// Where 32 terms of a row go.
-    #[inline(always)]
-    fn line(&mut self, row: usize, block: usize) -> &mut [f32; SIDE] {
-        let at = (row / SIDE * self.blocks + block) * (TILE / size_of::<f32>()) + row % SIDE * SIDE;
-        let line = self.to[at..].first_chunk_mut();
-        line.expect("rows and terms that were asked for")
-    }
-
-    /// Terms of a row from one on that begins a block; what fills up the last block is 0.
-    #[inline(always)]
-    pub(crate) fn put<I: Instructions>(&mut self, row: usize, term: usize, terms: &[f32]) {
-        #[cfg(target_arch = "x86_64")]
-        if I::AVX512 {
-            for (number, piece) in terms.chunks(TERMS).enumerate() {
-                let line = self.line(row, term / TERMS + number);
-                // SAFETY: the type that says AVX512 is only named by code that runs where the instructions are, the token
-                // says that the processor rounds to bf16, and a line has 64 bytes.
-                unsafe { x86::put(piece, line.as_mut_ptr().cast()) };
-            }
-        }
-        let _ = (row, term, terms);
     }
 }
 
@@ -241,19 +190,51 @@ pub(crate) mod x86 {
         }
     }
 
-    /// At most 32 numbers, rounded; zeros after them.
+    /// 32 numbers in parts, a tile's bytes apart; one part is rounded.
     ///
     /// # Safety
-    /// As of [`round_pairs`].
+    /// The processor has AVX512-BF16, and 64 bytes are there for each part.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-    pub(super) unsafe fn put(piece: &[f32], to: *mut u8) {
+    pub(crate) unsafe fn put_parts<const PARTS: usize>(x: Vector, y: Vector, to: *mut u8) {
+        // The upper half of every element of the first register, then of the second.
+        const ODD: [u16; 32] = {
+            let mut odd = [0; 32];
+            let mut i = 0;
+            while i < 32 {
+                odd[i] = 2 * i as u16 + 1;
+                i += 1;
+            }
+            odd
+        };
+        // SAFETY: the caller's.
+        unsafe {
+            if PARTS == 1 {
+                return round_pairs(x, y, to);
+            }
+            let odd = _mm512_loadu_si512(ODD.as_ptr().cast());
+            let (x, y) = (split::<PARTS>(x), split::<PARTS>(y));
+            for (part, (x, y)) in x.into_iter().zip(y).enumerate() {
+                let both = _mm512_permutex2var_epi16(x, odd, y);
+                _mm512_storeu_si512(to.wrapping_add(part * super::TILE).cast(), both);
+            }
+        }
+    }
+
+    /// At most 32 numbers, zeros after them, in parts; the largest magnitude.
+    ///
+    /// # Safety
+    /// As of [`put_parts`].
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+    pub(in super::super) unsafe fn put<const PARTS: usize>(piece: &[f32], to: *mut u8) -> u32 {
         let (from, n) = (piece.as_ptr(), piece.len());
         // SAFETY: the masks have a bit per element; the caller's for the rest.
         unsafe {
             let x = _mm512_maskz_loadu_ps(first(n), from);
             let y = _mm512_maskz_loadu_ps(first(n.saturating_sub(16)), from.wrapping_add(16));
-            round_pairs(x, y, to);
+            put_parts::<PARTS>(x, y, to);
+            if PARTS == 1 { 0 } else { _mm512_reduce_max_epu32(_mm512_max_epu32(magnitude(x), magnitude(y))) }
         }
     }
 
@@ -280,19 +261,8 @@ pub(crate) mod x86 {
         [rows, terms]: [usize; 2],
         to: *mut u8,
     ) -> Range {
-        // The upper half of every element of the first register, then of the second.
-        const ODD: [u16; 32] = {
-            let mut odd = [0; 32];
-            let mut i = 0;
-            while i < 32 {
-                odd[i] = 2 * i as u16 + 1;
-                i += 1;
-            }
-            odd
-        };
         // SAFETY: the caller's.
         unsafe {
-            let odd = _mm512_loadu_si512(ODD.as_ptr().cast());
             let (mut least, mut all) = (_mm512_set1_epi32(-1), _mm512_setzero_si512());
             for row in 0..SIDE {
                 let mut to = to.add(row * 64);
@@ -309,15 +279,7 @@ pub(crate) mod x86 {
                     if RANGE {
                         most = _mm512_max_epu32(most, _mm512_max_epu32(magnitude(x), magnitude(y)));
                     }
-                    if PARTS == 1 {
-                        round_pairs(x, y, to);
-                        return;
-                    }
-                    let (x, y) = (split::<PARTS>(x), split::<PARTS>(y));
-                    for (part, (x, y)) in x.into_iter().zip(y).enumerate() {
-                        let both = _mm512_permutex2var_epi16(x, odd, y);
-                        _mm512_storeu_si512(to.add(part * super::TILE).cast(), both);
-                    }
+                    put_parts::<PARTS>(x, y, to);
                 };
                 let mut at = 0;
                 while at + TERMS <= terms {

@@ -117,7 +117,7 @@ fn seconds([m, n, k]: [usize; 3], b_layout: Layout, mut run: impl FnMut(Contract
             scale,
             times: None,
             ahead,
-            packed: false,
+            packed: None,
         });
     }
     begun.elapsed().as_secs_f64() / REPEATS as f64

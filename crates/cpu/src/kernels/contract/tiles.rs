@@ -2,7 +2,8 @@
 //! the right factor while they are near. What becomes of the sums besides happens on their way to the result.
 
 use super::ahead::Elements;
-use super::parts::{PackLeft, PackRight, Packed, PackedLeft, unpack};
+use super::left::{PackedLeft, unpack_left};
+use super::parts::{PackLeft, PackRight, Packed, unpack};
 use super::{Contraction, Layout, Scale, Start};
 use crate::kernels::amx::{Engaged, SIDE, Square, TERMS, TILE};
 use crate::kernels::fold::{Monoid, Partial};
@@ -37,7 +38,7 @@ impl Contraction<'_, '_, f32> {
     /// Runs it on factors of so many parts of bf16. The slices must hold the matrices; panics otherwise. The left factor's
     /// elements are `codes`, if those are given, in rows of adjacent elements; `a` is not looked at then.
     ///
-    /// `fold`: into which of its partial results every row of the result goes besides. Factors have one part then.
+    /// `fold`: into which of its partial results every row of the result goes besides.
     pub(crate) fn run_tiles(
         self,
         codes: Option<&[u16]>,
@@ -48,10 +49,10 @@ impl Contraction<'_, '_, f32> {
     ) {
         let from = codes.map_or(Elements::F32(self.a), Elements::Bf16);
         self.check_with(from.len());
-        assert!(fold.as_ref().is_none_or(|(_, rows)| parts == [1, 1] && rows.len() >= self.m), "rows to reduce");
+        assert!(fold.as_ref().is_none_or(|(_, rows)| rows.len() >= self.m), "rows to reduce");
         let Self { m, n, k, a, a_i, a_k, b, b_layout, c, c_i, start, scale, times, ahead, packed: left_packed } = self;
-        assert!(!left_packed || parts == [1, 1] && k > 0 || k == 0, "a left factor is packed in one part");
-        assert!(!left_packed || codes.is_none(), "a left factor is packed or not");
+        let there = left_packed.is_none() || codes.is_none() && a.len() >= PackedLeft::len([m, k], parts[0]);
+        assert!(there, "a packed left factor is too short");
         if m == 0 || n == 0 {
             return;
         }
@@ -66,8 +67,8 @@ impl Contraction<'_, '_, f32> {
                 (dispatch(token, pack), bytemuck::cast_slice(to))
             }
             _ => {
-                assert!(!left_packed || k == 0, "a right factor that is not packed");
-                let packed = false;
+                assert!(left_packed.is_none() || k == 0, "a right factor that is not packed");
+                let packed = None;
                 let widened = codes.map(|codes| widen(codes, [m, k], a_i));
                 let (a, [a_i, a_k]) = match widened.as_deref() {
                     _ if k == 0 => (a, [0, 0]),
@@ -78,13 +79,26 @@ impl Contraction<'_, '_, f32> {
                 let job = Contraction { m, n, k, a, a_i, a_k, b, b_layout, c, c_i, start, scale, times, ahead, packed };
                 job.run(token);
                 if let Some((monoid, rows)) = fold {
-                    for (row, partial) in rows[..m].iter_mut().enumerate() {
-                        partial[0] = c[row * c_i..][..n].iter().fold(partial[0], |all, &x| monoid.combine(all, x));
-                    }
+                    fold_rows(monoid, &mut rows[..m], c, [n, c_i]);
                 }
                 return;
             }
         };
+        if let Some(range) = left_packed
+            && parts != [1, 1]
+            && !range.multiplies(packed.range)
+        {
+            let a = &unpack_left(a, [m, k], parts[0]);
+            let rows = matches!(b_layout, Layout::Packed(_)).then(|| unpack(packed, right, k, n));
+            let (b, b_layout) = rows.as_ref().map_or((b, b_layout), |rows| (&rows[..], Layout::Rows(n)));
+            let (to, a_i, a_k, packed) = (&mut *c, k, 1, None);
+            let job = Contraction { m, n, k, a, a_i, a_k, b, b_layout, c: to, c_i, start, scale, times, ahead, packed };
+            job.run(token);
+            if let Some((monoid, rows)) = fold {
+                fold_rows(monoid, &mut rows[..m], c, [n, c_i]);
+            }
+            return;
+        }
         let (monoid, partials) = match fold {
             Some((monoid, rows)) => (monoid, rows.as_mut_ptr()),
             None => (Monoid::Max, std::ptr::null_mut()),
@@ -92,14 +106,14 @@ impl Contraction<'_, '_, f32> {
 
         let b_bytes = k.div_ceil(TERMS) * usize::from(packed.parts) * TILE;
         let part = LEFT / (SQUARE * size_of::<u16>() * parts[0]) / TERMS * TERMS;
-        let part = if left_packed { k.next_multiple_of(TERMS) } else { part };
+        let part = if left_packed.is_some() { k.next_multiple_of(TERMS) } else { part };
         let one = k <= part;
         grown(left, (SQUARE / SIDE) * (part.min(k).div_ceil(TERMS) * parts[0]) * (TILE / size_of::<Line>()));
         // With one part the sums of one square are on their way while the next is multiplied.
         let squares = if one { 2 } else { n.div_ceil(SQUARE) };
         let lines = squares * SQUARE * SQUARE * size_of::<f32>() / size_of::<Line>();
         let sums = grown(sums, lines).as_mut_ptr().cast::<f32>();
-        let ranged = parts != [1, 1];
+        let ranged = parts != [1, 1] && left_packed.is_none();
         // Nothing is to be done with the sums, and it is known that they will be good.
         let plain = matches!((start, scale), (Start::Zero, _) | (Start::Kept, Scale::One)) && times.is_none();
         let straight = plain && (one || !ranged);
@@ -114,7 +128,7 @@ impl Contraction<'_, '_, f32> {
             for k0 in (0..k).step_by(part) {
                 let terms = part.min(k - k0);
                 let strides = [a_i, a_k];
-                if !left_packed {
+                if left_packed.is_none() {
                     let from = from.after(i * a_i + k0 * a_k);
                     let pack = PackLeft { from, strides, rows, terms, parts: parts[0], range: ranged, to: &mut *left };
                     let range = dispatch(token, pack);
@@ -124,8 +138,8 @@ impl Contraction<'_, '_, f32> {
                     }
                 }
                 let blocks = terms.div_ceil(TERMS);
-                let a0 = if left_packed {
-                    a[PackedLeft::len(i, k)..].as_ptr().cast::<u8>()
+                let a0 = if left_packed.is_some() {
+                    a[PackedLeft::len([i, k], parts[0])..].as_ptr().cast::<u8>()
                 } else {
                     left.as_ptr().cast::<u8>()
                 };
@@ -134,7 +148,7 @@ impl Contraction<'_, '_, f32> {
                 // What is packed next is asked for while this is multiplied: its rows are too short for the processor to
                 // find them by itself.
                 let (next, then) = if last { (i + SQUARE, 0) } else { (i, k0 + terms) };
-                let next_rows = if left_packed { 0..0 } else { next..m.min(next + SQUARE) };
+                let next_rows = if left_packed.is_some() { 0..0 } else { next..m.min(next + SQUARE) };
                 let window = [next_rows, then..k.min(then + part)];
                 let (mut asked, some) = packed_next((from, strides), window, n);
                 for j in (0..n).step_by(SQUARE) {
@@ -222,11 +236,23 @@ impl Contraction<'_, '_, f32> {
                 },
                 times,
                 ahead: &mut *ahead,
-                packed: false,
+                packed: None,
             };
             rest.run(token);
+            if !partials.is_null() {
+                // SAFETY: as many partial results as rows; nobody else holds them.
+                let partials = unsafe { std::slice::from_raw_parts_mut(partials.wrapping_add(i), rows) };
+                fold_rows(monoid, partials, &c[i * c_i..], [n, c_i]);
+            }
             base = c.as_mut_ptr();
         }
+    }
+}
+
+/// Reduces rows of so many elements, so far apart.
+fn fold_rows(monoid: Monoid, partials: &mut [Partial], rows: &[f32], [columns, pitch]: [usize; 2]) {
+    for (row, partial) in partials.iter_mut().enumerate() {
+        partial[0] = rows[row * pitch..][..columns].iter().fold(partial[0], |all, &x| monoid.combine(all, x));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Anchored exponentials that are packed for the matrix unit: they are rounded to bf16, and only their sums see more.
+//! Anchored exponentials that are packed for the matrix unit, in one part or in several.
 
 use crate::kernels::contract::PackedLeft;
 use crate::kernels::fold::Partial;
@@ -55,14 +55,20 @@ pub(crate) struct Rows<'a, 't> {
     pub sums: Option<&'a mut [Partial]>,
 }
 
-/// Computes them, 0 where they are subnormal; before they are rounded within `2 + |y| / 20` ulp for an argument `y`, which
+/// Computes them, 0 where they are subnormal; before they are rounded to their parts within `2 + |y| / 20` ulp for an argument `y`, which
 /// is rounded once. False if the instructions are not there: nothing is done then.
 #[inline(always)]
 pub(crate) fn rows<I: Instructions>(job: Rows<'_, '_>) -> bool {
     #[cfg(target_arch = "x86_64")]
     if I::AVX512 {
         // SAFETY: the type that says AVX512 is only named by code that runs where the instructions are.
-        unsafe { x86::rows(job) };
+        unsafe {
+            match job.to.parts() {
+                1 => x86::rows::<1>(job),
+                2 => x86::rows::<2>(job),
+                _ => x86::rows::<3>(job),
+            }
+        }
         return true;
     }
     let _ = job;
@@ -72,7 +78,7 @@ pub(crate) fn rows<I: Instructions>(job: Rows<'_, '_>) -> bool {
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::{Rows, THIRTY_SECONDS};
-    use crate::kernels::contract::round_pairs;
+    use crate::kernels::contract::put_parts;
     use crate::kernels::math::EXP_MOST;
     use crate::kernels::strip::LEAST_NORMAL;
     use std::arch::x86_64::*;
@@ -83,7 +89,7 @@ mod x86 {
     const TILE: usize = 1024;
 
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-    pub(super) fn rows(job: Rows<'_, '_>) {
+    pub(super) fn rows<const PARTS: usize>(job: Rows<'_, '_>) {
         let Rows { from, pitch, by, less, columns, to, mut sums } = job;
         let rows = less.len();
         assert!(rows > 0 && columns > 0 && from.len() >= (rows - 1) * pitch + columns, "too short");
@@ -95,8 +101,9 @@ mod x86 {
             let from = from[row * pitch..][..columns].as_ptr();
             let less = _mm512_set1_ps(less);
             let exp = |x: Vector| exp(_mm512_fmsub_ps(x, by, less), table);
-            let mut to = to.row(row, columns);
+            let mut lines = to.row(row, columns);
             let mut all = [_mm512_setzero_ps(); 2];
+            let mut most = _mm512_setzero_ps();
             let mut at = 0;
             // SAFETY: so many columns are there, of the last the masks have a bit per element; `to` has a line for each 32 of
             // them, a tile apart, and that they are packed says that the processor rounds to bf16.
@@ -104,8 +111,11 @@ mod x86 {
                 while at + 32 <= columns {
                     let (x, y) = (exp(_mm512_loadu_ps(from.add(at))), exp(_mm512_loadu_ps(from.add(at + 16))));
                     all = [_mm512_add_ps(all[0], x), _mm512_add_ps(all[1], y)];
-                    round_pairs(x, y, to);
-                    to = to.wrapping_add(TILE);
+                    put_parts::<PARTS>(x, y, lines);
+                    if PARTS > 1 {
+                        most = larger(larger(x, y), most);
+                    }
+                    lines = lines.wrapping_add(PARTS * TILE);
                     at += 32;
                 }
                 if at < columns {
@@ -115,8 +125,12 @@ mod x86 {
                     };
                     let (x, y) = (half(there as u16, at), half((there >> 16) as u16, at + 16));
                     all = [_mm512_add_ps(all[0], x), _mm512_add_ps(all[1], y)];
-                    round_pairs(x, y, to);
+                    put_parts::<PARTS>(x, y, lines);
+                    most = larger(larger(x, y), most);
                 }
+            }
+            if PARTS > 1 {
+                to.note(row, _mm512_reduce_max_epu32(_mm512_castps_si512(most)));
             }
             if let Some(sum) = sums.as_mut().and_then(|sums| sums.get_mut(row)) {
                 // SAFETY: 16 elements.
@@ -126,6 +140,14 @@ mod x86 {
                 }
             }
         }
+    }
+
+    /// The larger ones of numbers that are not negative; no number is the largest.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+    fn larger(x: Vector, y: Vector) -> Vector {
+        let magnitude = |x| _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fff_ffff));
+        _mm512_castsi512_ps(_mm512_max_epu32(magnitude(x), magnitude(y)))
     }
 
     /// The exponentials of 16 numbers; 0 where they are subnormal.
@@ -180,7 +202,8 @@ mod tests {
             let (by, less) = (2.0, [0.25]);
             let halves: Vec<f32> = from.iter().map(|x| (x + 0.25) / 2.0).collect();
             let (mut to, mut sums) = ([0f32; 256], [Partial::all(0.0)]);
-            let mut packed = PackedLeft::new(unit, &mut to, 1, from.len());
+            let mut most = vec![];
+            let mut packed = PackedLeft::new(unit, &mut to, [1, from.len()], 1, &mut most);
             let job = Rows {
                 from: &halves,
                 pitch: from.len(),
