@@ -1,7 +1,8 @@
 //! How far two results are apart, and how far they may be.
 
-use einloom_cascade::{Bound, Cascade, DType, Expr, ExprKind, Role, Step};
+use einloom_cascade::{Bound, Cascade, DType, Expr, ExprKind, Role, Step, TensorId};
 use einloom_tile as tile;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// The distance of a result from its reference. NaN agrees with NaN and an infinity with itself; any other pair with
@@ -135,7 +136,8 @@ pub struct Precision {
 impl Precision {
     /// Of a planned program. Rounding is read off the tile program: it says what is rounded to what.
     pub fn of(cascade: &Cascade, bound: &Bound, program: &tile::Program) -> Self {
-        let all_f64 = cascade.tensors.iter().filter_map(|t| t.dtype).filter(|d| d.is_float()).all(|d| d == DType::F64)
+        let all_f64 = !has_narrow_tensor(cascade)
+            && cascade.tensors.iter().filter_map(|t| t.dtype).filter(|d| d.is_float()).all(|d| d == DType::F64)
             && cascade.inputs().any(|t| cascade[t].dtype == Some(DType::F64));
         let mut longest = 1.0f64;
         for statement in &cascade.statements {
@@ -170,6 +172,29 @@ impl Precision {
         let arithmetic = if self.arithmetic == DType::F64 { 1e-290 } else { 1e-30 };
         if output.is_float() { underflow(output).max(arithmetic) } else { 0.0 }
     }
+}
+
+/// Whether some tensor is computed from no f64 at all, but from constants, parameters and positions alone: those make
+/// numbers that are computed in f32, whatever the number types of the inputs are.
+fn has_narrow_tensor(cascade: &Cascade) -> bool {
+    fn reads(expr: &Expr, wide: &BTreeSet<TensorId>) -> bool {
+        let mut found = matches!(&expr.kind, ExprKind::Read { tensor, .. } if wide.contains(tensor));
+        expr.for_each_child(&mut |child| found |= reads(child, wide));
+        found
+    }
+    let ids = (0..cascade.tensors.len() as u32).map(TensorId);
+    let mut wide: BTreeSet<TensorId> = ids.filter(|&t| cascade[t].role == Role::Input).collect();
+    loop {
+        let before = wide.len();
+        let reached: Vec<TensorId> =
+            cascade.statements.iter().filter(|s| reads(&s.value, &wide)).map(|s| s.target).collect();
+        wide.extend(reached);
+        if wide.len() == before {
+            break;
+        }
+    }
+    let rounds = |e: &Expr| matches!(e.kind, ExprKind::Unary(..) | ExprKind::Binary(..) | ExprKind::Reduce { .. });
+    cascade.statements.iter().any(|s| !wide.contains(&s.target) && rounds(&s.value))
 }
 
 fn longest_reduction(cascade: &Cascade, bound: &Bound, expr: &Expr) -> f64 {

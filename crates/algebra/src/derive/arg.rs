@@ -13,6 +13,7 @@ impl Deriver<'_> {
         let before = show::reduction(&self.out, &r);
         let barriers = self.barriers(&r.body, &r.over);
         let over = r.over.clone();
+        self.refuse_filters(&node, &r);
         if !barriers.is_empty() {
             let reason = format!("the position of the extremum needs {} for every element", self.names(&barriers));
             let hint = "what does not change which element is the largest may be left out of the text: a positive factor, an addend";

@@ -27,7 +27,7 @@ impl Deriver<'_> {
         let before = show::reduction(&self.out, &r);
         let body = self.inline_barriers(&r.body, &r.over);
         let barriers = self.barriers(&body, &r.over);
-        if barriers.is_empty() || !self.filters_ready(&r) {
+        if self.refuse_filters(&node, &r) || barriers.is_empty() {
             return self.barred(node, r, None);
         }
         let Some(left) = self.leave(&body, &r.over, true) else {
@@ -182,6 +182,17 @@ impl Deriver<'_> {
         !r.filter.iter().any(|f| self.waits(f, &r.over, 0))
     }
 
+    /// Says that a filter waits for a reduction over the reduced indices, if one does.
+    pub(super) fn refuse_filters(&mut self, node: &Node, r: &Reduction) -> bool {
+        if self.filters_ready(r) {
+            return false;
+        }
+        let reason = "its filter needs another reduction over the same indices complete".to_string();
+        let hint = "a condition on positions, or on values that no reduction over these indices makes, would not wait";
+        self.refuse(Rule::Separate, node, &r.over, reason, Some(hint.into()));
+        true
+    }
+
     /// Keeps a reduction as it is; with a reason and what would remove it, says why that costs a pass.
     pub(super) fn barred(&mut self, mut node: Node, r: Reduction, reason: Option<(String, String)>) -> NodeId {
         for t in r.filter.iter().chain([&r.body]) {
@@ -225,6 +236,7 @@ impl Deriver<'_> {
     /// A product or a user's monoid: nothing is known to distribute over it.
     pub(super) fn opaque(&mut self, node: Node, mut r: Reduction) -> NodeId {
         self.hoist_filter(&node, &mut r);
+        self.refuse_filters(&node, &r);
         let barriers = self.barriers(&r.body, &r.over);
         let reason = (!barriers.is_empty()).then(|| {
             let monoid = r.monoid.name(&self.out.cascade);

@@ -10,11 +10,13 @@ mod extremum;
 mod filter;
 mod guard;
 mod inline;
+mod logarithm;
 mod moments;
 mod polynomial;
 mod reasons;
 mod reassociate;
 mod rebuild;
+mod scale;
 mod scan;
 mod separate;
 

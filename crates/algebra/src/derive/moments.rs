@@ -138,22 +138,52 @@ impl Deriver<'_> {
         (shown, value)
     }
 
-    /// The reduction that gives the largest or smallest `u_k` over the very elements of the sum, if that is all that the
-    /// text subtracts from `u_k` wherever it subtracts something.
+    /// The reduction that gives the largest or smallest `u_k` over the very elements of the sum, if that is what the text
+    /// subtracts from `u_k` wherever it subtracts something: alone, or beside other things where nothing is squared (a
+    /// square is the more precise about the mean).
     fn subtracted_extremum(&self, m: &Moments, p: &Polynomial, k: usize) -> Option<NodeId> {
         let mut offsets = p.offsets.iter().filter(|o| o.slopes.iter().any(|s| s.0 == k));
         let offset = offsets.next()?;
-        let ([(_, slope)], [(number, Term::Read(n, at))]) = (offset.slopes.as_slice(), offset.rest.as_slice()) else {
+        if offsets.next().is_some() {
             return None;
-        };
+        }
+        let linear = p.monomials.iter().all(|m| m.powers.iter().sum::<u32>() + m.offsets.iter().sum::<u32>() <= 1);
+        let slope = &offset.slopes.iter().find(|s| s.0 == k)?.1;
+        if !slope.is_number() || !linear && (offset.slopes.len() > 1 || offset.rest.len() > 1 || !slope.is_one()) {
+            return None;
+        }
+        let rest = if linear { self.opened_addends(&offset.rest, true) } else { offset.rest.clone() };
+        let own = |n: &NodeId| matches!(&self.out[*n].def, Def::Reduce(r) if r.filter == m.r.filter);
+        rest.iter()
+            .filter(|(number, _)| *number == -slope.coefficient)
+            .filter_map(|(_, t)| self.is_extremum_of(t, &p.variables[k], &m.r.over))
+            .find(own)
+    }
+
+    /// The reduction that a term reads, if it is the largest or smallest `u` over these indices.
+    pub(super) fn is_extremum_of(&self, t: &Term, u: &Product, over: &[IndexId]) -> Option<NodeId> {
+        let Term::Read(n, at) = t else { return None };
         let node = &self.out[*n];
         let Def::Reduce(r) = &node.def else { return None };
         let same = matches!(r.monoid, Monoid::Max | Monoid::Min)
-            && (&r.over, &r.filter) == (&m.r.over, &m.r.filter)
+            && r.over == over
             && r.streaming.anchors.is_empty()
-            && product::sum(&r.body) == product::sum(&p.variables[k].term());
+            && product::sum(&r.body) == product::sum(&u.term());
         let plain = self.out.is_plain(*n, at) && !super::inline::rounds(node) && !self.pinned.contains_key(n);
-        (offsets.next().is_none() && slope.is_one() && *number == -1.0 && same && plain).then_some(*n)
+        (same && plain).then_some(*n)
+    }
+
+    /// The addends of a sum, with pointwise definitions put in place of their reads, without their guards if these do not
+    /// matter.
+    pub(super) fn opened_addends(&self, sum: &product::Sum, unguarded: bool) -> product::Sum {
+        let mut left = LARGEST_OFFSET;
+        let mut out = vec![];
+        for (number, t) in sum {
+            let opened = self.expanded(t, 0, &mut left);
+            let opened = if unguarded { show::unguarded(&opened) } else { opened };
+            out.extend(product::sum(&opened).into_iter().map(|(c, t)| (number * c, t)));
+        }
+        if left == 0 { sum.clone() } else { out }
     }
 
     fn extremum_as_centre(&self, m: &Moments, u: &Product, extremum: NodeId) -> Centre {
@@ -230,7 +260,9 @@ impl Deriver<'_> {
                 None => total.push((number, p)),
             }
         };
-        let mut term = rest.clone();
+        // Beside an extremum that is a centre, what the text makes of it is subtracted part by part.
+        let stands = offset.slopes.iter().any(|(variable, _)| m.centres[*variable].stood.is_some());
+        let mut term = if stands { self.opened_addends(&rest, false) } else { rest.clone() };
         let mut left = LARGEST_OFFSET;
         for (number, t) in &rest {
             let written_out = show::unguarded(&self.expanded(t, 0, &mut left));
@@ -250,8 +282,13 @@ impl Deriver<'_> {
                 true => centre.complete.clone(),
                 false => binary(BinaryOp::Mul, slope.term(), centre.complete.clone()),
             };
-            // Not merged: what is subtracted from itself is 0 only where it is finite.
-            term.push((number, scaled));
+            // Not merged: what is subtracted from itself is 0 only where it is finite. But first of all, so that nothing else
+            // loses digits to it.
+            let subtracted = |(c, t): &(f64, Term)| *c == -number && *t == scaled;
+            match term.iter().position(subtracted).filter(|_| centre.stood.is_some()) {
+                Some(k) => term[k] = (number, binary(BinaryOp::Sub, scaled.clone(), scaled)),
+                None => term.push((number, scaled)),
+            }
         }
         if left == 0 {
             self.offset_too_large(node, &m.r.over);

@@ -90,13 +90,16 @@ pub(super) struct Expansion<'a> {
     pub carries: &'a dyn Fn(&Term) -> bool,
     /// Whether it needs the complete value of a reduction over them.
     pub waits: &'a dyn Fn(&Term) -> bool,
+    /// Whether a sum has, with this factor, the largest or smallest of a product over the elements that are summed.
+    pub extremum: &'a dyn Fn(&Product, f64, &product::Sum) -> bool,
 }
 
 impl Expansion<'_> {
     /// `Π base^power` as a polynomial.
     pub(super) fn expand(&self, factors: &[(Term, f64)]) -> Result<Polynomial, NotFinite> {
         let mut p = Polynomial::default();
-        p.monomials = self.factors(factors, &mut p)?;
+        let linear = matches!(factors, [(_, power)] if *power == 1.0);
+        p.monomials = self.factors(factors, linear, &mut p)?;
         for m in &mut p.monomials {
             m.offsets.resize(p.offsets.len(), 0);
             m.powers.resize(p.variables.len(), 0);
@@ -105,14 +108,14 @@ impl Expansion<'_> {
         if p.states() > MOST_STATES { Err(NotFinite::Large) } else { Ok(p) }
     }
 
-    fn factors(&self, factors: &[(Term, f64)], p: &mut Polynomial) -> Result<Vec<Monomial>, NotFinite> {
+    fn factors(&self, factors: &[(Term, f64)], linear: bool, p: &mut Polynomial) -> Result<Vec<Monomial>, NotFinite> {
         let mut out = vec![one()];
         for (base, power) in factors {
             let times = match *power {
                 k if k.fract() == 0.0 && (1.0..=HIGHEST_POWER).contains(&k) => k as u32,
                 k => return Err(NotFinite::Power(base.clone(), k)),
             };
-            let sum = self.sum(base, p)?;
+            let sum = self.sum(base, linear, p)?;
             for _ in 0..times {
                 out = multiply(&out, &sum)?;
             }
@@ -121,7 +124,7 @@ impl Expansion<'_> {
     }
 
     /// A sum that mixes.
-    fn sum(&self, base: &Term, p: &mut Polynomial) -> Result<Vec<Monomial>, NotFinite> {
+    fn sum(&self, base: &Term, alone: bool, p: &mut Polynomial) -> Result<Vec<Monomial>, NotFinite> {
         let mut addends = vec![];
         flat(base, 1.0, &mut addends);
         if addends.len() < 2 {
@@ -153,7 +156,7 @@ impl Expansion<'_> {
                 continue;
             }
             let scale = Monomial { number, outer, rest: inner, ..one() };
-            out.extend(multiply(&self.factors(&mixed, p)?, &[scale])?);
+            out.extend(multiply(&self.factors(&mixed, false, p)?, &[scale])?);
         }
         let waiting = |outer: &Product| (self.waits)(&outer.term());
         let moves =
@@ -167,7 +170,7 @@ impl Expansion<'_> {
             }));
             return Ok(self.collected(out));
         }
-        for (number, outer, u) in self.gathered(linear) {
+        for (number, outer, u) in self.gathered(linear, alone.then_some(&offset.rest)) {
             let variable = place(&mut p.variables, u, |a, b| a.same_as(b));
             let mut powers = vec![0; variable + 1];
             powers[variable] = 1;
@@ -200,10 +203,17 @@ impl Expansion<'_> {
     }
 
     /// Addends whose slopes wait for nothing are one variable: what cancels among them cancels before anything is
-    /// squared.
-    fn gathered(&self, linear: Vec<(f64, Product, Product)>) -> Vec<(f64, Product, Product)> {
-        let (mut out, fixed): (Vec<_>, Vec<_>) =
-            linear.into_iter().partition(|(_, outer, _)| (self.waits)(&outer.term()));
+    /// squared. Where nothing is, one from which the text subtracts its own extremum has that for a centre, alone.
+    fn gathered(
+        &self,
+        linear: Vec<(f64, Product, Product)>,
+        offset: Option<&product::Sum>,
+    ) -> Vec<(f64, Product, Product)> {
+        let alone = |(number, outer, u): &(f64, Product, Product)| {
+            (self.waits)(&outer.term())
+                || outer.is_one() && offset.is_some_and(|rest| (self.extremum)(u, -number, rest))
+        };
+        let (mut out, fixed): (Vec<_>, Vec<_>) = linear.into_iter().partition(alone);
         if fixed.len() < 2 {
             out.extend(fixed);
             return out;

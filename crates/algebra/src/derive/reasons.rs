@@ -2,8 +2,8 @@
 
 use super::Deriver;
 use super::polynomial::NotFinite;
-use crate::{Node, Product, Reduction, Rule, Term, show};
-use einloom_cascade::{BinaryOp, IndexId, UnaryOp};
+use crate::{Node, NodeId, Product, Reduction, Rule, Term, show};
+use einloom_cascade::{BinaryOp, IndexId, Monoid, UnaryOp};
 
 impl Deriver<'_> {
     #[allow(clippy::too_many_arguments)] // The parts of one explanation.
@@ -29,7 +29,7 @@ impl Deriver<'_> {
             let why = match &inner.streaming.repair {
                 Some(r) => format!(
                     "the anchor is {}, the maximum so far; it only grows, so the factor {} is at most 1",
-                    self.names(&inner.streaming.anchors),
+                    self.names(&self.maxima(&inner.streaming.anchors)),
                     show::term(&self.out, &show::unguarded(&r.factor))
                 ),
                 None => "the anchor is complete before this traversal starts, so nothing need be repaired".to_string(),
@@ -39,6 +39,12 @@ impl Deriver<'_> {
             let after = if leaves { format!("{state}; {} = {value}", node.name) } else { state };
             self.step(rule, node, over, why, before.into(), after);
         }
+    }
+
+    /// Those that are maxima: the others are states of the same vector.
+    fn maxima(&self, anchors: &[NodeId]) -> Vec<NodeId> {
+        let is = |n: &NodeId| matches!(&self.out[*n].def, crate::Def::Reduce(r) if r.monoid == Monoid::Max);
+        anchors.iter().copied().filter(is).collect()
     }
 
     /// A state with its name, without guards.
@@ -87,6 +93,11 @@ impl Deriver<'_> {
         (reason, self.hint(culprit, &index, &needs))
     }
 
+    fn is_product(&self, x: &Term) -> bool {
+        let p = Product::of(x, &self.out);
+        p.factors.len() + usize::from(!p.exponent.is_empty()) > 1
+    }
+
     fn hint(&self, culprit: &Term, index: &str, needs: &str) -> Option<String> {
         Some(match culprit {
             Term::Read(n, _) if super::inline::rounds(&self.out[*n]) => format!(
@@ -109,6 +120,10 @@ impl Deriver<'_> {
             ),
             Term::Unary(op @ (UnaryOp::Sin | UnaryOp::Cos), _) => format!(
                 "{}(a + b) is a product of two vectors of two, but this rule turns no such vector, and without a centre large arguments would lose their digits",
+                op.name()
+            ),
+            Term::Unary(op @ (UnaryOp::Log | UnaryOp::Log2), x) if self.is_product(x) => format!(
+                "{}(a·b) would be a sum if none but one of the factors could be negative and none of them joined {index} and {needs}; abs(a) cannot be",
                 op.name()
             ),
             Term::Unary(op, _) => {

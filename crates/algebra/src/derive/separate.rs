@@ -11,6 +11,7 @@
 
 use super::filter::Before;
 use super::polynomial::{Expansion, NotFinite, Polynomial, flat};
+use super::scale::Scaling;
 use super::{Deriver, guard};
 use crate::{Def, Node, NodeId, Product, Reduction, Repair, Streaming, Term, product, show};
 use einloom_cascade::{BinaryOp, DType, IndexExpr, IndexId, UnaryOp};
@@ -56,15 +57,13 @@ impl Deriver<'_> {
         let own = self.hoist_filter(&node, &mut r);
         let before = show::reduction(&self.out, &r);
         let body = self.inline_barriers(&r.body, &r.over);
+        let body = self.with_logarithms_opened(&node, body, &r.over);
         let barriers = self.barriers(&body, &r.over);
         // Integers are summed exactly as they are.
         if node.dtype == Some(DType::I32) || !self.filters_ready(&r) {
             let place = self.barred(node.clone(), r.clone(), None);
-            if !self.filters_ready(&r) {
-                let reason = "its filter needs another reduction over the same indices complete".to_string();
-                let hint =
-                    "a condition on positions, or on values that no reduction over these indices makes, would not wait";
-                self.refuse(crate::Rule::Separate, &node, &r.over, reason, Some(hint.into()));
+            if self.refuse_filters(&node, &r) {
+                // Said.
             } else if !barriers.is_empty() {
                 let (reason, hint) = match self.split(&body, &r.over, 0) {
                     Err(why) => self.why_not(&why, &r.over, 0),
@@ -105,8 +104,34 @@ impl Deriver<'_> {
         if parts.outside.is_one() && !anchored && parts.mixed.is_none() {
             return self.barred(node, Reduction { body, ..r }, None);
         }
+        let plain = parts.exponent.is_empty() && parts.mixed.is_none() && own.body.is_none();
+        if plain && let Some(scaling) = self.scaling(&r, &parts.inside, &parts.outside, floor) {
+            return self.sum_relative(node, r, scaling, before);
+        }
         let bare = self.bare(&own, &r.over, &parts, floor);
         self.rebuild_sum(id, node, r, parts, floor, anchored, own.filter, bare, before)
+    }
+
+    /// The sum relative to an extremum that divides it: see [`super::scale`].
+    fn sum_relative(&mut self, node: Node, r: Reduction, scaling: Scaling, before: String) -> NodeId {
+        let Scaling { anchor, inside, outside, left } = scaling;
+        let over = r.over.clone();
+        let inner = anchor.reduction(&r, inside);
+        let state = self.reduction_node(&node, "acc", inner.clone());
+        let names = self.names(&inner.streaming.anchors);
+        let factor = anchor.factor.as_ref().map_or(String::new(), |f| show::term(&self.out, &show::unguarded(f)));
+        let why = format!(
+            "relative to {names}, the maximum so far, nothing overflows that does not as written; it only grows, so the factor {factor} is at most 1"
+        );
+        let mut value = Term::Binary(BinaryOp::Mul, Box::new(self.out.read(state)), Box::new(left));
+        if !outside.is_one() {
+            value = times(value, &outside);
+        }
+        let after = self.state_text(&inner);
+        self.step(crate::Rule::Separate, &node, &over, why, before, after);
+        let seen = self.seen(&node, &over, &r.filter);
+        let (value, rest) = self.cancel(&guard::where_some(seen, value, 0.0));
+        self.push_map(Node { def: Def::Map(value), ..node }, rest)
     }
 
     /// What leaves the sum from under conditions that became filters.
@@ -139,11 +164,11 @@ impl Deriver<'_> {
         }
     }
 
-    /// `Σ (f + g) = Σ f + Σ g`, for a body that does not separate as a whole: each addend may.
+    /// `Σ (f + g) = Σ f + Σ g` and `Σ (f + g)·h = Σ f·h + Σ g·h`, for a body that does not separate as a whole: each
+    /// addend may, relative to an anchor of its own.
     fn sum_of_sums(&mut self, id: NodeId, node: Node, r: Reduction, before: String) -> NodeId {
         let mut value: product::Sum = vec![];
-        for (sign, addend) in addends(&r.body) {
-            let body = addend.clone();
+        for (sign, body) in addends(&r.body) {
             let part = Node {
                 name: crate::flatten::fresh_name(&self.out.nodes, &format!("{}.part", node.name)),
                 tensor: None,
@@ -163,10 +188,16 @@ impl Deriver<'_> {
         self.push_map(Node { def: Def::Map(value), ..node }, rest)
     }
 
+    /// Whether the second body separates where the first does not.
+    pub(super) fn separates_better(&self, body: &Term, other: &Term, over: &[IndexId]) -> bool {
+        let separates = |t: &Term| self.split(t, over, 0).is_ok() || self.addends_split(t, over);
+        !separates(body) && separates(other)
+    }
+
     /// Whether the body is a sum of several addends that separate one by one.
     fn addends_split(&self, body: &Term, over: &[IndexId]) -> bool {
         let addends = addends(body);
-        addends.len() > 1 && addends.iter().all(|(_, t)| self.split(t, over, 0).is_ok())
+        (2..=MOST_ADDENDS).contains(&addends.len()) && addends.iter().all(|(_, t)| self.split(t, over, 0).is_ok())
     }
 
     /// Whether a term needs the value of a reduction over the indices that no traversal before `floor` completes.
@@ -189,7 +220,11 @@ impl Deriver<'_> {
         if let Some((_, t)) = inside.exponent.iter().chain(&inside.exponent2).find(|(_, t)| waits(t)) {
             return Err(NotFinite::Exponent(t.clone()));
         }
-        let expansion = Expansion { graph: &self.out, carries: &carries, waits: &waits };
+        let extremum = |u: &Product, number: f64, rest: &product::Sum| {
+            let rest = self.opened_addends(rest, true);
+            rest.iter().any(|(c, t)| *c == number && self.is_extremum_of(t, u, over).is_some())
+        };
+        let expansion = Expansion { graph: &self.out, carries: &carries, waits: &waits, extremum: &extremum };
         let mixed = if mixed.is_empty() { None } else { Some(expansion.expand(&mixed)?) };
         if inside.exponent.is_empty() && inside.exponent2.is_empty() {
             return Ok(Separated { inside, outside, exponent: vec![], shift: vec![], mixed });
@@ -294,11 +329,27 @@ impl Deriver<'_> {
     }
 }
 
-/// The addends of a body with their signs.
-fn addends(body: &Term) -> Vec<(f64, &Term)> {
-    let mut out = vec![];
-    flat(body, 1.0, &mut out);
-    out
+/// More addends than this are not made.
+const MOST_ADDENDS: usize = 8;
+
+/// The addends of a body with their signs; a product with one sum is a sum of products.
+fn addends(body: &Term) -> Vec<(f64, Term)> {
+    let times = |op: BinaryOp, a: Term, b: &Term| Term::Binary(op, Box::new(a), Box::new(b.clone()));
+    let mut flattened = vec![];
+    flat(body, 1.0, &mut flattened);
+    if let [(sign, Term::Binary(op @ (BinaryOp::Mul | BinaryOp::Div), a, b))] = flattened.as_slice() {
+        let left = addends(a);
+        let right = if *op == BinaryOp::Mul { addends(b) } else { vec![] };
+        let of = |list: Vec<(f64, Term)>, make: &dyn Fn(Term) -> Term| {
+            list.into_iter().map(|(s, t)| (sign * s, make(t))).collect::<Vec<_>>()
+        };
+        match (left.len(), right.len()) {
+            (2..=MOST_ADDENDS, 0 | 1) => return of(left, &|t| times(*op, t, b)),
+            (1, 2..=MOST_ADDENDS) => return of(right, &|t| times(*op, (**a).clone(), &t)),
+            _ => {}
+        }
+    }
+    flattened.into_iter().map(|(sign, t)| (sign, t.clone())).collect()
 }
 
 impl Anchor {

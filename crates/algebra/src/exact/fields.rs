@@ -6,6 +6,9 @@ use crate::stream::Domain;
 use crate::{Graph, NodeId};
 use einloom_cascade::{BinaryOp, Bound, DType, Monoid, ParamId, UnaryOp};
 
+/// Whole powers up to this are powers, as a decay over a long chunk has them; higher ones are random functions.
+const HIGHEST_POWER: i128 = 65_536;
+
 /// One random point.
 pub(super) struct Fields<'a> {
     pub graph: &'a Graph,
@@ -50,12 +53,31 @@ impl Fields<'_> {
         }
         // Below the first field there is none: a random function of the value.
         fields[0] = hash(&[self.seed, 4, fields[1]]) % PRIMES[0];
-        Value::finite(fields, x.degree.of_function())
+        Value { log: Some(x.fields), ..Value::finite(fields, x.degree.of_function()) }
+    }
+
+    /// The logarithm: the inverse of `exp` where that, or a product with it, made the value; a random function of any other.
+    fn logarithm(&self, x: &Value) -> [u64; COUNT] {
+        x.log.unwrap_or_else(|| self.function(16 + UnaryOp::Log as u64, &[x]).fields)
+    }
+
+    /// `log(x·y)`, or `log(x/y)`, in every field, if that of one of the two is known.
+    fn log_of_product(&self, x: &Value, y: &Value, subtracted: bool) -> Option<[u64; COUNT]> {
+        x.log.or(y.log)?;
+        let (x, y) = (self.logarithm(x), self.logarithm(y));
+        Some(std::array::from_fn(|k| {
+            let other = if subtracted { field::negate(y[k], PRIMES[k]) } else { y[k] };
+            field::add(x[k], other, PRIMES[k])
+        }))
     }
 
     fn sqrt(&self, x: &Value) -> Value {
         match x.special {
-            Special::Finite => self.multiplicative(5, true, x),
+            Special::Finite => {
+                let half = |k: usize, l: u64| field::mul(l, PRIMES[k].div_ceil(2), PRIMES[k]);
+                let log = x.log.map(|l| std::array::from_fn(|k| half(k, l[k])));
+                Value { log, ..self.multiplicative(5, true, x) }
+            }
             Special::Infinite(true) => Value::infinite(true),
             _ => Value::undefined(),
         }
@@ -65,13 +87,15 @@ impl Fields<'_> {
         let exact = if n >= 0 { x.int.and_then(|x| x.checked_pow(n as u32)) } else { None };
         let magnitude = n.unsigned_abs() as u64;
         let fields = x.in_fields(|v, m| field::pow(v, magnitude, m));
-        let raised = Value { fields, int: exact, special: Special::Finite, degree: x.degree.power(magnitude) };
+        let times = |k: usize, l: u64| field::mul(l, magnitude % PRIMES[k], PRIMES[k]);
+        let log = x.log.map(|l| std::array::from_fn(|k| times(k, l[k])));
+        let raised = Value { fields, int: exact, special: Special::Finite, degree: x.degree.power(magnitude), log };
         if n >= 0 { raised } else { self.binary(BinaryOp::Div, &Value::integer(1), &raised) }
     }
 
     fn arithmetic(&self, a: &Value, b: &Value, f: impl Fn(u64, u64, u64) -> u64, exact: Option<i128>) -> Value {
         let fields = std::array::from_fn(|k| f(a.fields[k], b.fields[k], PRIMES[k]));
-        Value { fields, int: exact, special: Special::Finite, degree: Degree::ZERO }
+        Value { fields, int: exact, special: Special::Finite, degree: Degree::ZERO, log: None }
     }
 
     fn compare(&self, op: BinaryOp, a: &Value, b: &Value) -> bool {
@@ -192,12 +216,18 @@ impl Domain for Fields<'_> {
                     Value::integer(0)
                 }
             }
-            (UnaryOp::Neg, _) => Value { fields: x.in_fields(field::negate), int: x.int.map(|v| -v), ..*x },
+            (UnaryOp::Neg, _) => Value { fields: x.in_fields(field::negate), int: x.int.map(|v| -v), log: None, ..*x },
             (UnaryOp::Not, _) => Value::integer(i128::from(!self.holds(x))),
             (UnaryOp::Exp, _) => self.exponential(x),
             (UnaryOp::Exp2, _) => {
                 let ln2 = self.number(std::f64::consts::LN_2);
                 self.unary(UnaryOp::Exp, &self.binary(BinaryOp::Mul, x, &ln2))
+            }
+            (UnaryOp::Log | UnaryOp::Log2, _) if x.int == Some(0) => Value::infinite(false),
+            (UnaryOp::Log, Special::Finite) => Value::finite(self.logarithm(x), x.degree.of_function()),
+            (UnaryOp::Log2, Special::Finite) => {
+                let log2e = self.number(std::f64::consts::LOG2_E);
+                self.binary(BinaryOp::Mul, &self.unary(UnaryOp::Log, x), &log2e)
             }
             (UnaryOp::Rsqrt, _) => {
                 let root = self.sqrt(x);
@@ -247,7 +277,7 @@ impl Domain for Fields<'_> {
             }
             BinaryOp::Mul => {
                 let product = self.arithmetic(a, b, field::mul, both.and_then(|(x, y)| x.checked_mul(y)));
-                Value { degree: a.degree.times(b.degree), ..product }
+                Value { degree: a.degree.times(b.degree), log: self.log_of_product(a, b, false), ..product }
             }
             BinaryOp::Div => match b.reciprocal() {
                 // A known zero stays known: number types round it to itself.
@@ -255,12 +285,13 @@ impl Domain for Fields<'_> {
                 Some(fields) => {
                     let exact = both.and_then(|(x, y)| (x % y == 0).then_some(x / y));
                     let quotient = self.arithmetic(a, &Value { fields, ..*b }, field::mul, exact);
-                    Value { degree: a.degree.times(b.degree.inverse()), ..quotient }
+                    let log = self.log_of_product(a, b, true);
+                    Value { degree: a.degree.times(b.degree.inverse()), log, ..quotient }
                 }
                 None => Value::undefined(),
             },
             BinaryOp::Pow => match (b.int, halves(b)) {
-                (Some(n), _) if (-64..=64).contains(&n) => self.power(a, n),
+                (Some(n), _) if n.abs() <= HIGHEST_POWER => self.power(a, n),
                 (_, Some(n)) => self.power(&self.sqrt(a), n),
                 _ => self.function(8, &[a, b]),
             },

@@ -5,9 +5,10 @@
 //! exponents of exponents too. One that does not fails at a random point, except with the probability that Schwartz
 //! and Zippel's lemma gives for its degree; exponentials and functions of different arguments count as independent
 //! random values there. `sqrt` and `abs` are random functions that are multiplicative, `sqrt` odd and `abs` even. A maximum
-//! is a random function of the *set* of elements it is taken over, so an anchor's running values are free values. Every other
+//! is a random function of the *set* of elements it is taken over, so an anchor's running values are free values. `log` is the
+//! inverse of `exp` where that made a value, or a product with it, and a random function of any other. Every other
 //! function is a random function: equal arguments, equal values. An identity that needs more than this
-//! (`log(x·exp(u)) = log(x) + u`, `sqrt(x)·sqrt(x) = x`, the order of reals) is therefore *not certified*, which is not
+//! (`log(x·y) = log(x) + log(y)` of sums, `sqrt(x)·sqrt(x) = x`, the order of reals) is therefore *not certified*, which is not
 //! the same as wrong. What depends on signs (that both roots exist where `sqrt(x·y) = sqrt(x)·sqrt(y)` is used, that a
 //! factor may leave a maximum) is the rules' condition and the numeric proof's to see.
 
@@ -36,8 +37,8 @@ pub enum Certificate {
         /// The output that differs first.
         output: String,
     },
-    /// Says nothing: a gather leaves its tensor, or no element of an output has a value (there is none, or all divide by
-    /// zero).
+    /// Says nothing: a gather leaves its tensor, no element of an output has a value (there is none, or all divide by
+    /// zero), or its degree is as large as the fields.
     NotEvaluated,
 }
 
@@ -72,5 +73,8 @@ pub fn certify(d: &Derivation, bound: &Bound, points: usize) -> Certificate {
     }
     // The smallest field is the one in which two different arguments are likeliest to look equal.
     let per_point = ((field::PRIMES[0] as f64) / degree).log2().max(0.0);
+    if points > 0 && per_point == 0.0 {
+        return Certificate::NotEvaluated;
+    }
     Certificate::Certified { points, bits: (per_point * points as f64) as u32 }
 }

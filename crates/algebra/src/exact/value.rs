@@ -13,6 +13,8 @@ pub(super) struct Value {
     pub int: Option<i128>,
     pub special: Special,
     pub degree: Degree,
+    /// Its logarithm in every field, where it is an exponential or a product with one.
+    pub log: Option<[u64; COUNT]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -70,21 +72,21 @@ impl Degree {
 
 impl Value {
     pub fn finite(fields: [u64; COUNT], degree: Degree) -> Self {
-        Self { fields, int: None, special: Special::Finite, degree }
+        Self { fields, int: None, special: Special::Finite, degree, log: None }
     }
 
     pub fn infinite(positive: bool) -> Self {
         let special = Special::Infinite(positive);
-        Self { fields: [u64::from(positive); COUNT], int: None, special, degree: Degree::ZERO }
+        Self { fields: [u64::from(positive); COUNT], int: None, special, degree: Degree::ZERO, log: None }
     }
 
     pub fn undefined() -> Self {
-        Self { fields: [0; COUNT], int: None, special: Special::Undefined, degree: Degree::ZERO }
+        Self { fields: [0; COUNT], int: None, special: Special::Undefined, degree: Degree::ZERO, log: None }
     }
 
     pub fn integer(v: i128) -> Self {
         let fields = PRIMES.map(|m| v.rem_euclid(i128::from(m)) as u64);
-        Self { fields, int: Some(v), special: Special::Finite, degree: Degree::ZERO }
+        Self { fields, int: Some(v), special: Special::Finite, degree: Degree::ZERO, log: None }
     }
 
     /// The value in the field where values are compared.

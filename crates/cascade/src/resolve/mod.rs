@@ -8,6 +8,7 @@ mod declarations;
 mod dependencies;
 mod expressions;
 mod indices;
+mod laws;
 mod names;
 mod order;
 mod recurrence;
@@ -50,6 +51,7 @@ pub(crate) fn resolve<'p>(program: &'p Program<'p>, text_length: usize, report: 
     let targets = resolver.targets(program);
     resolver.rank_sizes(program);
     resolver.monoids(program);
+    resolver.laws();
     // Which statement of the text a statement of the cascade is; some have no value to keep.
     for (item, at) in program.statements.iter().zip(targets) {
         let value = resolver.statement_value(item, at.as_deref());

@@ -89,7 +89,7 @@ fn exact_text(proof: &ExactProof) -> String {
             "not certified exactly: {output} needs more than the axioms of fields, exp(a + b) = exp(a)·exp(b) and sqrt(a·b) = sqrt(a)·sqrt(b)"
         ),
         None if proof.sizes == 0 => {
-            "not certified exactly: a gather through random positions leaves its tensor".to_string()
+            "not certified exactly: at random points of the fields it has no value (a gather leaves its tensor, a condition on a quotient never holds), or one of too high a degree".to_string()
         }
         None => {
             let forms = if proof.forms == 1 { String::new() } else { format!("{} forms ", proof.forms) };

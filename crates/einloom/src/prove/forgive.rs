@@ -1,5 +1,6 @@
 //! Differences that are none: what each of them excuses is counted and told.
 
+use super::range;
 use crate::Error;
 use einloom_cascade::meaning::{self, Arrays};
 use einloom_cascade::{Bound, Cascade, Expr, ExprKind};
@@ -43,9 +44,10 @@ pub(super) fn underflows(cascade: &Cascade, bound: &Bound, inputs: &Arrays) -> R
     Ok(all.values().flat_map(|a| &a.values).any(|v| v.is_subnormal()))
 }
 
-/// Whether a tensor of the program as written leaves the range of f32, in which the declared program computes it.
+/// Whether the program as written leaves the range of f32, in which the declared program computes it: in a tensor, or on
+/// the way to one.
 pub(super) fn leaves_f32(cascade: &Cascade, bound: &Bound, inputs: &Arrays) -> Result<bool, Error> {
     let leaves = |v: f64| v.is_finite() && v != 0.0 && !(v as f32).is_normal();
     let all = meaning::evaluate_all(cascade, bound, inputs)?;
-    Ok(all.values().flat_map(|a| &a.values).any(|&v| leaves(v)))
+    Ok(all.values().flat_map(|a| &a.values).any(|&v| leaves(v)) || range::leaves_f32(cascade, bound, inputs))
 }

@@ -10,6 +10,7 @@ mod forgive;
 mod inputs;
 #[cfg(test)]
 mod planted;
+mod range;
 mod report;
 mod sensitivity;
 mod sizes;
@@ -221,7 +222,12 @@ impl Prover<'_> {
             if reordered {
                 tolerance.arithmetic *= REORDERED;
             }
-            if error.scaled.is_infinite() && !in_f64 && leaves_f32(cascade, bound, &inputs)? {
+            let wrong = error.scaled > tolerance.total();
+            let lost = match error.scaled.is_infinite() {
+                true => !in_f64 && leaves_f32(cascade, bound, &inputs)?,
+                false => !in_f64 && wrong && range::leaves_f32(cascade, bound, &inputs),
+            };
+            if lost {
                 out_of_range = true;
                 continue;
             }

@@ -40,7 +40,14 @@ const PREFIX: &str = "input Q[t,d]: f32, K[n,d]: f32, V[n,e]: f32\noutput O: f32
 const RECURRENT: &str = "input Q[t,d]: f32, K[t,d]: f32, V[t,e]: f32\noutput O: f32\nH[0,d,e] = 0\n\
     H[t+1,d,e] = H[t,d,e] + K[t,d] * V[t,e]\nO[t,e] = sum(d) Q[t,d] * H[t+1,d,e]\n";
 
-const PLANTS: [Plant; 20] = [
+const ENTROPY: &str =
+    "input X[m,n]: f32\noutput H: f32\nP[m,n] = softmax(n) X[m,n]\nH[m] = sum(n) P[m,n] * log(P[m,n])\n";
+const DIFFERENCE: &str = "input A[m,n]: f32, B[m,n]: f32, V[n,e]: f32\noutput O: f32\n\
+    O[m,e] = sum(n) ((softmax(n) A[m,n]) - (softmax(n) B[m,n])) * V[n,e]\n";
+const NORM: &str = "input X[m,n]: f32\noutput Y: f32\na[m] = max(n) abs(X[m,n])\n\
+    Y[m] = sum(n) (X[m,n] / a[m])^2\n";
+
+const PLANTS: [Plant; 27] = [
     Plant {
         name: "separate: no repair",
         program: ATTENTION,
@@ -171,6 +178,53 @@ const PLANTS: [Plant; 20] = [
             "input Q[t,d]: f32, K[n,d]: f32, V[n,e]: f32\noutput O: f32\nindex t, n in T\n\
              O[t,e] = sum(n: n < t) (sum(d) Q[t,d] * K[n,d]) * V[n,e]\n",
         ),
+    },
+    Plant {
+        name: "logarithm: the divisor's is added",
+        program: ENTROPY,
+        mistake: Mistake::Text(
+            "input X[m,n]: f32\noutput H: f32\nP[m,n] = softmax(n) X[m,n]\n\
+             H[m] = sum(n) P[m,n] * (X[m,n] - max(n) X[m,n] + log(sum(n) exp(X[m,n] - max(n) X[m,n])))\n",
+        ),
+    },
+    Plant {
+        name: "logarithm: a factor's is missing",
+        program: ENTROPY,
+        mistake: Mistake::Text(
+            "input X[m,n]: f32\noutput H: f32\nP[m,n] = softmax(n) X[m,n]\n\
+             H[m] = sum(n) P[m,n] * (X[m,n] - max(n) X[m,n])\n",
+        ),
+    },
+    Plant {
+        name: "centre: the first moment stays when the maximum moves",
+        program: ENTROPY,
+        mistake: Mistake::Form(|g| each_repair(g, |r| r.plus = None)),
+    },
+    Plant {
+        name: "addends: both get the factor of one",
+        program: DIFFERENCE,
+        mistake: Mistake::Text(
+            "input A[m,n]: f32, B[m,n]: f32, V[n,e]: f32\noutput O: f32\n\
+             O[m,e] = (sum(n) (softmax(n) A[m,n]) * V[n,e]) - sum(n) softmax(n) B[m,n]\n",
+        ),
+    },
+    Plant {
+        name: "addends: a sign",
+        program: DIFFERENCE,
+        mistake: Mistake::Text(
+            "input A[m,n]: f32, B[m,n]: f32, V[n,e]: f32\noutput O: f32\n\
+             O[m,e] = (sum(n) (softmax(n) A[m,n]) * V[n,e]) + sum(n) (softmax(n) B[m,n]) * V[n,e]\n",
+        ),
+    },
+    Plant {
+        name: "magnitude: no repair",
+        program: NORM,
+        mistake: Mistake::Form(|g| each_reduction(g, |r| r.streaming.repair = None)),
+    },
+    Plant {
+        name: "magnitude: the repair twice",
+        program: NORM,
+        mistake: Mistake::Form(|g| each_repair(g, |r| r.factor = product(&r.factor, &r.factor))),
     },
 ];
 

@@ -80,7 +80,7 @@ impl Subject {
             let (Some(expected), Some(found)) = (expected.get(name), found.get(name)) else { continue };
             match self.compare_output(&precision, inputs, output, expected, found) {
                 Verdict::Agrees => {}
-                Verdict::Differs(d) => match self.explain(derivation, inputs, output, expected, cut, d) {
+                Verdict::Differs(d) => match self.explain(derivation, inputs, output, expected, found, cut, d) {
                     Verdict::Differs(difference) => {
                         let (dtype, unit) = (self.wide[output].dtype.unwrap_or(DType::F64), f64::EPSILON / 2.0);
                         let compared = Compared { output, dtype, precision: &precision, unit, expected, found };
@@ -219,6 +219,7 @@ impl Subject {
         inputs: &Arrays,
         output: TensorId,
         expected: &Array,
+        found: &Array,
         cut: Cut,
         seen: Difference,
     ) -> Verdict {
@@ -231,6 +232,22 @@ impl Subject {
         let finite_only = |s: &Step| matches!(s.rule, Rule::Centre | Rule::Reassociate | Rule::Prefix);
         if seen.found.is_nan() && derivation.steps.iter().any(finite_only) && self.meets_infinity(inputs) {
             return Verdict::Undefined;
+        }
+        // What is read of a chunk is multiplied out as well: q·(a·h + u) is q·a·h + q·u. That is no number where something
+        // infinite reaches the element itself, and never because of what reaches another one.
+        if seen.found.is_nan() && derivation.steps.iter().any(|s| s.rule == Rule::Scan) {
+            let reached = self.reached(&derivation.written, inputs, number);
+            let mut left = found.clone();
+            for ((v, &e), &reached) in left.values.iter_mut().zip(&expected.values).zip(reached.iter().flatten()) {
+                if v.is_nan() && reached {
+                    *v = e;
+                }
+            }
+            let dtype = self.wide[output].dtype.unwrap_or(DType::F64);
+            let precision = Precision { arithmetic: DType::F64, longest: 1e6, rounding: 0.0 };
+            if differs(&precision, dtype, &seen.output, expected, &left).is_none() {
+                return Verdict::Undefined;
+            }
         }
         // So is an exponent that is multiplied out: -inf · (1 - 0) is no -inf + inf · 0.
         if seen.found.is_nan() && derivation.steps.iter().any(|s| s.rule == Rule::Separate) {

@@ -9,6 +9,7 @@ mod bounds;
 mod compare;
 mod cpu;
 mod noise;
+mod reached;
 mod twice;
 mod wide;
 

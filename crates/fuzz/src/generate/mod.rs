@@ -40,7 +40,7 @@ pub fn program(seed: u64) -> Program {
             0..=5 => writer.anchored(),
             6..=8 => writer.moments(),
             9..=11 => writer.chain(),
-            12 => writer.three(),
+            12 | 20 => writer.three(),
             13 => writer.recurrence(),
             14 => writer.prefix(),
             15 => writer.outer(),

@@ -96,11 +96,13 @@ impl Pattern {
 pub fn growth(pattern: &Pattern, lengths: &[usize]) -> (Vec<f64>, f64) {
     let time = |bytes: usize| {
         let text = pattern.text(bytes);
-        // The fastest of three: whatever else runs only adds.
+        // As often as makes all lengths the same work, so that whatever else runs takes its share of each; and the fastest
+        // of three, for it only adds.
+        let times = lengths.iter().max().map_or(1, |&most| (most / bytes.max(1)).max(1));
         let once = || {
             let start = Instant::now();
-            std::hint::black_box(parse(&text));
-            start.elapsed().as_secs_f64()
+            (0..times).for_each(|_| drop(std::hint::black_box(parse(&text))));
+            start.elapsed().as_secs_f64() / times as f64
         };
         (0..3).map(|_| once()).fold(f64::INFINITY, f64::min)
     };

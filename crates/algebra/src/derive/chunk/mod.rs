@@ -12,6 +12,11 @@
 //! positions, since relative to one position it would overflow, and the sum is then no product of matrices); each summand
 //! splits between what is summed over and what is kept. Chunks may have any size, the last one may be shorter: which size is best
 //! depends on the machine, and with one position a chunk it is the recurrence as it was.
+//!
+//! Read so, an element is what it was as written if all that the text computes it from is finite. Else it may be no number
+//! where it was one: `q·(a·h + u)` is read as `q·a·h + q·u`, which has `inf · 0` where `q` is infinite and `h` is 0. What is
+//! not finite in one element never reaches another one that does not depend on it: what lies later in a chunk is left out,
+//! not multiplied by 0. (A backend that masks products of matrices by a factor 0 says so itself.)
 
 mod read;
 mod sort;

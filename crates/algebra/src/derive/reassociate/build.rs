@@ -14,8 +14,11 @@ impl Site {
     pub(super) fn build(&self, sides: Sides, inner: Vec<IndexId>) -> Result<Option<Rewriting>, Why> {
         let divides = sides.outside.factors.iter().any(|(t, p)| *p < 0.0 && !sign::positive_constant(t))
             || !sides.outside.weights.is_empty();
-        let multiplies =
-            sides.prefix.is_some() && sides.outside.factors.iter().any(|(t, _)| !sign::positive_constant(t));
+        // Without a prefix only factors that need not be numbers count: nothing times them is no 0.
+        let multiplies = sides.outside.factors.iter().any(|(t, _)| match sides.prefix {
+            Some(_) => !sign::positive_constant(t),
+            None => !sign::finite(t, &self.graph),
+        });
         // Over nothing the sum is 0, whatever it is then multiplied with or divided by.
         if divides && !sides.inside_filter.is_empty() {
             let reason =
