@@ -218,3 +218,25 @@ fn what_binds_a_plan_is_what_twice_of_it_helps() {
     let tensor_cores = all.iter().find(|d| d.resource == "tensor cores rate").expect("a pipe");
     assert!((tensor_cores.seconds / plan.seconds - 1.0).abs() < 1e-9, "{all:#?}");
 }
+
+/// A recurrence may read itself at positions of another index only where all of it is in memory: a step would need another
+/// whole one, and that another.
+#[test]
+fn a_recurrence_that_reads_itself_elsewhere_is_refused() {
+    let cascade = read(
+        "input Q[e,p]: f32, V[f,m]: f32
+         output A: f32
+         rank M = M1 * M0
+         N[f,0,p] = 0
+         B[m1,m0,p] = sum(e) Q[e,p] * N[e,m1,m0]
+         S[f,m1,p] = sum(m0) B[m1,m0,p] * V[f,m1*M0 + m0]
+         N[f,m1+1,p] = S[f,m1,p] + N[f,m1,p]
+         A[f,p] = N[f,M1,p]",
+    );
+    for machine in ["a100", "h200"].map(machine) {
+        let bound = sized(&cascade, "E=16,F=16,P=8,M1=4,M0=8");
+        let refused = choose(&Form::all(&derive(&cascade)), &bound, &machine, &options(&machine));
+        let told = refused.expect_err("nothing that ends").to_string();
+        assert!(told.contains("its own recurrence reads it at positions of another index"), "{told}");
+    }
+}

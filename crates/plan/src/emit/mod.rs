@@ -79,6 +79,7 @@ pub(crate) fn emit(
         updates: BTreeMap::new(),
         behind: BTreeMap::new(),
         pending: vec![],
+        updating: vec![],
         lag,
         notes: vec![],
     };
@@ -113,6 +114,8 @@ struct Emitter<'a> {
     behind: BTreeMap<NodeId, ValueId>,
     /// Reductions whose loops are being made: what needs them complete joins no loop that they wait for.
     pending: Vec<NodeId>,
+    /// Reductions whose chunks are being made: none can be part of its own.
+    updating: Vec<NodeId>,
     /// Whether anchors may lag behind, and chunks are best left out before anything of them is copied.
     lag: bool,
     /// Which conditions leave no chunks out by intervals, and why.

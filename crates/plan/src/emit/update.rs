@@ -1,6 +1,7 @@
 //! One chunk of one reduction: `next = repaired state ⊕ chunk`.
 
 use super::{Emitter, Fail};
+use crate::PlanError;
 use crate::expr::{Expr, ExprId};
 use crate::lower::{How, Lowered};
 use crate::problem::FoldMonoid;
@@ -12,6 +13,17 @@ use std::collections::BTreeSet;
 impl Emitter<'_> {
     /// The reduction over the current windows, combined with `old` if given. Always a value of its own.
     pub(super) fn update(&mut self, n: NodeId, old: Option<ValueId>) -> Result<ValueId, Fail> {
+        if self.updating.contains(&n) {
+            let reason = "its own recurrence reads it at positions of another index";
+            return Err(PlanError::unsupported(&self.p[n].name, reason).into());
+        }
+        self.updating.push(n);
+        let made = self.made(n, old);
+        self.updating.pop();
+        made
+    }
+
+    fn made(&mut self, n: NodeId, old: Option<ValueId>) -> Result<ValueId, Fail> {
         *self.updates.entry(n).or_default() += 1;
         let f = self.l.folds[&n].clone();
         let state = self.tiled(&f.state);
