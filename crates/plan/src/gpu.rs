@@ -129,22 +129,26 @@ impl Workshop<'_> {
         for &rows in &space.rows {
             for &[whole, whole_stored] in &space.whole {
                 let (cols, stream, steps) = (space.cols[0], space.streams[0], space.steps);
-                let mut style = Style { rows, cols, stream, whole, whole_stored, steps, parallel_first };
-                let mut best = f64::INFINITY;
-                for _ in 0..ROUNDS {
-                    let before = style;
-                    let start = style;
-                    let across = space.cols.iter().map(|&cols| Style { cols, ..start });
-                    for next in across {
-                        self.improve(trials, next, &mut style, &mut best);
-                    }
-                    let start = style;
-                    let along = space.streams.iter().map(|&stream| Style { stream, ..start });
-                    for next in along {
-                        self.improve(trials, next, &mut style, &mut best);
-                    }
-                    if style == before {
-                        break;
+                let first = Style { rows, cols, stream, whole, whole_stored, steps, parallel_first };
+                // From where it starts the descent may leave by either: a chunk that is too long for registers with all
+                // columns of the result has fewer columns for its only neighbours.
+                for turn in 0..2 {
+                    let (mut style, mut best) = (first, f64::INFINITY);
+                    for _ in 0..ROUNDS {
+                        let before = style;
+                        for way in [turn, 1 - turn] {
+                            let start = style;
+                            let next: Vec<Style> = match way {
+                                0 => space.cols.iter().map(|&cols| Style { cols, ..start }).collect(),
+                                _ => space.streams.iter().map(|&stream| Style { stream, ..start }).collect(),
+                            };
+                            for next in next {
+                                self.improve(trials, next, &mut style, &mut best);
+                            }
+                        }
+                        if style == before {
+                            break;
+                        }
                     }
                 }
             }
