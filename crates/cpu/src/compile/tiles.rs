@@ -255,7 +255,8 @@ fn rounding(tiles: &[Tile], step: &Step) -> Option<(ValueId, ValueId)> {
 }
 
 /// Lets the only reader of `dst` among the steps read `of`, if it is a contraction on the unit that has it as its left
-/// factor, of one part as the right one: what has several may be computed again, without the unit and its rounding. What no later step of the same body reads, no other body reads: a state's next value is left alone.
+/// factor, of one part as the right one: what has several may be computed again, without the unit and its rounding. What no
+/// later step of the same body reads, no other body reads: a state's next value is left alone.
 fn hand_over(steps: &mut [Step], dst: ValueId, of: ValueId) -> bool {
     let count = |step: &Step| reads(step).iter().filter(|v| **v == dst).count();
     let mut own = 0;
