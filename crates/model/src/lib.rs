@@ -7,6 +7,7 @@
 pub mod bounds;
 pub mod calculus;
 mod count;
+mod counts;
 mod element;
 mod energy;
 mod gpu;
@@ -19,6 +20,7 @@ mod resident;
 mod transfers;
 mod work;
 
+pub use counts::Counts;
 pub use energy::Energy;
 pub use gpu::{Below, ByLanes, Depth, Misfit, OnGpu, by_lanes, on_gpu, on_gpu_below};
 pub use held::{Held, held_elements};

@@ -1,7 +1,7 @@
 //! The prediction for a whole program.
 
 use crate::bounds::{Spaces, compulsory};
-use crate::element::moved;
+use crate::counts::Counts;
 use crate::energy::Energy;
 use crate::gpu::l2_traffic;
 use crate::held::Held;
@@ -11,6 +11,7 @@ use crate::resident::resident_bytes;
 use crate::work::Work;
 use einloom_machine::{Bytes, Level, Machine};
 use einloom_tile::{Kernel, Program, TensorId, grid_points};
+use std::rc::Rc;
 
 /// What one kernel moves and computes.
 #[derive(Clone, Debug, PartialEq)]
@@ -222,9 +223,17 @@ fn touched_bytes(program: &Program, traffic: &Traffic) -> u64 {
 }
 
 /// Bytes that pass into a memory and out of it, if all else is outside: what it keeps passes once. On abstract machines as
-/// [`kernel_transfers`] counts them, which tells more and takes longer. `held` is that of the kernel.
-pub fn moved_bytes(program: &Program, kernel: &Kernel, machine: &Machine, memory: &Level, held: &Held) -> u64 {
-    let nest = Nest::new(kernel);
+/// [`kernel_transfers`] counts them, which tells more and takes longer. `held` and `counts` are those of the kernel, for all
+/// sizes of its tiles.
+pub fn moved_bytes(
+    program: &Program,
+    kernel: &Kernel,
+    machine: &Machine,
+    memory: &Level,
+    held: &Held,
+    counts: &Rc<Counts>,
+) -> u64 {
+    let nest = Nest::with(kernel, counts.clone());
     let resident_bytes = held.elements(kernel).saturating_mul(machine.element.map_or(1, |e| e.0));
     let element = placed_by_programs(machine);
     let reuse = Reuse { program, kernel, nest: &nest, resident_bytes, element, held: Some(held) };
@@ -245,8 +254,8 @@ pub fn compute_seconds(kernel: &Kernel, machine: &Machine) -> f64 {
 /// Elements that loads and stores move between memory and tiles.
 pub(crate) fn innermost(program: &Program, kernel: &Kernel, nest: &Nest<'_>) -> Traffic {
     let mut innermost = Traffic::new();
-    for access in &nest.accesses {
-        let elements = moved(program, kernel, access);
+    for (k, access) in nest.accesses.iter().enumerate() {
+        let elements = nest.moved(program, kernel, k);
         let (read, written) = innermost.entry(access.tensor).or_insert((0, 0));
         let sum = if access.store { written } else { read };
         *sum = sum.saturating_add(elements);

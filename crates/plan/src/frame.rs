@@ -5,7 +5,7 @@
 
 use crate::Work;
 use einloom_machine::{Level, Machine};
-use einloom_model::{Held, moved_bytes};
+use einloom_model::{Counts, Held, moved_bytes};
 use einloom_tile::{AxisId, Kernel, Program};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -43,19 +43,22 @@ pub(crate) struct Frame {
     /// By the free tiles: the bytes that those that fit move.
     pub known: BTreeMap<Vec<usize>, u64>,
     held: Rc<Held>,
+    /// What was counted for other tiles.
+    counts: Rc<Counts>,
 }
 
 impl Frame {
     pub(crate) fn new(program: Program, free: Vec<Vec<AxisId>>) -> Self {
         let held = Rc::new(Held::new(&program.kernels[0]));
-        Self { program, free, known: BTreeMap::new(), held }
+        Self { program, free, known: BTreeMap::new(), held, counts: Rc::default() }
     }
 
     /// The same program in other extents, with other offsets.
     pub(crate) fn like(&self, kernel: Kernel) -> Self {
         let mut program = self.program.clone();
         program.kernels[0] = kernel;
-        Self { program, free: self.free.clone(), known: BTreeMap::new(), held: self.held.clone() }
+        let (free, held) = (self.free.clone(), self.held.clone());
+        Self { program, free, known: BTreeMap::new(), held, counts: Rc::default() }
     }
 
     pub(crate) fn kernel(&self) -> &Kernel {
@@ -89,7 +92,7 @@ impl Frame {
         }
         self.put(sizes);
         work.tilings += 1;
-        let bytes = moved_bytes(&self.program, self.kernel(), memory.machine, memory.level, &self.held);
+        let bytes = moved_bytes(&self.program, self.kernel(), memory.machine, memory.level, &self.held, &self.counts);
         self.known.insert(sizes.to_vec(), bytes);
         bytes
     }
