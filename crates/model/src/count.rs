@@ -4,11 +4,10 @@
 //! no factor connects are independent: the sum over all of them is the product of the sums over each connected group.
 //! Within a group, only axes that steer another loop (through the condition of a stream) are enumerated.
 
-use crate::counts::Counts;
+use crate::counts::{Counts, Known};
 use crate::nest::Loop;
 use einloom_tile::{AxisId, AxisKind, Kernel, Predicate, Window, initial_windows, stream_range};
-use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
 
@@ -84,6 +83,9 @@ enum Together {
     FullAndLast,
 }
 
+/// Sums over so many loops are remembered by their tiles.
+const REMEMBERED: usize = 4;
+
 /// Loops that conditions and factors connect, and the factors.
 pub(crate) struct Group {
     steps: Vec<Step>,
@@ -91,7 +93,7 @@ pub(crate) struct Group {
     /// Windows of axes that no loop moves.
     windows: Rc<[Window]>,
     /// Sums by the tiles of the loops.
-    known: RefCell<HashMap<Vec<u32>, u64>>,
+    known: Known<[usize; REMEMBERED], u64>,
 }
 
 impl fmt::Debug for Group {
@@ -104,15 +106,16 @@ impl Group {
     /// The sum for these tiles.
     pub fn total(&self, kernel: &Kernel) -> u64 {
         let tile = |s: &Step| kernel.axis(s.axis).tile;
-        let tiles: Vec<u32> = self.steps.iter().map(|s| u32::try_from(tile(s)).unwrap_or(u32::MAX)).collect();
+        let mut tiles = [0; REMEMBERED];
+        if self.steps.len() > REMEMBERED {
+            return self.walk(kernel, &self.steps, &mut self.windows.to_vec());
+        }
+        tiles.iter_mut().zip(&self.steps).for_each(|(t, s)| *t = tile(s));
         if let Some(known) = self.known.borrow().get(&tiles) {
             return *known;
         }
         let total = self.walk(kernel, &self.steps, &mut self.windows.to_vec());
-        // Tiles beyond this are not told apart.
-        if !tiles.contains(&u32::MAX) {
-            self.known.borrow_mut().insert(tiles, total);
-        }
+        self.known.borrow_mut().insert(tiles, total);
         total
     }
 
@@ -231,7 +234,7 @@ impl Sum<'_, '_> {
 
     fn group(&self, loops: &[(&Loop<'_>, bool)], factors: Vec<Rc<Factor>>, windows: &Rc<[Window]>) -> Group {
         let steps = (0..loops.len()).map(|k| self.step(loops, k, &factors)).collect();
-        Group { steps, factors, windows: windows.clone(), known: RefCell::default() }
+        Group { steps, factors, windows: windows.clone(), known: Known::default() }
     }
 
     fn step(&self, loops: &[(&Loop<'_>, bool)], k: usize, factors: &[Rc<Factor>]) -> Step {

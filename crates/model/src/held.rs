@@ -25,7 +25,7 @@ pub fn held_elements(kernel: &Kernel) -> u64 {
 pub struct Held {
     moments: Moments,
     /// By tile.
-    sides: Vec<BTreeSet<AxisId>>,
+    sides: Vec<Vec<AxisId>>,
 }
 
 impl Held {
@@ -40,7 +40,7 @@ impl Held {
         let all = (0..kernel.values.len() as u32).map(ValueId);
         Self {
             moments: Moments::new(kernel, &fused(kernel), &replaces).distinct(),
-            sides: all.map(|v| sides(kernel, v)).collect(),
+            sides: all.map(|v| sides(kernel, v).into_iter().collect()).collect(),
         }
     }
 

@@ -25,6 +25,6 @@ pub use energy::Energy;
 pub use gpu::{Below, ByLanes, Depth, Misfit, OnGpu, by_lanes, on_gpu, on_gpu_below};
 pub use held::{Held, held_elements};
 pub use transfers::{
-    KernelTransfers, LevelTransfers, TensorTransfer, compute_seconds, kernel_transfers, moved_bytes, transfers,
-    transfers_of_blocks,
+    KernelTransfers, LevelTransfers, TensorTransfer, compute_seconds, kernel_transfers, level_transfers, moved_bytes,
+    transfers, transfers_of_blocks,
 };

@@ -9,13 +9,11 @@ use crate::cone::Cone;
 use crate::cuts::{Roles, Style};
 use crate::frame::{Frame, Memory};
 use crate::gpu::KEPT;
-use crate::lost::Cost;
 use crate::program::program_of;
 use crate::tiling::Tiling;
 use einloom_cascade::IndexId;
-use einloom_machine::Machine;
-use einloom_model::{compute_seconds, kernel_transfers};
-use einloom_tile::{AxisId, AxisKind, Kernel, Program};
+use einloom_model::compute_seconds;
+use einloom_tile::{AxisId, AxisKind, Kernel};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -131,7 +129,7 @@ impl Workshop<'_> {
             }
             let mut kernel = tried.kernel.clone();
             kernel.axes.clone_from(&frame.kernel().axes);
-            let cost = outside(&frame.program, self.machine);
+            let cost = frame.outside(self.machine);
             found.push(Tried { kernel, tiling, cost, ..tried.clone() });
         }
         Ok(found)
@@ -160,14 +158,4 @@ impl PartialOrd for Seconds {
 fn axes_of(kernel: &Kernel, index: &str) -> Vec<AxisId> {
     let all = kernel.axes.iter().enumerate().filter(|(_, a)| a.name == index);
     all.map(|(k, _)| AxisId(k as u32)).collect()
-}
-
-/// The time of what passes the memories outside the innermost one, for a program of one kernel.
-pub(crate) fn outside(program: &Program, machine: &Machine) -> Cost {
-    let transfers = kernel_transfers(program, &program.kernels[0], machine);
-    let levels = transfers.levels.iter().take(transfers.levels.len().saturating_sub(1).max(1));
-    let parts: Vec<(String, f64)> = levels.map(|l| (l.level.clone(), l.seconds)).collect();
-    let longest = parts.iter().cloned().reduce(|a, b| if b.1 > a.1 { b } else { a });
-    let (bound_by, seconds) = longest.unwrap_or_default();
-    Cost { seconds, bound_by, parts }
 }

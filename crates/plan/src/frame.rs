@@ -4,14 +4,16 @@
 //! searched: every tile of the one with the largest of the other that fits beside it.
 
 use crate::Work;
+use crate::lost::Cost;
 use einloom_machine::{Level, Machine};
-use einloom_model::{Counts, Held, moved_bytes};
+use einloom_model::{Counts, Held, level_transfers, moved_bytes};
 use einloom_tile::{AxisId, Kernel, Program};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Tiles of one index that are tried at first, at most; then those near the best.
+/// Tiles of one index that are tried at first, at most; then those near the best. Fewer where there are many pairs of indices.
 const MOST_TILES: usize = 96;
+const FEWEST_TILES: usize = 16;
 /// Passes over all pairs of indices, at most.
 const ROUNDS: usize = 3;
 
@@ -97,6 +99,16 @@ impl Frame {
         bytes
     }
 
+    /// The time of what passes the memories outside the innermost one, with the tiles that were put.
+    pub(crate) fn outside(&self, machine: &Machine) -> Cost {
+        let levels = level_transfers(&self.program, self.kernel(), machine, &self.held, &self.counts);
+        let parts: Vec<(String, f64)> =
+            levels.iter().take(levels.len().saturating_sub(1).max(1)).map(|l| (l.level.clone(), l.seconds)).collect();
+        let longest = parts.iter().cloned().reduce(|a, b| if b.1 > a.1 { b } else { a });
+        let (bound_by, seconds) = longest.unwrap_or_default();
+        Cost { seconds, bound_by, parts }
+    }
+
     /// The best tiles that fit and the bytes that they move; if none fits, how many elements the smallest tiles take.
     pub(crate) fn descend(&mut self, memory: Memory<'_>, work: &mut Work) -> Result<(u64, Vec<usize>), u64> {
         let tiles: Vec<Vec<usize>> = self.extents().into_iter().map(even_tiles).collect();
@@ -106,11 +118,12 @@ impl Frame {
             return Err(self.held.elements(self.kernel()));
         }
         let mut best = self.moved(&sizes(&at), memory, work);
+        let most = (2 * MOST_TILES / pairs(self.free.len()).len().max(1)).clamp(FEWEST_TILES, MOST_TILES);
         for round in 0..ROUNDS {
             let before = at.clone();
             for (one, other) in pairs(self.free.len()) {
                 // Far apart at first, then every tile near the best one.
-                let step = tiles[one].len().div_ceil(MOST_TILES);
+                let step = tiles[one].len().div_ceil(most);
                 let (low, high) = (at[one].saturating_sub(step), (at[one] + step + 1).min(tiles[one].len()));
                 let places: Vec<usize> = match round {
                     0 => (0..tiles[one].len()).step_by(step).collect(),

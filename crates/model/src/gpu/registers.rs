@@ -48,10 +48,23 @@ impl Moments {
         count.found
     }
 
-    /// Each once.
+    /// Each once, without those of which everything is alive at another one too.
     pub(crate) fn distinct(mut self) -> Self {
         self.all.sort();
         self.all.dedup();
+        let sets = |m: &Moment| {
+            let alive: BTreeSet<ValueId> = m.alive.iter().copied().collect();
+            let own: BTreeSet<ValueId> =
+                m.alive.iter().copied().chain(m.dying.iter().map(|d| d.0)).chain(m.result).collect();
+            (alive, own)
+        };
+        let sets: Vec<_> = self.all.iter().map(sets).collect();
+        // Of moments that are no more than each other the first stays.
+        let less = |k: usize, other: usize| sets[k].1.is_subset(&sets[other].0);
+        let covered = |k: usize| (0..sets.len()).any(|o| o != k && less(k, o) && (o < k || !less(o, k)));
+        let stays: Vec<bool> = (0..sets.len()).map(|k| !covered(k)).collect();
+        let mut at = stays.iter();
+        self.all.retain(|_| at.next() != Some(&false));
         self
     }
 
