@@ -149,7 +149,15 @@ impl Reuse<'_> {
         let parts = self.bytes(&traffic).div_ceil(regions);
         let mut held = parts.saturating_add(tiles);
         if let Some(element) = self.element.filter(|_| held <= share && !whole.is_empty()) {
-            let kept = whole.iter().map(|&k| self.nest.accesses[k].tile).collect();
+            // What the region asks for once need not stay in it.
+            let again = |k: &&usize| {
+                let access = &self.nest.accesses[**k];
+                let same = |o: &&usize| {
+                    self.nest.accesses[**o].tensor == access.tensor && self.place(**o, depth) == self.place(**k, depth)
+                };
+                depth < access.loops.len() || accesses.iter().filter(same).count() > 1
+            };
+            let kept = whole.iter().filter(again).map(|&k| self.nest.accesses[k].tile).collect();
             held = held.max(parts.saturating_add(self.held(&kept).saturating_mul(element)));
         }
         (held <= share).then_some(held)

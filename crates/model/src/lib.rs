@@ -5,6 +5,7 @@
 //! well-formed ([`einloom_tile::verify`] finds nothing); sums saturate instead of overflowing.
 
 pub mod bounds;
+mod by_rows;
 pub mod calculus;
 mod count;
 mod counts;

@@ -24,13 +24,15 @@ const WHATEVER: Style =
     Style { rows: 2, cols: 2, stream: 2, whole: 1, whole_stored: 1, steps: [1, 1], parallel_first: false };
 
 impl Workshop<'_> {
-    /// The best kernels that fit, best first; else why none does.
+    /// The best kernels that fit, best first; else why none does. What takes far longer than `limit` seconds is not searched to
+    /// the end.
     pub(crate) fn tried_in_capacity(
         &mut self,
         cone: &Cone,
         roles: &Roles,
         name: &str,
         memory: Memory<'_>,
+        limit: f64,
     ) -> (Vec<Tried>, Option<PlanError>) {
         let (mut found, mut failed, mut least) = (vec![], None, u64::MAX);
         let mut shapes: BTreeSet<(Vec<IndexId>, Vec<IndexId>)> = BTreeSet::new();
@@ -48,7 +50,7 @@ impl Workshop<'_> {
                 let cuts = tried.tiling.cuts.iter().filter(|c| c.1.kind == AxisKind::Whole).map(|c| *c.0);
                 if shapes.insert((free.clone(), cuts.collect())) {
                     self.work.emitted += 1;
-                    match self.best_tiles(&tried, &free, memory) {
+                    match self.best_tiles(&tried, &free, memory, limit) {
                         Ok(tried) => found.extend(tried),
                         Err(elements) => least = least.min(elements),
                     }
@@ -99,11 +101,17 @@ impl Workshop<'_> {
     }
 
     /// The best tilings of an emitted kernel; if none fits, how many elements its smallest tiles take.
-    fn best_tiles(&mut self, tried: &Tried, free: &[IndexId], memory: Memory<'_>) -> Result<Vec<Tried>, u64> {
+    fn best_tiles(
+        &mut self,
+        tried: &Tried,
+        free: &[IndexId],
+        memory: Memory<'_>,
+        limit: f64,
+    ) -> Result<Vec<Tried>, u64> {
         let program = program_of(self.p, self.x, self.types, vec![tried.kernel.clone()]);
         let axes = free.iter().map(|&i| axes_of(&tried.kernel, &self.p[i].name)).collect();
         let mut frame = Frame::new(program, axes);
-        frame.descend(memory, &mut self.work)?;
+        frame.descend(memory, limit * memory.bandwidth(), &mut self.work)?;
         let known = std::mem::take(&mut frame.known);
         let least = known.values().min().copied().unwrap_or(0);
         let mut all: Vec<(u64, Seconds, Vec<usize>)> = vec![];

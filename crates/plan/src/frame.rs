@@ -14,6 +14,10 @@ use std::rc::Rc;
 /// Tiles of one index that are tried at first, at most; then those near the best. Fewer where there are many pairs of indices.
 const MOST_TILES: usize = 96;
 const FEWEST_TILES: usize = 16;
+/// Times what moves whatever the tiles: a search that comes so near does not begin elsewhere again.
+const NEAR: f64 = 1.05;
+/// Times a limit: what still moves so much after a first look is left alone.
+pub(crate) const HOPELESS: f64 = 3.0;
 /// Passes over all pairs of indices, at most.
 const ROUNDS: usize = 3;
 
@@ -33,6 +37,13 @@ impl<'a> Memory<'a> {
         let element = machine.element?.0.max(1);
         let level = machine.trunk().next_back()?;
         Some(Self { machine, level, capacity: level.capacity.map_or(u64::MAX, |c| c.0 / element) })
+    }
+}
+
+impl Memory<'_> {
+    /// Bytes a second that come in from outside.
+    pub(crate) fn bandwidth(&self) -> f64 {
+        self.machine.trunk().rev().nth(1).map_or(f64::INFINITY, |l| l.bandwidth.0)
     }
 }
 
@@ -109,51 +120,113 @@ impl Frame {
         Cost { seconds, bound_by, parts }
     }
 
-    /// The best tiles that fit and the bytes that they move; if none fits, how many elements the smallest tiles take.
-    pub(crate) fn descend(&mut self, memory: Memory<'_>, work: &mut Work) -> Result<(u64, Vec<usize>), u64> {
-        let tiles: Vec<Vec<usize>> = self.extents().into_iter().map(even_tiles).collect();
-        let mut at: Vec<usize> = tiles.iter().map(|_| 0).collect();
-        let sizes = |at: &[usize]| -> Vec<usize> { at.iter().zip(&tiles).map(|(&k, t)| t[k]).collect() };
-        if !self.fits(&sizes(&at), memory) {
+    /// Bytes that move between the memories whatever the tiles.
+    fn least(&self, memory: Memory<'_>) -> u64 {
+        let levels = level_transfers(&self.program, self.kernel(), memory.machine, &self.held, &self.counts);
+        levels.iter().rev().nth(1).map_or(0, |l| l.bound_bytes)
+    }
+
+    /// The best tiles that fit and the bytes that they move; if none fits, how many elements the smallest tiles take. What
+    /// moves far more than `limit` bytes is not searched to the end.
+    pub(crate) fn descend(
+        &mut self,
+        memory: Memory<'_>,
+        limit: f64,
+        work: &mut Work,
+    ) -> Result<(u64, Vec<usize>), u64> {
+        let tiles: Rc<[Vec<usize>]> = self.extents().into_iter().map(even_tiles).collect();
+        let mut way = Way { at: vec![0; tiles.len()], bytes: 0, tiles };
+        if !self.fits(&way.sizes(), memory) {
             return Err(self.held.elements(self.kernel()));
         }
-        let mut best = self.moved(&sizes(&at), memory, work);
-        let most = (2 * MOST_TILES / pairs(self.free.len()).len().max(1)).clamp(FEWEST_TILES, MOST_TILES);
-        for round in 0..ROUNDS {
-            let before = at.clone();
+        let smallest = way.at.clone();
+        way.bytes = self.moved(&way.sizes(), memory, work);
+        if limit.is_finite() {
+            let mut far = way.clone();
+            self.rounds(&mut far, FEWEST_TILES, 1, memory, work);
+            if far.bytes as f64 > HOPELESS * limit {
+                work.pruned += 1;
+                return Ok((far.bytes, far.sizes()));
+            }
+        }
+        let most = (6 * MOST_TILES / pairs(self.free.len()).len().max(1)).clamp(FEWEST_TILES, MOST_TILES);
+        self.rounds(&mut way, most, ROUNDS, memory, work);
+        if self.free.len() > 2 && way.bytes as f64 > NEAR * self.least(memory) as f64 {
+            // Where two indices at a time lead nowhere better, another way may: from each index as large as can be.
+            let mut better = false;
+            for index in 0..smallest.len() {
+                let mut other = Way { at: smallest.clone(), ..way.clone() };
+                let mut sizes = other.sizes();
+                other.at[index] = last(other.tiles[index].len(), |k| {
+                    sizes[index] = other.tiles[index][k];
+                    self.fits(&sizes, memory)
+                });
+                other.bytes = self.moved(&other.sizes(), memory, work);
+                self.rounds(&mut other, FEWEST_TILES, 1, memory, work);
+                if other.bytes < way.bytes {
+                    (way, better) = (other, true);
+                }
+            }
+            if better {
+                self.rounds(&mut way, most, ROUNDS, memory, work);
+            }
+        }
+        Ok((way.bytes, way.sizes()))
+    }
+
+    /// Looks at all pairs of indices so many times, at first at `most` tiles of one of them, then near the best.
+    fn rounds(&mut self, way: &mut Way, most: usize, rounds: usize, memory: Memory<'_>, work: &mut Work) {
+        for round in 0..rounds {
+            let before = way.at.clone();
             for (one, other) in pairs(self.free.len()) {
                 // Far apart at first, then every tile near the best one.
-                let step = tiles[one].len().div_ceil(most);
-                let (low, high) = (at[one].saturating_sub(step), (at[one] + step + 1).min(tiles[one].len()));
+                let count = way.tiles[one].len();
+                let step = count.div_ceil(most);
+                let (low, high) = (way.at[one].saturating_sub(step), (way.at[one] + step + 1).min(count));
                 let places: Vec<usize> = match round {
-                    0 => (0..tiles[one].len()).step_by(step).collect(),
+                    0 => (0..count).step_by(step).collect(),
                     _ => (low..high).collect(),
                 };
                 for k in places {
-                    let mut next = at.clone();
-                    next[one] = k;
-                    next[other] = if one == other { k } else { 0 };
-                    if !self.fits(&sizes(&next), memory) {
+                    let mut next = way.clone();
+                    next.at[one] = k;
+                    next.at[other] = if one == other { k } else { 0 };
+                    if !self.fits(&next.sizes(), memory) {
                         break;
                     }
                     if one != other {
-                        let largest = last(tiles[other].len(), |k| {
-                            next[other] = k;
-                            self.fits(&sizes(&next), memory)
+                        let mut sizes = next.sizes();
+                        next.at[other] = last(next.tiles[other].len(), |k| {
+                            sizes[other] = next.tiles[other][k];
+                            self.fits(&sizes, memory)
                         });
-                        next[other] = largest;
                     }
-                    let bytes = self.moved(&sizes(&next), memory, work);
-                    if bytes < best {
-                        (best, at) = (bytes, next);
+                    next.bytes = self.moved(&next.sizes(), memory, work);
+                    if next.bytes < way.bytes {
+                        *way = next;
                     }
                 }
             }
-            if at == before && round > 0 {
+            if way.at == before && round > 0 {
                 break;
             }
         }
-        Ok((best, sizes(&at)))
+    }
+}
+
+/// Where a search is.
+#[derive(Clone, Debug)]
+struct Way {
+    /// Of each free index the tiles to choose from.
+    tiles: Rc<[Vec<usize>]>,
+    /// The places of those that are the best so far, and the bytes that they move.
+    at: Vec<usize>,
+    bytes: u64,
+}
+
+impl Way {
+    fn sizes(&self) -> Vec<usize> {
+        self.at.iter().zip(&*self.tiles).map(|(&k, t)| t[k]).collect()
     }
 }
 

@@ -152,7 +152,7 @@ impl Workshop<'_> {
         let left = extents[best.index] - best.at;
         let mut part = frame.of(frame.free[best.index][0], best.at, left)?;
         let before = part.moved(&best.tail, memory, &mut self.work);
-        if let Ok((bytes, sizes)) = part.descend(memory, &mut self.work)
+        if let Ok((bytes, sizes)) = part.descend(memory, f64::INFINITY, &mut self.work)
             && bytes < before
         {
             (best.bytes, best.tail) = (best.bytes - before + bytes, sizes);
