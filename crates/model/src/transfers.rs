@@ -131,7 +131,9 @@ fn bound_by_capacity(program: &Program, kernel: &Kernel, machine: &Machine, foun
         let tiles = found.resident_bytes as f64;
         let [any, whole] = spaces.incoming(inside.max(tiles));
         bound.any_order_bytes = bound.any_order_bytes.max((any as u64).saturating_add(written));
-        bound.bound_bytes = bound.any_order_bytes.max((whole as u64).saturating_add(written));
+        // What moves less puts rows aside half-way, so that the other bound is none for it.
+        let whole = (whole as u64).saturating_add(written);
+        bound.bound_bytes = if whole <= bound.bytes { bound.any_order_bytes.max(whole) } else { bound.any_order_bytes };
     }
 }
 
