@@ -4,28 +4,33 @@
 //! no factor connects are independent: the sum over all of them is the product of the sums over each connected group.
 //! Within a group, only axes that steer another loop (through the condition of a stream) are enumerated.
 
+use crate::counts::{Counts, Known};
 use crate::nest::Loop;
-use einloom_tile::{AxisId, AxisKind, Kernel, Window, initial_windows, stream_range};
+use einloom_tile::{AxisId, AxisKind, Kernel, Predicate, Window, initial_windows, stream_range};
 use std::collections::BTreeSet;
+use std::fmt;
+use std::rc::Rc;
 
 /// A function of the windows.
-type Size<'a> = Box<dyn Fn(&[Window]) -> u64 + 'a>;
+type Size = Box<dyn Fn(&[Window]) -> u64>;
 
 /// A factor of the summand.
-pub(crate) struct Factor<'a> {
+pub(crate) struct Factor {
     /// The axes whose windows it depends on.
     pub axes: BTreeSet<AxisId>,
     /// The axes of which it needs to know where their windows stand, not only how long they are.
     pub placed: BTreeSet<AxisId>,
     /// Its value.
-    pub size: Size<'a>,
+    pub size: Size,
+    /// What its value follows from, beside the windows: two factors with the same mark are the same.
+    pub mark: Vec<u64>,
 }
 
-impl<'a> Factor<'a> {
+impl Factor {
     /// The length of an axis's window.
-    pub fn length(axis: AxisId) -> Self {
-        let axes = BTreeSet::from([axis]);
-        Self { axes, placed: BTreeSet::new(), size: Box::new(move |w| w[axis.at()].len as u64) }
+    pub fn length(axis: AxisId) -> Rc<Self> {
+        let (axes, mark) = (BTreeSet::from([axis]), vec![0, u64::from(axis.0)]);
+        Rc::new(Self { axes, placed: BTreeSet::new(), size: Box::new(move |w| w[axis.at()].len as u64), mark })
     }
 }
 
@@ -36,7 +41,7 @@ pub(crate) struct Sum<'s, 'a> {
     pub outer: &'s [Loop<'a>],
     /// Inside those; their axes stand wherever any of their iterations does.
     pub inner: &'s [Loop<'a>],
-    pub factors: &'s [Factor<'s>],
+    pub factors: &'s [Rc<Factor>],
     /// The factors' product over several windows is that over their union, as with numbers of elements.
     pub additive: bool,
     /// How to count the inner loops that steer others; see there.
@@ -54,95 +59,203 @@ pub(crate) enum Union<'s> {
     Least(&'s BTreeSet<AxisId>),
 }
 
-impl Sum<'_, '_> {
-    /// The sum.
-    pub fn total(&self) -> u64 {
-        let mut windows = initial_windows(self.kernel);
-        let mut total = 1u64;
-        for group in self.groups() {
-            let loops = self.loops().filter(|l| group.contains(&l.0.axis)).collect::<Vec<_>>();
-            let factors: Vec<_> = self.factors.iter().filter(|f| f.axes.iter().any(|a| group.contains(a))).collect();
-            total = total.saturating_mul(self.walk(&loops, &factors, &mut windows));
+/// A loop of a connected group, with what the walk over its iterations asks of it again and again.
+#[derive(Clone, Debug)]
+struct Step {
+    axis: AxisId,
+    extent: usize,
+    within: Option<Predicate>,
+    /// How the iterations count together.
+    together: Together,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Together {
+    /// All their windows are one.
+    Union,
+    /// Each by itself, then added.
+    Each,
+    /// Only the largest.
+    Largest,
+    /// As one, times how many there are.
+    Alike,
+    /// As one full one, times how many there are, and the last.
+    FullAndLast,
+}
+
+/// Sums over so many loops are remembered by their tiles.
+const REMEMBERED: usize = 4;
+
+/// Loops that conditions and factors connect, and the factors.
+pub(crate) struct Group {
+    steps: Vec<Step>,
+    factors: Vec<Rc<Factor>>,
+    /// Windows of axes that no loop moves.
+    windows: Rc<[Window]>,
+    /// Sums by the tiles of the loops.
+    known: Known<[usize; REMEMBERED], u64>,
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group").field("steps", &self.steps).finish_non_exhaustive()
+    }
+}
+
+impl Group {
+    /// The sum for these tiles.
+    pub fn total(&self, kernel: &Kernel) -> u64 {
+        let tile = |s: &Step| kernel.axis(s.axis).tile;
+        let mut tiles = [0; REMEMBERED];
+        if self.steps.len() > REMEMBERED {
+            return self.walk(kernel, &self.steps, &mut self.windows.to_vec());
         }
-        // Factors of whole axes alone.
-        let moves = |a: &AxisId| self.loops().any(|l| l.0.axis == *a);
-        for factor in self.factors.iter().filter(|f| !f.axes.iter().any(moves)) {
-            total = total.saturating_mul((factor.size)(&windows));
+        tiles.iter_mut().zip(&self.steps).for_each(|(t, s)| *t = tile(s));
+        if let Some(known) = self.known.borrow().get(&tiles) {
+            return *known;
         }
+        let total = self.walk(kernel, &self.steps, &mut self.windows.to_vec());
+        self.known.borrow_mut().insert(tiles, total);
         total
     }
 
-    /// The loops, and whether each is an outer one.
-    fn loops(&self) -> impl Iterator<Item = (&Loop<'_>, bool)> {
-        self.outer.iter().map(|l| (l, true)).chain(self.inner.iter().map(|l| (l, false)))
-    }
-
-    /// The loops' axes in connected groups.
-    fn groups(&self) -> Vec<BTreeSet<AxisId>> {
-        let moving: BTreeSet<AxisId> = self.loops().map(|l| l.0.axis).collect();
-        let mut groups: Vec<BTreeSet<AxisId>> = moving.iter().map(|&a| BTreeSet::from([a])).collect();
-        let mut connect = |axes: BTreeSet<AxisId>| {
-            let (mut joined, apart): (Vec<_>, Vec<_>) = groups.drain(..).partition(|g| !g.is_disjoint(&axes));
-            groups = apart;
-            if let Some(mut group) = joined.pop() {
-                joined.into_iter().for_each(|g| group.extend(g));
-                groups.push(group);
-            }
+    fn walk(&self, kernel: &Kernel, steps: &[Step], windows: &mut [Window]) -> u64 {
+        let Some((step, rest)) = steps.split_first() else {
+            return self.factors.iter().fold(1, |product, f| product.saturating_mul((f.size)(windows)));
         };
-        for (l, _) in self.loops() {
-            connect(conditions(l).chain([l.axis]).collect());
-        }
-        self.factors.iter().for_each(|f| connect(f.axes.clone()));
-        groups
-    }
-
-    fn walk(&self, loops: &[(&Loop<'_>, bool)], factors: &[&Factor<'_>], windows: &mut [Window]) -> u64 {
-        let Some((&(first, outer), rest)) = loops.split_first() else {
-            return factors.iter().fold(1, |product, f| product.saturating_mul((f.size)(windows)));
-        };
-        let axis = first.axis;
-        let decl = self.kernel.axis(axis);
-        let (low, high) = match first.within {
-            None => (0, decl.extent),
-            Some(within) => stream_range(decl.extent, axis, within, windows),
+        let (axis, tile) = (step.axis, kernel.axis(step.axis).tile);
+        let (low, high) = match &step.within {
+            None => (0, step.extent),
+            Some(within) => stream_range(step.extent, axis, within, windows),
         };
         if low >= high {
             return 0;
         }
-        let base = low - low % decl.tile;
+        let base = low - low % tile;
         let union = Window { base, len: high - base };
-        let steps = union.len.div_ceil(decl.tile);
+        let count = union.len.div_ceil(tile);
         let mut at = |window| {
             windows[axis.at()] = window;
-            self.walk(rest, factors, windows)
+            self.walk(kernel, rest, windows)
         };
-        let relevant = factors.iter().any(|f| f.axes.contains(&axis));
-        let placed = !self.additive && factors.iter().any(|f| f.placed.contains(&axis));
-        let steers = rest.iter().any(|l| conditions(l.0).any(|a| a == axis));
-        let each = (base..high).step_by(decl.tile).map(|base| Window { base, len: decl.tile.min(high - base) });
-        let total = if !outer {
-            match self.union {
-                Union::Least(apart) if steers && apart.contains(&axis) => {
-                    each.map(&mut at).fold(0, u64::saturating_add)
-                }
-                Union::Least(_) if steers => each.map(&mut at).max().unwrap_or(0),
-                _ => at(union),
+        let each = (base..high).step_by(tile).map(|base| Window { base, len: tile.min(high - base) });
+        let total = match step.together {
+            Together::Union => at(union),
+            Together::Each => each.map(&mut at).fold(0, u64::saturating_add),
+            Together::Largest => each.map(&mut at).max().unwrap_or(0),
+            Together::Alike => (count as u64).saturating_mul(at(union)),
+            Together::FullAndLast => {
+                let last = base + (count - 1) * tile;
+                let full = if count > 1 { at(Window { base, len: tile }) } else { 0 };
+                (count as u64 - 1).saturating_mul(full).saturating_add(at(Window { base: last, len: high - last }))
             }
-        } else if steers || placed {
-            each.map(&mut at).fold(0, u64::saturating_add)
-        } else if !relevant {
-            (steps as u64).saturating_mul(at(union))
-        } else if self.additive {
-            at(union)
-        } else {
-            // Chunks of equal length count alike: all but the last, and the last.
-            let last = base + (steps - 1) * decl.tile;
-            let full = if steps > 1 { at(Window { base, len: decl.tile }) } else { 0 };
-            (steps as u64 - 1).saturating_mul(full).saturating_add(at(Window { base: last, len: high - last }))
         };
         // Closed again: nothing outside a stream may see its window.
         windows[axis.at()] = Window::default();
         total
+    }
+}
+
+impl Sum<'_, '_> {
+    /// The sum.
+    pub fn total(&self) -> u64 {
+        let groups = self.groups(&Counts::default());
+        groups.iter().fold(1, |product, g| product.saturating_mul(g.total(self.kernel)))
+    }
+
+    /// The groups whose sums' product is the sum.
+    pub fn groups(&self, counts: &Counts) -> Vec<Rc<Group>> {
+        let loops: Vec<(&Loop<'_>, bool)> =
+            self.outer.iter().map(|l| (l, true)).chain(self.inner.iter().map(|l| (l, false))).collect();
+        let connected = self.connected(&loops);
+        let windows: Rc<[Window]> = initial_windows(self.kernel).into();
+        let mut out = vec![];
+        for group in 0..loops.len() {
+            let own: Vec<(&Loop<'_>, bool)> =
+                loops.iter().zip(&connected).filter(|(_, g)| **g == group).map(|(l, _)| *l).collect();
+            if !own.is_empty() {
+                let moves = |f: &&Rc<Factor>| own.iter().any(|l| f.axes.contains(&l.0.axis));
+                let factors: Vec<Rc<Factor>> = self.factors.iter().filter(moves).cloned().collect();
+                out.push(counts.group(self.key(&own, &factors), || self.group(&own, factors.clone(), &windows)));
+            }
+        }
+        // Factors of whole axes alone.
+        let moves = |a: &AxisId| loops.iter().any(|l| l.0.axis == *a);
+        let alone: Vec<Rc<Factor>> = self.factors.iter().filter(|f| !f.axes.iter().any(moves)).cloned().collect();
+        if !alone.is_empty() {
+            out.push(counts.group(self.key(&[], &alone), || self.group(&[], alone.clone(), &windows)));
+        }
+        out
+    }
+
+    /// Of each loop, the first loop that a condition or a factor connects it with.
+    fn connected(&self, loops: &[(&Loop<'_>, bool)]) -> Vec<usize> {
+        let mut groups: Vec<usize> = (0..loops.len()).collect();
+        let mut connect = |a: usize, b: usize| {
+            let (first, other) = (groups[a].min(groups[b]), groups[a].max(groups[b]));
+            groups.iter_mut().filter(|g| **g == other).for_each(|g| *g = first);
+        };
+        for (k, (l, _)) in loops.iter().enumerate() {
+            for axis in conditions(l) {
+                (0..loops.len()).filter(|&o| loops[o].0.axis == axis).for_each(|o| connect(k, o));
+            }
+        }
+        for f in self.factors {
+            let mut of_factor = (0..loops.len()).filter(|&k| f.axes.contains(&loops[k].0.axis));
+            if let Some(first) = of_factor.next() {
+                of_factor.for_each(|k| connect(first, k));
+            }
+        }
+        groups
+    }
+
+    /// All that the sum over a group of loops follows from, beside tiles.
+    fn key(&self, loops: &[(&Loop<'_>, bool)], factors: &[Rc<Factor>]) -> Vec<u64> {
+        let mut key = vec![u64::from(self.additive), loops.len() as u64];
+        for (l, outer) in loops {
+            let apart = match self.union {
+                Union::Hull => 0,
+                Union::Least(apart) => 1 + u64::from(apart.contains(&l.axis)),
+            };
+            key.extend([u64::from(l.axis.0), u64::from(*outer), apart]);
+            let conditions = l.within.map_or(&[][..], |w| &w.all);
+            key.push(conditions.len() as u64);
+            for affine in conditions {
+                key.extend([affine.constant as u64, affine.terms.len() as u64]);
+                key.extend(affine.terms.iter().flat_map(|t| [t.0 as u64, u64::from(t.1.0)]));
+            }
+        }
+        for f in factors {
+            key.push(f.mark.len() as u64);
+            key.extend(&f.mark);
+        }
+        key
+    }
+
+    fn group(&self, loops: &[(&Loop<'_>, bool)], factors: Vec<Rc<Factor>>, windows: &Rc<[Window]>) -> Group {
+        let steps = (0..loops.len()).map(|k| self.step(loops, k, &factors)).collect();
+        Group { steps, factors, windows: windows.clone(), known: Known::default() }
+    }
+
+    fn step(&self, loops: &[(&Loop<'_>, bool)], k: usize, factors: &[Rc<Factor>]) -> Step {
+        let (own, outer) = loops[k];
+        let axis = own.axis;
+        // A factor depends on its window, or needs to know where it stands; the range of a loop inside it depends on it.
+        let relevant = factors.iter().any(|f| f.axes.contains(&axis));
+        let placed = !self.additive && factors.iter().any(|f| f.placed.contains(&axis));
+        let steers = loops[k + 1..].iter().any(|l| conditions(l.0).any(|a| a == axis));
+        let together = match (outer, self.union) {
+            (false, Union::Least(apart)) if steers && apart.contains(&axis) => Together::Each,
+            (false, Union::Least(_)) if steers => Together::Largest,
+            (false, _) => Together::Union,
+            (true, _) if steers || placed => Together::Each,
+            (true, _) if !relevant => Together::Alike,
+            (true, _) if self.additive => Together::Union,
+            // Chunks of equal length count alike: all but the last, and the last.
+            (true, _) => Together::FullAndLast,
+        };
+        let extent = self.kernel.axis(axis).extent;
+        Step { axis, extent, within: own.within.cloned(), together }
     }
 }
 
@@ -152,9 +265,9 @@ fn conditions<'l>(l: &'l Loop<'_>) -> impl Iterator<Item = AxisId> + use<'l> {
     terms.map(|t| t.1).filter(move |&a| a != l.axis)
 }
 
-/// Number of iterations of these loops together.
-pub(crate) fn iterations(kernel: &Kernel, loops: &[Loop<'_>]) -> u64 {
-    Sum { kernel, outer: loops, inner: &[], factors: &[], additive: true, union: Union::Hull }.total()
+/// Iterations of these loops together.
+pub(crate) fn iterations<'s, 'a>(kernel: &'a Kernel, loops: &'s [Loop<'a>]) -> Sum<'s, 'a> {
+    Sum { kernel, outer: loops, inner: &[], factors: &[], additive: true, union: Union::Hull }
 }
 
 /// Number of elements over these axes, each iteration of `loops` counted: whole axes once per iteration.

@@ -1,51 +1,60 @@
 //! The innermost counts: elements that loads and stores move, exactly.
 
-use crate::count::{Factor, Sum, Union};
+use crate::count::{Factor, Group, Sum, Union};
+use crate::counts::Counts;
 use crate::nest::{Access, coord_axes, sides, tiles};
+use crate::region::mark;
 use einloom_tile::{AxisId, Coord, CoordAtom, Kernel, Program, Window};
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 /// Elements that all executions of the access move together. Those that a filled load finds outside the tensor do
 /// not count, unless that depends on data: then all do.
-pub(crate) fn moved(program: &Program, kernel: &Kernel, access: &Access<'_>) -> u64 {
+pub(crate) fn moved(program: &Program, kernel: &Kernel, access: &Access<'_>, counts: &Counts) -> Vec<Rc<Group>> {
     let dims = &program.tensor(access.tensor).dims;
     let mut free = sides(kernel, access.tile);
     let mut factors = vec![];
     if access.filled {
         for group in groups(access, dims) {
-            let axes = group.iter().flat_map(|c| coord_axes(c.0)).collect::<BTreeSet<_>>();
+            let axes = group.iter().flat_map(|c| coord_axes(&c.0)).collect::<BTreeSet<_>>();
             free.retain(|a| !axes.contains(a));
             let list: Vec<AxisId> = axes.iter().copied().collect();
+            let mut marks = vec![2, group.len() as u64];
+            for (coord, dim) in &group {
+                marks.push(*dim as u64);
+                mark(coord, &mut marks);
+            }
             let size = Box::new(move |w: &[Window]| inside(&group, &list, &mut w.to_vec()));
-            factors.push(Factor { axes, placed: BTreeSet::new(), size });
+            factors.push(Rc::new(Factor { axes, placed: BTreeSet::new(), size, mark: marks }));
         }
     }
     factors.extend(free.into_iter().map(Factor::length));
-    Sum { kernel, outer: &access.loops, inner: &[], factors: &factors, additive: true, union: Union::Hull }.total()
+    let union = Union::Hull;
+    Sum { kernel, outer: &access.loops, inner: &[], factors: &factors, additive: true, union }.groups(counts)
 }
 
 /// The coordinates that can be checked, with their dimensions, those that share axes together.
-fn groups<'a>(access: &Access<'a>, dims: &[usize]) -> Vec<Vec<(&'a Coord, usize)>> {
-    let mut groups: Vec<Vec<(&Coord, usize)>> = vec![];
+fn groups(access: &Access<'_>, dims: &[usize]) -> Vec<Vec<(Coord, usize)>> {
+    let mut groups: Vec<Vec<(Coord, usize)>> = vec![];
     for (coord, &dim) in access.at.iter().zip(dims) {
         if !tiles(coord).is_empty() {
             continue;
         }
         let axes = coord_axes(coord);
-        let shares = |g: &Vec<(&Coord, usize)>| g.iter().any(|c| !coord_axes(c.0).is_disjoint(&axes));
+        let shares = |g: &Vec<(Coord, usize)>| g.iter().any(|c| !coord_axes(&c.0).is_disjoint(&axes));
         let (joined, apart): (Vec<_>, Vec<_>) = groups.into_iter().partition(shares);
         groups = apart;
-        groups.push(joined.into_iter().flatten().chain([(coord, dim)]).collect());
+        groups.push(joined.into_iter().flatten().chain([(coord.clone(), dim)]).collect());
     }
     groups
 }
 
 /// Number of positions of `axes` within the windows at which every coordinate is in its dimension.
 /// `at` holds the windows; those of axes that are dealt with are one position long.
-fn inside(coords: &[(&Coord, usize)], axes: &[AxisId], at: &mut Vec<Window>) -> u64 {
+fn inside(coords: &[(Coord, usize)], axes: &[AxisId], at: &mut Vec<Window>) -> u64 {
     // The longest axis is counted as an interval, the others position by position.
     let Some(&longest) = axes.iter().max_by_key(|a| at[a.at()].len) else {
-        return u64::from(coords.iter().all(|&(c, dim)| (0..dim as i64).contains(&value(c, at))));
+        return u64::from(coords.iter().all(|(c, dim)| (0..*dim as i64).contains(&value(c, at))));
     };
     let rest: Vec<AxisId> = axes.iter().copied().filter(|&a| a != longest).collect();
     let Some((&next, _)) = rest.split_first() else {
@@ -65,13 +74,13 @@ fn inside(coords: &[(&Coord, usize)], axes: &[AxisId], at: &mut Vec<Window>) -> 
 
 /// As `inside` for one axis. Every coordinate is monotone in it where its terms agree in sign; where they do not,
 /// positions are tried one by one.
-fn interval(coords: &[(&Coord, usize)], axis: AxisId, at: &mut [Window]) -> u64 {
+fn interval(coords: &[(Coord, usize)], axis: AxisId, at: &mut [Window]) -> u64 {
     let window = at[axis.at()];
     let holds = |at: &mut [Window], k: usize, position: usize| {
         at[axis.at()] = Window { base: position, len: 1 };
-        let (coord, dim) = coords[k];
+        let (coord, dim) = &coords[k];
         let v = value(coord, at);
-        (v >= 0, v < dim as i64)
+        (v >= 0, v < *dim as i64)
     };
     let end = window.base + window.len;
     let (mut low, mut high) = (window.base, end);

@@ -1,20 +1,21 @@
 //! How many elements of tiles must be in a memory at once, if a program places them as tightly as it can.
 
-use crate::gpu::registers::Moments;
+use crate::by_rows::ByRows;
+use crate::gpu::registers::{Loop, Moments};
 use crate::gpu::uses::{fused, reads};
 use crate::nest::sides;
 use einloom_tile::{AxisId, Kernel, Op, ValueId};
 use std::collections::BTreeSet;
 
 /// The most elements of tiles that are alive at once at one point of the grid. Accumulators are updated in place, and so
-/// are tiles by maps that are their last reader; a map that is read once is computed where it is read. Clipped tiles
-/// count as full ones.
+/// are tiles by maps that are their last reader; a map that is read once is computed where it is read. A stream's body is
+/// computed row by row where that holds less: see the module `by_rows`. Clipped tiles count as full ones.
 ///
 /// ```
 /// use einloom_cascade::DType::F32;
-/// // Three tiles: 64 x 128 sums, 64 x 32 of one factor and 32 x 128 of the other.
+/// // 64 x 128 sums and 64 x 32 of one factor; of the other one column of 32 at a time.
 /// let program = einloom_tile::by_hand::matmul([256, 256, 256], [64, 128, 32], F32).expect("well-formed");
-/// assert_eq!(einloom_model::held_elements(&program.kernels[0]), 64 * 128 + 64 * 32 + 32 * 128);
+/// assert_eq!(einloom_model::held_elements(&program.kernels[0]), 64 * 128 + 64 * 32 + 32);
 /// ```
 pub fn held_elements(kernel: &Kernel) -> u64 {
     Held::new(kernel).elements(kernel)
@@ -23,9 +24,12 @@ pub fn held_elements(kernel: &Kernel) -> u64 {
 /// What a kernel holds, found once for all sizes of its tiles.
 #[derive(Clone, Debug)]
 pub struct Held {
+    /// Outside the innermost streams.
     moments: Moments,
+    /// In each innermost stream, operation by operation and by rows.
+    streams: Vec<(Moments, Vec<ByRows>)>,
     /// By tile.
-    sides: Vec<BTreeSet<AxisId>>,
+    sides: Vec<Vec<AxisId>>,
 }
 
 impl Held {
@@ -38,9 +42,16 @@ impl Held {
             other => reads(other).is_empty(),
         };
         let all = (0..kernel.values.len() as u32).map(ValueId);
+        let fused = fused(kernel);
+        let (moments, loops) = Moments::by_loop(kernel, &fused, &replaces);
+        let one = |l: Loop<'_>| {
+            let rows = ByRows::all(kernel, &l, &fused, &replaces);
+            (l.moments.distinct(), rows)
+        };
         Self {
-            moments: Moments::new(kernel, &fused(kernel), &replaces).distinct(),
-            sides: all.map(|v| sides(kernel, v)).collect(),
+            moments: moments.distinct(),
+            streams: loops.into_iter().map(one).collect(),
+            sides: all.map(|v| sides(kernel, v).into_iter().collect()).collect(),
         }
     }
 
@@ -52,8 +63,12 @@ impl Held {
     /// The same where some tiles stay from one point of the grid, or one chunk, to the next: nothing takes their place
     /// meanwhile.
     pub(crate) fn with(&self, kernel: &Kernel, kept: &BTreeSet<ValueId>) -> u64 {
-        let side = |a: &AxisId| kernel.axis(*a).tile.min(kernel.axis(*a).extent) as f64;
-        let size = |v: ValueId| self.sides[v.at()].iter().map(side).product::<f64>();
-        self.moments.most(kernel, &size, kept) as u64
+        let side = |a: AxisId| kernel.axis(a).tile.min(kernel.axis(a).extent) as f64;
+        let sizes: Vec<f64> = self.sides.iter().map(|s| s.iter().map(|&a| side(a)).product()).collect();
+        let stream = |(moments, rows): &(Moments, Vec<ByRows>)| {
+            let whole = moments.most(&sizes, kept);
+            rows.iter().map(|r| r.most(&sizes, side(r.axis), kept)).fold(whole, f64::min)
+        };
+        self.streams.iter().map(stream).fold(self.moments.most(&sizes, kept), f64::max) as u64
     }
 }

@@ -10,16 +10,16 @@
 //! core; the loop's iterations all bring in the same, so that no condition of a loop inside it mentions it or one outside.
 //! Counted is one visit an iteration, though there may be more.
 
-use crate::count::iterations;
 use crate::levels::{Reuse, Traffic, mentions, reads_tiles};
 use crate::region::Lean;
 use einloom_tile::TensorId;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 /// A part of an array that one loop brings in again and again.
 struct Candidate {
     tensor: TensorId,
-    place: String,
+    place: Rc<str>,
     /// Elements that come in over the iterations of the loops outside, each time once.
     sum: u64,
     /// The most that an iteration of these brings in, at least.
@@ -83,7 +83,7 @@ impl Reuse<'_> {
             if conditions.into_iter().any(|t| outside.contains(&t.1)) {
                 return None;
             }
-            let (before, with) = (iterations(self.kernel, &loops[..j]), iterations(self.kernel, &loops[..=j]));
+            let [before, with] = [j, j + 1].map(|j| self.nest.iterations(self.kernel, k, j));
             if before == 0 || with % before != 0 || with / before < 2 {
                 return None;
             }
@@ -100,7 +100,7 @@ impl Reuse<'_> {
             let largest = (mean * longer.product::<f64>()).ceil() as u64;
             Some(Candidate {
                 tensor: access.tensor,
-                place: self.place(access, j),
+                place: self.place(k, j),
                 sum,
                 largest: largest.max(1),
                 spared: with / before - 1,

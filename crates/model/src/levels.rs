@@ -9,13 +9,13 @@
 //! under way at the same time: a region with at least as many grid points as active cores has the memory to itself,
 //! a smaller one its part.
 
-use crate::count::iterations;
 use crate::held::Held;
-use crate::nest::{Access, Body, Nest, grid_loops, sides};
-use crate::region::{Lean, touched};
+use crate::nest::{Body, Nest, sides};
+use crate::region::Lean;
 use einloom_machine::Level;
 use einloom_tile::{CoordAtom, Kernel, Program, TensorId, ValueId, grid_points, grid_steps};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 /// Elements read and written of a tensor.
 pub(crate) type Traffic = BTreeMap<TensorId, (u64, u64)>;
@@ -123,10 +123,20 @@ impl Reuse<'_> {
     /// What these accesses touch in one region, on average, with the tiles, if that fits.
     fn fits(&self, accesses: &[usize], depth: usize, share: u64, tiles: u64) -> Option<u64> {
         let Some(first) = accesses.first() else { return Some(tiles) };
-        let loops = &self.nest.accesses[*first].loops;
-        let regions = iterations(self.kernel, &loops[..depth.min(loops.len())]);
+        let regions = self.nest.iterations(self.kernel, *first, depth);
         if regions == 0 {
             return Some(tiles);
+        }
+        // What one of them touches may be too much by itself.
+        let alone = |k: usize| {
+            let tensor = self.program.tensor(self.nest.accesses[k].tensor);
+            let most = tensor.dims.iter().fold(regions, |n, &d| n.saturating_mul(d as u64));
+            let touched = self.nest.touched(self.program, self.kernel, k, depth, Lean::High).min(most);
+            let each = self.element.unwrap_or(tensor.dtype.bytes() as u64);
+            touched.saturating_mul(each).div_ceil(regions).saturating_add(tiles)
+        };
+        if accesses.iter().any(|&k| alone(k) > share && !(self.element.is_some() && self.is_tile(k, depth, regions))) {
+            return None;
         }
         // Where a program decides what is held, a tile that is all that its access touches in the region is no second copy: it
         // only has to stay.
@@ -139,7 +149,15 @@ impl Reuse<'_> {
         let parts = self.bytes(&traffic).div_ceil(regions);
         let mut held = parts.saturating_add(tiles);
         if let Some(element) = self.element.filter(|_| held <= share && !whole.is_empty()) {
-            let kept = whole.iter().map(|&k| self.nest.accesses[k].tile).collect();
+            // What the region asks for once need not stay in it.
+            let again = |k: &&usize| {
+                let access = &self.nest.accesses[**k];
+                let same = |o: &&usize| {
+                    self.nest.accesses[**o].tensor == access.tensor && self.place(**o, depth) == self.place(**k, depth)
+                };
+                depth < access.loops.len() || accesses.iter().filter(same).count() > 1
+            };
+            let kept = whole.iter().filter(again).map(|&k| self.nest.accesses[k].tile).collect();
             held = held.max(parts.saturating_add(self.held(&kept).saturating_mul(element)));
         }
         (held <= share).then_some(held)
@@ -159,8 +177,7 @@ impl Reuse<'_> {
         if access.at.iter().any(reads_tiles) {
             return false;
         }
-        let counted = || touched(self.program, self.kernel, self.nest, access, depth, Lean::High);
-        let touched = self.nest.known(k, depth, Lean::High, counted);
+        let touched = self.nest.touched(self.program, self.kernel, k, depth, Lean::High);
         let side = |a| self.kernel.axis(a).tile.min(self.kernel.axis(a).extent) as u64;
         let tile = sides(self.kernel, access.tile).into_iter().map(side).fold(1, u64::saturating_mul);
         touched <= tile.saturating_mul(regions)
@@ -177,12 +194,11 @@ impl Reuse<'_> {
     /// Adds what these accesses touch per region of this depth, summed over the regions. Accesses to the same
     /// elements count once. Leaning low, accesses to other elements of a tensor that is read may be to the same.
     pub fn region(&self, accesses: &[usize], depth: usize, lean: Lean, traffic: &mut Traffic) {
-        let mut places: BTreeMap<(TensorId, bool, String), u64> = BTreeMap::new();
+        let mut places: BTreeMap<(TensorId, bool, Rc<str>), u64> = BTreeMap::new();
         for &k in accesses {
             let access = &self.nest.accesses[k];
-            let counted = || touched(self.program, self.kernel, self.nest, access, depth, lean);
-            let size = self.nest.known(k, depth, lean, counted);
-            let place = places.entry((access.tensor, access.store, self.place(access, depth))).or_insert(0);
+            let size = self.nest.touched(self.program, self.kernel, k, depth, lean);
+            let place = places.entry((access.tensor, access.store, self.place(k, depth))).or_insert(0);
             *place = (*place).max(size);
         }
         let mut sums = Traffic::new();
@@ -195,12 +211,9 @@ impl Reuse<'_> {
             }
         }
         // No region touches more than the whole tensor.
-        let grid = grid_loops(self.kernel);
         let regions = match accesses.first() {
-            Some(&k) => {
-                iterations(self.kernel, &self.nest.accesses[k].loops[..depth.min(self.nest.accesses[k].loops.len())])
-            }
-            None => iterations(self.kernel, &grid[..depth.min(grid.len())]),
+            Some(&k) => self.nest.iterations(self.kernel, k, depth),
+            None => self.nest.points(self.kernel, depth),
         };
         for (tensor, (read, written)) in sums {
             let size = self.program.tensor(tensor).dims.iter().fold(1u64, |n, &d| n.saturating_mul(d as u64));
@@ -213,10 +226,14 @@ impl Reuse<'_> {
 
     /// Which elements an access touches, as text: two accesses with the same text touch the same. A loop that runs
     /// inside the region is known by its range, one outside by its axis.
-    pub(crate) fn place(&self, access: &Access<'_>, depth: usize) -> String {
-        let outside: Vec<_> = access.loops[..depth.min(access.loops.len())].iter().map(|l| l.axis).collect();
-        let coord = |c: &einloom_tile::Coord| self.coord_text(c, &outside);
-        access.at.iter().map(coord).collect::<Vec<_>>().join(",")
+    pub(crate) fn place(&self, access: usize, depth: usize) -> Rc<str> {
+        let text = || {
+            let access = &self.nest.accesses[access];
+            let outside: Vec<_> = access.loops[..depth.min(access.loops.len())].iter().map(|l| l.axis).collect();
+            let coord = |c: &einloom_tile::Coord| self.coord_text(c, &outside);
+            access.at.iter().map(coord).collect::<Vec<_>>().join(",")
+        };
+        self.nest.counts.place(access, depth, text)
     }
 
     fn coord_text(&self, coord: &einloom_tile::Coord, outside: &[einloom_tile::AxisId]) -> String {

@@ -5,8 +5,10 @@
 //! well-formed ([`einloom_tile::verify`] finds nothing); sums saturate instead of overflowing.
 
 pub mod bounds;
+mod by_rows;
 pub mod calculus;
 mod count;
+mod counts;
 mod element;
 mod energy;
 mod gpu;
@@ -19,10 +21,11 @@ mod resident;
 mod transfers;
 mod work;
 
+pub use counts::Counts;
 pub use energy::Energy;
 pub use gpu::{Below, ByLanes, Depth, Misfit, OnGpu, by_lanes, on_gpu, on_gpu_below};
 pub use held::{Held, held_elements};
 pub use transfers::{
-    KernelTransfers, LevelTransfers, TensorTransfer, compute_seconds, kernel_transfers, moved_bytes, transfers,
-    transfers_of_blocks,
+    KernelTransfers, LevelTransfers, TensorTransfer, compute_seconds, kernel_transfers, level_transfers, moved_bytes,
+    transfers, transfers_of_blocks,
 };

@@ -1,9 +1,12 @@
 //! A kernel's loops, and what is accessed under them.
 
-use crate::region::Lean;
-use einloom_tile::{AxisId, Coord, CoordAtom, Kernel, Op, Predicate, Scalar, TensorId, ValueId};
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::count::iterations;
+use crate::counts::{Counts, What};
+use crate::element::moved;
+use crate::region::{Lean, touched};
+use einloom_tile::{AxisId, Coord, CoordAtom, Kernel, Op, Predicate, Program, Scalar, TensorId, ValueId};
+use std::collections::BTreeSet;
+use std::rc::Rc;
 
 /// A loop around an operation: an axis of the grid, or a stream.
 #[derive(Clone, Copy, Debug)]
@@ -52,29 +55,49 @@ pub(crate) struct Nest<'a> {
     pub depends: Vec<BTreeSet<AxisId>>,
     /// Whether what is executed or accessed depends on data.
     pub data_dependent: bool,
-    /// Elements that accesses touch, by their number, the depth and the way to lean: levels ask for the same ones.
-    touched: RefCell<BTreeMap<(usize, usize, bool), u64>>,
+    /// What was counted already: levels ask for the same, and other tiles for much of it.
+    pub counts: Rc<Counts>,
 }
 
 impl<'a> Nest<'a> {
-    /// What an access touches at a depth, counted when it is first asked for.
-    pub fn known(&self, access: usize, depth: usize, lean: Lean, count: impl FnOnce() -> u64) -> u64 {
-        let key = (access, depth, lean == Lean::High);
-        if let Some(known) = self.touched.borrow().get(&key) {
-            return *known;
-        }
-        let counted = count();
-        self.touched.borrow_mut().insert(key, counted);
-        counted
+    /// What an access touches at a depth: see [`touched`].
+    pub fn touched(&self, program: &Program, kernel: &Kernel, k: usize, depth: usize, lean: Lean) -> u64 {
+        let parts = || touched(program, kernel, self, &self.accesses[k], depth, lean);
+        self.counts.of(kernel, What::Touched(k, depth, lean == Lean::High), parts)
+    }
+
+    /// Elements that an access moves.
+    pub fn moved(&self, program: &Program, kernel: &Kernel, k: usize) -> u64 {
+        let parts = || moved(program, kernel, &self.accesses[k], &self.counts);
+        self.counts.of(kernel, What::Moved(k), parts)
+    }
+
+    /// Iterations of the first so many loops around an access.
+    pub fn iterations(&self, kernel: &Kernel, k: usize, depth: usize) -> u64 {
+        let loops = &self.accesses[k].loops;
+        let parts = || iterations(kernel, &loops[..depth.min(loops.len())]).groups(&self.counts);
+        self.counts.of(kernel, What::Iterations(k, depth), parts)
+    }
+
+    /// Iterations of the first so many loops of the grid.
+    pub fn points(&self, kernel: &Kernel, depth: usize) -> u64 {
+        let loops = grid_loops(kernel);
+        let parts = || iterations(kernel, &loops[..depth.min(loops.len())]).groups(&self.counts);
+        self.counts.of(kernel, What::Points(depth), parts)
     }
 
     pub fn new(kernel: &'a Kernel) -> Self {
+        Self::with(kernel, Rc::default())
+    }
+
+    /// The same where something was counted of this kernel already, with these tiles or others.
+    pub fn with(kernel: &'a Kernel, counts: Rc<Counts>) -> Self {
         let mut nest = Self {
             accesses: vec![],
             body: Body::default(),
             depends: vec![BTreeSet::new(); kernel.values.len()],
             data_dependent: false,
-            touched: RefCell::default(),
+            counts,
         };
         nest.body = nest.body(kernel, &kernel.body, &mut grid_loops(kernel));
         nest

@@ -1,9 +1,10 @@
 //! Distinct elements: how much of a tensor an access touches while its outer loops stand still.
 
-use crate::count::{Factor, Sum, Union};
+use crate::count::{Factor, Group, Sum, Union};
 use crate::nest::{Access, Nest, coord_axes, tiles};
 use einloom_tile::{AxisId, Coord, CoordAtom, Kernel, Program, Window};
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 /// Which way to lean where the number of distinct elements is not known exactly: gathers, and sums of steps that
 /// neither tile nor nest.
@@ -13,7 +14,7 @@ pub(crate) enum Lean {
     Low,
 }
 
-/// Distinct elements per iteration of the access's first `depth` loops, summed over those iterations.
+/// Distinct elements per iteration of the access's first `depth` loops, summed over those iterations: the factors of that.
 pub(crate) fn touched(
     program: &Program,
     kernel: &Kernel,
@@ -21,20 +22,22 @@ pub(crate) fn touched(
     access: &Access<'_>,
     depth: usize,
     lean: Lean,
-) -> u64 {
+) -> Vec<Rc<Group>> {
     let dims = &program.tensor(access.tensor).dims;
-    let mut factors: Vec<Factor<'_>> = vec![];
-    for group in groups(nest, access, dims) {
+    let mut factors: Vec<Rc<Factor>> = vec![];
+    for group in groups(kernel, nest, access, dims) {
         let axes: BTreeSet<AxisId> = group.iter().flat_map(|c| c.axes.iter().copied()).collect();
-        let placed = group.iter().flat_map(|c| placed(c.coord, access.filled)).collect();
+        let placed = group.iter().flat_map(|c| placed(&c.coord, c.clipped)).collect();
         let all = axes.clone();
+        let mut mark = vec![1, u64::from(lean == Lean::High), group.len() as u64];
+        group.iter().for_each(|d| d.mark(&mut mark));
         let size = Box::new(move |w: &[Window]| distinct(&group, &all, lean, w));
-        factors.push(Factor { axes, placed, size });
+        factors.push(Rc::new(Factor { axes, placed, size, mark }));
     }
     let (outer, inner) = access.loops.split_at(depth.min(access.loops.len()));
     let apart = apart(access);
     let union = if lean == Lean::High { Union::Hull } else { Union::Least(&apart) };
-    Sum { kernel, outer, inner, factors: &factors, additive: false, union }.total()
+    Sum { kernel, outer, inner, factors: &factors, additive: false, union }.groups(&nest.counts)
 }
 
 /// The axes of which different positions always mean different elements: those that are a coordinate by themselves.
@@ -47,8 +50,8 @@ fn apart(access: &Access<'_>) -> BTreeSet<AxisId> {
 }
 
 /// A coordinate with what it depends on.
-struct Dimension<'a> {
-    coord: &'a Coord,
+struct Dimension {
+    coord: Coord,
     extent: usize,
     axes: BTreeSet<AxisId>,
     /// The axes that the gathered part depends on.
@@ -57,21 +60,87 @@ struct Dimension<'a> {
     clipped: bool,
 }
 
+impl Dimension {
+    /// All that says how many elements it has over given windows.
+    fn mark(&self, out: &mut Vec<u64>) {
+        out.extend([self.extent as u64, u64::from(self.clipped)]);
+        match &self.gathered {
+            None => out.push(0),
+            Some(axes) => {
+                out.push(1 + axes.len() as u64);
+                out.extend(axes.iter().map(|a| u64::from(a.0)));
+            }
+        }
+        mark(&self.coord, out);
+    }
+
+    /// What one axis touches here by itself, if neither data nor the tensor's ends have a say in it: the same in whichever
+    /// way one leans, and without any detour.
+    fn plain(&self, windows: &[Window]) -> Option<u64> {
+        if self.clipped || self.gathered.is_some() {
+            return None;
+        }
+        let count = match self.coord.terms.as_slice() {
+            [] => 1,
+            [(_, CoordAtom::Axis(a))] => windows[a.at()].len as u64,
+            [(_, CoordAtom::Floor(inner, d))] => {
+                let [(1, CoordAtom::Axis(a))] = inner.terms.as_slice() else { return None };
+                let Window { base, len } = windows[a.at()];
+                if len == 0 {
+                    return Some(0);
+                }
+                let first = inner.offset + base as i64;
+                ((first + len as i64 - 1).div_euclid(*d) - first.div_euclid(*d) + 1) as u64
+            }
+            _ => return None,
+        };
+        Some(count.min(self.extent as u64))
+    }
+}
+
 /// The coordinates, those that share axes together.
-fn groups<'a>(nest: &Nest<'_>, access: &Access<'a>, dims: &[usize]) -> Vec<Vec<Dimension<'a>>> {
-    let mut groups: Vec<Vec<Dimension<'a>>> = vec![];
+fn groups(kernel: &Kernel, nest: &Nest<'_>, access: &Access<'_>, dims: &[usize]) -> Vec<Vec<Dimension>> {
+    let mut groups: Vec<Vec<Dimension>> = vec![];
+    let whole = |filled: bool| -> Vec<Window> {
+        let axes = kernel.axes.iter().filter(|_| filled);
+        axes.map(|a| Window { base: 0, len: a.extent }).collect()
+    };
+    let whole = whole(access.filled);
     for (coord, &extent) in access.at.iter().zip(dims) {
         let ids = tiles(coord);
         let gathered: BTreeSet<AxisId> = ids.iter().flat_map(|v| nest.depends[v.at()].iter().copied()).collect();
         let axes: BTreeSet<AxisId> = coord_axes(coord).union(&gathered).copied().collect();
         let gathered = (!ids.is_empty()).then_some(gathered);
-        let new = Dimension { coord, extent, axes, gathered, clipped: access.filled };
-        let shares = |g: &Vec<Dimension<'_>>| g.iter().any(|d| !d.axes.is_disjoint(&new.axes));
+        let clipped = access.filled && (gathered.is_some() || !stays_inside(coord, extent, &whole));
+        let new = Dimension { coord: coord.clone(), extent, axes, gathered, clipped };
+        let shares = |g: &Vec<Dimension>| g.iter().any(|d| !d.axes.is_disjoint(&new.axes));
         let (joined, apart): (Vec<_>, Vec<_>) = groups.into_iter().partition(shares);
         groups = apart;
         groups.push(joined.into_iter().flatten().chain([new]).collect());
     }
     groups
+}
+
+/// A coordinate in numbers.
+pub(crate) fn mark(coord: &Coord, out: &mut Vec<u64>) {
+    out.extend([coord.offset as u64, coord.terms.len() as u64]);
+    for (c, atom) in &coord.terms {
+        out.push(*c as u64);
+        match atom {
+            CoordAtom::Axis(a) => out.extend([0, u64::from(a.0)]),
+            CoordAtom::Tile(v) => out.extend([1, u64::from(v.0)]),
+            CoordAtom::Floor(inner, d) => {
+                out.extend([2, *d as u64]);
+                mark(inner, out);
+            }
+        }
+    }
+}
+
+/// Whether a coordinate is in its dimension wherever its axes stand: then it makes no difference that others may not be.
+fn stays_inside(coord: &Coord, extent: usize, whole: &[Window]) -> bool {
+    let reach = reach(coord, Lean::High, whole);
+    reach.low >= 0 && reach.high < extent as i128
 }
 
 /// The axes of which it matters where their windows stand: those that are divided, and all if the tensor may end.
@@ -86,7 +155,12 @@ fn placed(coord: &Coord, clipped: bool) -> BTreeSet<AxisId> {
     coord.terms.iter().flat_map(each).collect()
 }
 
-fn distinct(group: &[Dimension<'_>], axes: &BTreeSet<AxisId>, lean: Lean, windows: &[Window]) -> u64 {
+fn distinct(group: &[Dimension], axes: &BTreeSet<AxisId>, lean: Lean, windows: &[Window]) -> u64 {
+    if let [d] = group
+        && let Some(count) = d.plain(windows)
+    {
+        return count;
+    }
     let each = group.iter().map(|d| dimension(d, lean, windows));
     let shared = group.iter().map(|d| d.axes.len()).sum::<usize>() > axes.len();
     match lean {
@@ -100,8 +174,8 @@ fn distinct(group: &[Dimension<'_>], axes: &BTreeSet<AxisId>, lean: Lean, window
     }
 }
 
-fn dimension(d: &Dimension<'_>, lean: Lean, windows: &[Window]) -> u64 {
-    let reach = reach(d.coord, lean, windows);
+fn dimension(d: &Dimension, lean: Lean, windows: &[Window]) -> u64 {
+    let reach = reach(&d.coord, lean, windows);
     let Some(gathered) = &d.gathered else {
         if d.clipped {
             return clipped(&reach, d.extent as i128, lean);
@@ -145,7 +219,13 @@ struct Reach {
 
 fn reach(coord: &Coord, lean: Lean, windows: &[Window]) -> Reach {
     let offset = i128::from(coord.offset);
-    let mut parts: Vec<Reach> = coord.terms.iter().filter_map(|(c, atom)| part(*c, atom, lean, windows)).collect();
+    let mut parts = coord.terms.iter().filter_map(|(c, atom)| part(*c, atom, lean, windows));
+    if coord.terms.len() <= 1 {
+        // Nothing to put in order.
+        let start = Reach { low: offset, high: offset, count: 1, step: 0 };
+        return parts.next().map_or(start, |p| Reach { low: p.low + offset, high: p.high + offset, ..p });
+    }
+    let mut parts: Vec<Reach> = parts.collect();
     parts.retain(|p| p.count != 1 || p.low != 0);
     parts.sort_by_key(|p| p.step);
     let mut sum = Reach { low: offset, high: offset, count: 1, step: 0 };

@@ -1,7 +1,7 @@
 //! The prediction for a whole program.
 
 use crate::bounds::{Spaces, compulsory};
-use crate::element::moved;
+use crate::counts::Counts;
 use crate::energy::Energy;
 use crate::gpu::l2_traffic;
 use crate::held::Held;
@@ -11,6 +11,7 @@ use crate::resident::resident_bytes;
 use crate::work::Work;
 use einloom_machine::{Bytes, Level, Machine};
 use einloom_tile::{Kernel, Program, TensorId, grid_points};
+use std::rc::Rc;
 
 /// What one kernel moves and computes.
 #[derive(Clone, Debug, PartialEq)]
@@ -130,7 +131,9 @@ fn bound_by_capacity(program: &Program, kernel: &Kernel, machine: &Machine, foun
         let tiles = found.resident_bytes as f64;
         let [any, whole] = spaces.incoming(inside.max(tiles));
         bound.any_order_bytes = bound.any_order_bytes.max((any as u64).saturating_add(written));
-        bound.bound_bytes = bound.any_order_bytes.max((whole as u64).saturating_add(written));
+        // What moves less puts rows aside half-way, so that the other bound is none for it.
+        let whole = (whole as u64).saturating_add(written);
+        bound.bound_bytes = if whole <= bound.bytes { bound.any_order_bytes.max(whole) } else { bound.any_order_bytes };
     }
 }
 
@@ -140,55 +143,12 @@ pub fn kernel_transfers(program: &Program, kernel: &Kernel, machine: &Machine) -
 }
 
 fn kernel_transfers_of(program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> KernelTransfers {
-    let nest = Nest::new(kernel);
-    let innermost = innermost(program, kernel, &nest);
     // A machine that counts elements updates tiles in place; others are taken as executors are.
     let held = machine.element.map(|_| Held::new(kernel));
-    let resident_bytes = match (machine.element, &held) {
-        (Some(element), Some(held)) => held.elements(kernel).saturating_mul(element.0),
-        _ => resident_bytes(kernel),
-    };
-    let element = placed_by_programs(machine);
-    let reuse = Reuse { program, kernel, nest: &nest, resident_bytes, element, held: held.as_ref() };
-    let least = in_bytes(program, &smaller(compulsory(&reuse), &innermost));
-    let bound = total(&least);
+    let found = Found::new(program, kernel, machine, held.as_ref(), &Rc::default(), blocks);
+    let Found { levels, innermost, least, resident_bytes, data_dependent } = found;
     let least_written = least.iter().map(|t| t.stored_bytes).fold(0, u64::saturating_add);
-    let mut levels: Vec<LevelTransfers> = vec![];
-    let mut inner = innermost.clone();
-    let mut resident = vec![touched_bytes(program, &innermost)];
     let trunk: Vec<&Level> = machine.trunk().collect();
-    for (k, level) in trunk.iter().enumerate().rev() {
-        let mut kept_bytes = 0;
-        if let Some(memory) = trunk.get(k + 1) {
-            // A level never moves more than the one inside it asks for.
-            let into = match machine.lanes.is_some() && k == 0 {
-                true => l2_traffic(program, kernel, machine, blocks),
-                false => reuse.traffic_into(memory),
-            };
-            let without = total(&in_bytes(program, &smaller(into.without, &inner)));
-            inner = smaller(into.traffic, &inner);
-            kept_bytes = without.saturating_sub(total(&in_bytes(program, &inner)));
-            resident.push(into.resident_bytes);
-        }
-        let tensors = in_bytes(program, &inner);
-        let bytes = total(&tensors);
-        let utilisation = if level.shared_by < machine.cores { utilisation(kernel, machine) } else { 1.0 };
-        levels.push(LevelTransfers {
-            level: level.name.clone(),
-            capacity: level.capacity.map(|c| c.0),
-            bytes,
-            resident_bytes: 0,
-            bound_bytes: bound,
-            any_order_bytes: bound,
-            kept_bytes,
-            tensors,
-            seconds: (Bytes(bytes) / level.bandwidth).0 / utilisation,
-        });
-    }
-    levels.reverse();
-    // The memories were gone through from the inside.
-    resident[1..].reverse();
-    levels.iter_mut().zip(resident).for_each(|(level, bytes)| level.resident_bytes = bytes);
     let work = Work::new(kernel);
     let compute = work.seconds(machine) / utilisation(kernel, machine);
     let slowest = levels
@@ -207,8 +167,88 @@ fn kernel_transfers_of(program: &Program, kernel: &Kernel, machine: &Machine, bl
         compute_seconds: compute,
         bound_by: slowest.1.to_string(),
         energy,
-        data_dependent: nest.data_dependent,
+        data_dependent,
         levels,
+    }
+}
+
+/// The levels of [`kernel_transfers`] alone. `held` and `counts` are those of the kernel, for all sizes of its tiles.
+pub fn level_transfers(
+    program: &Program,
+    kernel: &Kernel,
+    machine: &Machine,
+    held: &Held,
+    counts: &Rc<Counts>,
+) -> Vec<LevelTransfers> {
+    let held = machine.element.map(|_| held);
+    Found::new(program, kernel, machine, held, counts, 1).levels
+}
+
+/// What a kernel moves.
+struct Found {
+    levels: Vec<LevelTransfers>,
+    innermost: Traffic,
+    least: Vec<TensorTransfer>,
+    resident_bytes: u64,
+    data_dependent: bool,
+}
+
+impl Found {
+    fn new(
+        program: &Program,
+        kernel: &Kernel,
+        machine: &Machine,
+        held: Option<&Held>,
+        counts: &Rc<Counts>,
+        blocks: usize,
+    ) -> Self {
+        let nest = Nest::with(kernel, counts.clone());
+        let innermost = innermost(program, kernel, &nest);
+        let resident_bytes = match (machine.element, held) {
+            (Some(element), Some(held)) => held.elements(kernel).saturating_mul(element.0),
+            _ => resident_bytes(kernel),
+        };
+        let element = placed_by_programs(machine);
+        let reuse = Reuse { program, kernel, nest: &nest, resident_bytes, element, held };
+        let least = in_bytes(program, &smaller(compulsory(&reuse), &innermost));
+        let bound = total(&least);
+        let mut levels: Vec<LevelTransfers> = vec![];
+        let mut inner = innermost.clone();
+        let mut resident = vec![touched_bytes(program, &innermost)];
+        let trunk: Vec<&Level> = machine.trunk().collect();
+        for (k, level) in trunk.iter().enumerate().rev() {
+            let mut kept_bytes = 0;
+            if let Some(memory) = trunk.get(k + 1) {
+                // A level never moves more than the one inside it asks for.
+                let into = match machine.lanes.is_some() && k == 0 {
+                    true => l2_traffic(program, kernel, machine, blocks),
+                    false => reuse.traffic_into(memory),
+                };
+                let without = total(&in_bytes(program, &smaller(into.without, &inner)));
+                inner = smaller(into.traffic, &inner);
+                kept_bytes = without.saturating_sub(total(&in_bytes(program, &inner)));
+                resident.push(into.resident_bytes);
+            }
+            let tensors = in_bytes(program, &inner);
+            let bytes = total(&tensors);
+            let utilisation = if level.shared_by < machine.cores { utilisation(kernel, machine) } else { 1.0 };
+            levels.push(LevelTransfers {
+                level: level.name.clone(),
+                capacity: level.capacity.map(|c| c.0),
+                bytes,
+                resident_bytes: 0,
+                bound_bytes: bound,
+                any_order_bytes: bound,
+                kept_bytes,
+                tensors,
+                seconds: (Bytes(bytes) / level.bandwidth).0 / utilisation,
+            });
+        }
+        levels.reverse();
+        // The memories were gone through from the inside.
+        resident[1..].reverse();
+        levels.iter_mut().zip(resident).for_each(|(level, bytes)| level.resident_bytes = bytes);
+        Self { levels, innermost, least, resident_bytes, data_dependent: nest.data_dependent }
     }
 }
 
@@ -222,9 +262,17 @@ fn touched_bytes(program: &Program, traffic: &Traffic) -> u64 {
 }
 
 /// Bytes that pass into a memory and out of it, if all else is outside: what it keeps passes once. On abstract machines as
-/// [`kernel_transfers`] counts them, which tells more and takes longer. `held` is that of the kernel.
-pub fn moved_bytes(program: &Program, kernel: &Kernel, machine: &Machine, memory: &Level, held: &Held) -> u64 {
-    let nest = Nest::new(kernel);
+/// [`kernel_transfers`] counts them, which tells more and takes longer. `held` and `counts` are those of the kernel, for all
+/// sizes of its tiles.
+pub fn moved_bytes(
+    program: &Program,
+    kernel: &Kernel,
+    machine: &Machine,
+    memory: &Level,
+    held: &Held,
+    counts: &Rc<Counts>,
+) -> u64 {
+    let nest = Nest::with(kernel, counts.clone());
     let resident_bytes = held.elements(kernel).saturating_mul(machine.element.map_or(1, |e| e.0));
     let element = placed_by_programs(machine);
     let reuse = Reuse { program, kernel, nest: &nest, resident_bytes, element, held: Some(held) };
@@ -245,8 +293,8 @@ pub fn compute_seconds(kernel: &Kernel, machine: &Machine) -> f64 {
 /// Elements that loads and stores move between memory and tiles.
 pub(crate) fn innermost(program: &Program, kernel: &Kernel, nest: &Nest<'_>) -> Traffic {
     let mut innermost = Traffic::new();
-    for access in &nest.accesses {
-        let elements = moved(program, kernel, access);
+    for (k, access) in nest.accesses.iter().enumerate() {
+        let elements = nest.moved(program, kernel, k);
         let (read, written) = innermost.entry(access.tensor).or_insert((0, 0));
         let sum = if access.store { written } else { read };
         *sum = sum.saturating_add(elements);

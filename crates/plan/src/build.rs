@@ -4,7 +4,7 @@ use crate::cone::{Cone, ConeError};
 use crate::cuts::{Roles, Style, contracts};
 use crate::emit::{Fail, emit};
 use crate::expr::Exprs;
-use crate::frame::Memory;
+use crate::frame::{HOPELESS, Memory};
 use crate::gpu::KEPT;
 use crate::lost::{self, Cost};
 use crate::lower::lower;
@@ -91,7 +91,8 @@ impl Workshop<'_> {
         Cone::new(self.p, self.x, self.types, roots, memory)
     }
 
-    /// The best kernel for a cone; on a GPU only if it takes less than `limit` seconds.
+    /// The best kernel for a cone; on a GPU only if it takes less than `limit` seconds, on a machine that counts elements if it
+    /// does not take far more.
     pub(crate) fn build(&mut self, roots: &[NodeId], cone: Cone, limit: f64) -> Result<Built, BuildError> {
         self.work.kernels += 1;
         let roles = Roles::new(self.p, self.x, &cone);
@@ -116,12 +117,16 @@ impl Workshop<'_> {
                 self.tried_by_lanes(&cone, &roles, &name, styles, limit)
             }
             (None, None) => match Memory::of(self.machine) {
-                Some(memory) => self.tried_in_capacity(&cone, &roles, &name, memory),
+                Some(memory) => self.tried_in_capacity(&cone, &roles, &name, memory, limit),
                 None => self.tried_in_styles(&cone, &roles, &name),
             },
         };
         // A few styles are tried to the end, and the caller tells how much slower they are.
         if self.machine.lanes.is_some() && failed.is_none() && tried.first().is_none_or(|t| t.cost.seconds >= limit) {
+            return Err(BuildError::Slower(limit));
+        }
+        let far = |t: &Tried| t.cost.seconds > HOPELESS * limit;
+        if Memory::of(self.machine).is_some() && tried.first().is_some_and(far) {
             return Err(BuildError::Slower(limit));
         }
         let others: Vec<(String, Cost)> =

@@ -9,13 +9,11 @@ use crate::cone::Cone;
 use crate::cuts::{Roles, Style};
 use crate::frame::{Frame, Memory};
 use crate::gpu::KEPT;
-use crate::lost::Cost;
 use crate::program::program_of;
 use crate::tiling::Tiling;
 use einloom_cascade::IndexId;
-use einloom_machine::Machine;
-use einloom_model::{compute_seconds, kernel_transfers};
-use einloom_tile::{AxisId, AxisKind, Kernel, Program};
+use einloom_model::compute_seconds;
+use einloom_tile::{AxisId, AxisKind, Kernel};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,13 +24,15 @@ const WHATEVER: Style =
     Style { rows: 2, cols: 2, stream: 2, whole: 1, whole_stored: 1, steps: [1, 1], parallel_first: false };
 
 impl Workshop<'_> {
-    /// The best kernels that fit, best first; else why none does.
+    /// The best kernels that fit, best first; else why none does. What takes far longer than `limit` seconds is not searched to
+    /// the end.
     pub(crate) fn tried_in_capacity(
         &mut self,
         cone: &Cone,
         roles: &Roles,
         name: &str,
         memory: Memory<'_>,
+        limit: f64,
     ) -> (Vec<Tried>, Option<PlanError>) {
         let (mut found, mut failed, mut least) = (vec![], None, u64::MAX);
         let mut shapes: BTreeSet<(Vec<IndexId>, Vec<IndexId>)> = BTreeSet::new();
@@ -50,7 +50,7 @@ impl Workshop<'_> {
                 let cuts = tried.tiling.cuts.iter().filter(|c| c.1.kind == AxisKind::Whole).map(|c| *c.0);
                 if shapes.insert((free.clone(), cuts.collect())) {
                     self.work.emitted += 1;
-                    match self.best_tiles(&tried, &free, memory) {
+                    match self.best_tiles(&tried, &free, memory, limit) {
                         Ok(tried) => found.extend(tried),
                         Err(elements) => least = least.min(elements),
                     }
@@ -101,11 +101,17 @@ impl Workshop<'_> {
     }
 
     /// The best tilings of an emitted kernel; if none fits, how many elements its smallest tiles take.
-    fn best_tiles(&mut self, tried: &Tried, free: &[IndexId], memory: Memory<'_>) -> Result<Vec<Tried>, u64> {
+    fn best_tiles(
+        &mut self,
+        tried: &Tried,
+        free: &[IndexId],
+        memory: Memory<'_>,
+        limit: f64,
+    ) -> Result<Vec<Tried>, u64> {
         let program = program_of(self.p, self.x, self.types, vec![tried.kernel.clone()]);
         let axes = free.iter().map(|&i| axes_of(&tried.kernel, &self.p[i].name)).collect();
         let mut frame = Frame::new(program, axes);
-        frame.descend(memory, &mut self.work)?;
+        frame.descend(memory, limit * memory.bandwidth(), &mut self.work)?;
         let known = std::mem::take(&mut frame.known);
         let least = known.values().min().copied().unwrap_or(0);
         let mut all: Vec<(u64, Seconds, Vec<usize>)> = vec![];
@@ -131,7 +137,7 @@ impl Workshop<'_> {
             }
             let mut kernel = tried.kernel.clone();
             kernel.axes.clone_from(&frame.kernel().axes);
-            let cost = outside(&frame.program, self.machine);
+            let cost = frame.outside(self.machine);
             found.push(Tried { kernel, tiling, cost, ..tried.clone() });
         }
         Ok(found)
@@ -160,14 +166,4 @@ impl PartialOrd for Seconds {
 fn axes_of(kernel: &Kernel, index: &str) -> Vec<AxisId> {
     let all = kernel.axes.iter().enumerate().filter(|(_, a)| a.name == index);
     all.map(|(k, _)| AxisId(k as u32)).collect()
-}
-
-/// The time of what passes the memories outside the innermost one, for a program of one kernel.
-pub(crate) fn outside(program: &Program, machine: &Machine) -> Cost {
-    let transfers = kernel_transfers(program, &program.kernels[0], machine);
-    let levels = transfers.levels.iter().take(transfers.levels.len().saturating_sub(1).max(1));
-    let parts: Vec<(String, f64)> = levels.map(|l| (l.level.clone(), l.seconds)).collect();
-    let longest = parts.iter().cloned().reduce(|a, b| if b.1 > a.1 { b } else { a });
-    let (bound_by, seconds) = longest.unwrap_or_default();
-    Cost { seconds, bound_by, parts }
 }

@@ -4,14 +4,20 @@
 //! searched: every tile of the one with the largest of the other that fits beside it.
 
 use crate::Work;
+use crate::lost::Cost;
 use einloom_machine::{Level, Machine};
-use einloom_model::{Held, moved_bytes};
+use einloom_model::{Counts, Held, level_transfers, moved_bytes};
 use einloom_tile::{AxisId, Kernel, Program};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Tiles of one index that are tried at first, at most; then those near the best.
+/// Tiles of one index that are tried at first, at most; then those near the best. Fewer where there are many pairs of indices.
 const MOST_TILES: usize = 96;
+const FEWEST_TILES: usize = 16;
+/// Times what moves whatever the tiles: a search that comes so near does not begin elsewhere again.
+const NEAR: f64 = 1.05;
+/// Times a limit: what still moves so much after a first look is left alone.
+pub(crate) const HOPELESS: f64 = 3.0;
 /// Passes over all pairs of indices, at most.
 const ROUNDS: usize = 3;
 
@@ -34,6 +40,13 @@ impl<'a> Memory<'a> {
     }
 }
 
+impl Memory<'_> {
+    /// Bytes a second that come in from outside.
+    pub(crate) fn bandwidth(&self) -> f64 {
+        self.machine.trunk().rev().nth(1).map_or(f64::INFINITY, |l| l.bandwidth.0)
+    }
+}
+
 /// A program of one kernel, with what is known of its tiles.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
@@ -43,19 +56,22 @@ pub(crate) struct Frame {
     /// By the free tiles: the bytes that those that fit move.
     pub known: BTreeMap<Vec<usize>, u64>,
     held: Rc<Held>,
+    /// What was counted for other tiles.
+    counts: Rc<Counts>,
 }
 
 impl Frame {
     pub(crate) fn new(program: Program, free: Vec<Vec<AxisId>>) -> Self {
         let held = Rc::new(Held::new(&program.kernels[0]));
-        Self { program, free, known: BTreeMap::new(), held }
+        Self { program, free, known: BTreeMap::new(), held, counts: Rc::default() }
     }
 
     /// The same program in other extents, with other offsets.
     pub(crate) fn like(&self, kernel: Kernel) -> Self {
         let mut program = self.program.clone();
         program.kernels[0] = kernel;
-        Self { program, free: self.free.clone(), known: BTreeMap::new(), held: self.held.clone() }
+        let (free, held) = (self.free.clone(), self.held.clone());
+        Self { program, free, known: BTreeMap::new(), held, counts: Rc::default() }
     }
 
     pub(crate) fn kernel(&self) -> &Kernel {
@@ -89,55 +105,128 @@ impl Frame {
         }
         self.put(sizes);
         work.tilings += 1;
-        let bytes = moved_bytes(&self.program, self.kernel(), memory.machine, memory.level, &self.held);
+        let bytes = moved_bytes(&self.program, self.kernel(), memory.machine, memory.level, &self.held, &self.counts);
         self.known.insert(sizes.to_vec(), bytes);
         bytes
     }
 
-    /// The best tiles that fit and the bytes that they move; if none fits, how many elements the smallest tiles take.
-    pub(crate) fn descend(&mut self, memory: Memory<'_>, work: &mut Work) -> Result<(u64, Vec<usize>), u64> {
-        let tiles: Vec<Vec<usize>> = self.extents().into_iter().map(even_tiles).collect();
-        let mut at: Vec<usize> = tiles.iter().map(|_| 0).collect();
-        let sizes = |at: &[usize]| -> Vec<usize> { at.iter().zip(&tiles).map(|(&k, t)| t[k]).collect() };
-        if !self.fits(&sizes(&at), memory) {
+    /// The time of what passes the memories outside the innermost one, with the tiles that were put.
+    pub(crate) fn outside(&self, machine: &Machine) -> Cost {
+        let levels = level_transfers(&self.program, self.kernel(), machine, &self.held, &self.counts);
+        let parts: Vec<(String, f64)> =
+            levels.iter().take(levels.len().saturating_sub(1).max(1)).map(|l| (l.level.clone(), l.seconds)).collect();
+        let longest = parts.iter().cloned().reduce(|a, b| if b.1 > a.1 { b } else { a });
+        let (bound_by, seconds) = longest.unwrap_or_default();
+        Cost { seconds, bound_by, parts }
+    }
+
+    /// Bytes that move between the memories whatever the tiles.
+    fn least(&self, memory: Memory<'_>) -> u64 {
+        let levels = level_transfers(&self.program, self.kernel(), memory.machine, &self.held, &self.counts);
+        levels.iter().rev().nth(1).map_or(0, |l| l.bound_bytes)
+    }
+
+    /// The best tiles that fit and the bytes that they move; if none fits, how many elements the smallest tiles take. What
+    /// moves far more than `limit` bytes is not searched to the end.
+    pub(crate) fn descend(
+        &mut self,
+        memory: Memory<'_>,
+        limit: f64,
+        work: &mut Work,
+    ) -> Result<(u64, Vec<usize>), u64> {
+        let tiles: Rc<[Vec<usize>]> = self.extents().into_iter().map(even_tiles).collect();
+        let mut way = Way { at: vec![0; tiles.len()], bytes: 0, tiles };
+        if !self.fits(&way.sizes(), memory) {
             return Err(self.held.elements(self.kernel()));
         }
-        let mut best = self.moved(&sizes(&at), memory, work);
-        for round in 0..ROUNDS {
-            let before = at.clone();
+        let smallest = way.at.clone();
+        way.bytes = self.moved(&way.sizes(), memory, work);
+        if limit.is_finite() {
+            let mut far = way.clone();
+            self.rounds(&mut far, FEWEST_TILES, 1, memory, work);
+            if far.bytes as f64 > HOPELESS * limit {
+                work.pruned += 1;
+                return Ok((far.bytes, far.sizes()));
+            }
+        }
+        let most = (6 * MOST_TILES / pairs(self.free.len()).len().max(1)).clamp(FEWEST_TILES, MOST_TILES);
+        self.rounds(&mut way, most, ROUNDS, memory, work);
+        if self.free.len() > 2 && way.bytes as f64 > NEAR * self.least(memory) as f64 {
+            // Where two indices at a time lead nowhere better, another way may: from each index as large as can be.
+            let mut better = false;
+            for index in 0..smallest.len() {
+                let mut other = Way { at: smallest.clone(), ..way.clone() };
+                let mut sizes = other.sizes();
+                other.at[index] = last(other.tiles[index].len(), |k| {
+                    sizes[index] = other.tiles[index][k];
+                    self.fits(&sizes, memory)
+                });
+                other.bytes = self.moved(&other.sizes(), memory, work);
+                self.rounds(&mut other, FEWEST_TILES, 1, memory, work);
+                if other.bytes < way.bytes {
+                    (way, better) = (other, true);
+                }
+            }
+            if better {
+                self.rounds(&mut way, most, ROUNDS, memory, work);
+            }
+        }
+        Ok((way.bytes, way.sizes()))
+    }
+
+    /// Looks at all pairs of indices so many times, at first at `most` tiles of one of them, then near the best.
+    fn rounds(&mut self, way: &mut Way, most: usize, rounds: usize, memory: Memory<'_>, work: &mut Work) {
+        for round in 0..rounds {
+            let before = way.at.clone();
             for (one, other) in pairs(self.free.len()) {
                 // Far apart at first, then every tile near the best one.
-                let step = tiles[one].len().div_ceil(MOST_TILES);
-                let (low, high) = (at[one].saturating_sub(step), (at[one] + step + 1).min(tiles[one].len()));
+                let count = way.tiles[one].len();
+                let step = count.div_ceil(most);
+                let (low, high) = (way.at[one].saturating_sub(step), (way.at[one] + step + 1).min(count));
                 let places: Vec<usize> = match round {
-                    0 => (0..tiles[one].len()).step_by(step).collect(),
+                    0 => (0..count).step_by(step).collect(),
                     _ => (low..high).collect(),
                 };
                 for k in places {
-                    let mut next = at.clone();
-                    next[one] = k;
-                    next[other] = if one == other { k } else { 0 };
-                    if !self.fits(&sizes(&next), memory) {
+                    let mut next = way.clone();
+                    next.at[one] = k;
+                    next.at[other] = if one == other { k } else { 0 };
+                    if !self.fits(&next.sizes(), memory) {
                         break;
                     }
                     if one != other {
-                        let largest = last(tiles[other].len(), |k| {
-                            next[other] = k;
-                            self.fits(&sizes(&next), memory)
+                        let mut sizes = next.sizes();
+                        next.at[other] = last(next.tiles[other].len(), |k| {
+                            sizes[other] = next.tiles[other][k];
+                            self.fits(&sizes, memory)
                         });
-                        next[other] = largest;
                     }
-                    let bytes = self.moved(&sizes(&next), memory, work);
-                    if bytes < best {
-                        (best, at) = (bytes, next);
+                    next.bytes = self.moved(&next.sizes(), memory, work);
+                    if next.bytes < way.bytes {
+                        *way = next;
                     }
                 }
             }
-            if at == before && round > 0 {
+            if way.at == before && round > 0 {
                 break;
             }
         }
-        Ok((best, sizes(&at)))
+    }
+}
+
+/// Where a search is.
+#[derive(Clone, Debug)]
+struct Way {
+    /// Of each free index the tiles to choose from.
+    tiles: Rc<[Vec<usize>]>,
+    /// The places of those that are the best so far, and the bytes that they move.
+    at: Vec<usize>,
+    bytes: u64,
+}
+
+impl Way {
+    fn sizes(&self) -> Vec<usize> {
+        self.at.iter().zip(&*self.tiles).map(|(&k, t)| t[k]).collect()
     }
 }
 

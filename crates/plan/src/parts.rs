@@ -10,7 +10,6 @@
 //! and so does one that gains less than 1 %.
 
 use crate::build::{Built, Workshop};
-use crate::capacity::outside;
 use crate::frame::{Frame, Memory, even_tiles, last};
 use crate::program::program_of;
 use einloom_model::transfers;
@@ -105,7 +104,7 @@ impl Workshop<'_> {
             kernel.axes.clone_from(&part.kernel().axes);
             Some(Built {
                 kernel,
-                cost: outside(&part.program, self.machine),
+                cost: part.outside(self.machine),
                 notes: [note].into_iter().chain(built.notes.iter().skip(1).cloned()).collect(),
                 part: Some(Part { index: name.clone(), from, len, level: level.clone(), bound_bytes: bound }),
                 ..built.clone()
@@ -153,7 +152,7 @@ impl Workshop<'_> {
         let left = extents[best.index] - best.at;
         let mut part = frame.of(frame.free[best.index][0], best.at, left)?;
         let before = part.moved(&best.tail, memory, &mut self.work);
-        if let Ok((bytes, sizes)) = part.descend(memory, &mut self.work)
+        if let Ok((bytes, sizes)) = part.descend(memory, f64::INFINITY, &mut self.work)
             && bytes < before
         {
             (best.bytes, best.tail) = (best.bytes - before + bytes, sizes);

@@ -4,6 +4,7 @@ use crate::build::{BuildError, Built, Workshop, time};
 use crate::cone::ConeError;
 use crate::cuts::is_contraction;
 use crate::facts::Facts;
+use crate::frame::Memory;
 use crate::gpu::KEPT;
 use crate::lost::{self, Cost, Lost};
 use crate::problem::{ItemDef, Problem};
@@ -18,6 +19,8 @@ const TRIES: usize = 16;
 
 /// Tilings that are looked at before the search for better divisions ends: about a second's work on large kernels.
 const TILINGS: usize = 3000;
+/// The same where only what moves is counted.
+const TILINGS_BY_CAPACITY: usize = 6000;
 
 /// Roots, what is read from memory, what is computed: together they determine a kernel.
 type Key = (Vec<NodeId>, BTreeSet<NodeId>, BTreeSet<NodeId>);
@@ -281,7 +284,8 @@ impl<'a> Search<'a> {
 
     /// Whether no more divisions are tried. It depends on what was looked at, not on a clock: plans are the same every time.
     fn is_over(&self) -> bool {
-        self.left == 0 || self.shop.work.tilings >= TILINGS
+        let most = if Memory::of(self.shop.machine).is_some() { TILINGS_BY_CAPACITY } else { TILINGS };
+        self.left == 0 || self.shop.work.tilings >= most
     }
 
     /// What lost to this division: its kernels with other tiles, and other divisions.

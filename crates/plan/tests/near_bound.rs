@@ -34,8 +34,8 @@ fn planned(text: &str, sizes: &str, capacity: u64) -> (f64, f64, usize) {
 const FEW: f64 = 3.0;
 
 /// From a few tiles a side on, plans are within 5 % of the bound; with two they are within 10 % of `2abc/√M + ac`, which then is
-/// more than the bound. Of fewer elements than 2048 the
-/// vectors of factors beside a tile take more than that. Where less is summed up than twice a tile's side,
+/// more than the bound. Of fewer elements than 1024 the
+/// vector of a factor beside a tile takes more than that. Where less is summed up than twice a tile's side,
 /// plans hold whole rows of one factor, move less than `2abc/√M + ac`, and the bound is that of another shape.
 #[test]
 fn matmul_is_within_five_percent_of_the_bound_from_a_few_tiles_on() {
@@ -51,7 +51,7 @@ fn matmul_is_within_five_percent_of_the_bound_from_a_few_tiles_on() {
     ] {
         for tiles in [2.0, 2.5, FEW, 3.2, 3.5, 3.9, 4.0, 4.4, 5.0, 5.7, 6.5, 8.0, 11.0, 16.0] {
             let capacity = (m.min(n) as f64 / tiles).powi(2) as u64;
-            if capacity < 2048 || 4 * capacity > (k * k) as u64 {
+            if capacity < 1024 || 4 * capacity > (k * k) as u64 {
                 continue;
             }
             let (moved, bound, kernels) = planned(MATMUL, &format!("M={m}, N={n}, K={k}"), capacity);
@@ -78,30 +78,42 @@ fn tiles_that_stay_are_held_once() {
     assert!((1.0..1.06).contains(&(moved / bound)), "{moved} of {bound}");
 }
 
-/// From two tiles of `D x D` elements on, and where fewer than half of the rows fit, plans are within 5 % of the bound in whole
-/// groups. A plan holds three numbers of each row more than the bound (what it computes with, beside maximum and sum): where
-/// that makes one group more, it moves no more than that group does.
+/// "A few tiles" of attention: the memory holds two tiles of `D x D` elements or more, and fewer than half of the rows. From
+/// there on plans are within 5 % of the bound in whole groups, within 6 % where there are three groups. While a plan goes
+/// from row to row it holds a key, a value and five numbers more than the bound knows of: where just these make one group more, it
+/// moves no more than that group does.
 #[test]
 fn attention_is_within_five_percent_of_the_bound_in_whole_groups() {
-    let (mut within, mut all) = (0, 0);
-    for (n, d) in [(1024usize, 32usize), (1000, 32), (777, 40)] {
-        for capacity in [2048u64, 3000, 3333, 4096, 6000, 8192, 12_000, 16384, 20_000] {
-            let groups = |beside: usize, room: usize| n.div_ceil(room / (2 * d + beside));
-            let (most, least) = (groups(5, capacity as usize - 2 * d), groups(2, capacity as usize - 1));
-            if (capacity as usize) < 2 * d * d || least < 3 {
+    let (mut far, mut all, mut more) = (vec![], 0, 0);
+    for [rows, columns, d] in [
+        [1024usize, 1024usize, 32usize],
+        [1000, 1000, 32],
+        [777, 777, 40],
+        [500, 1000, 16],
+        [1137, 1000, 128],
+        [1500, 1500, 64],
+        [637, 500, 24],
+    ] {
+        for tiles in [2.0, 2.3, 2.9, 3.7, 4.4, 5.0, 6.1, 8.0, 9.7, 12.0, 14.9, 17.3, 22.0] {
+            let capacity = (tiles * (d * d) as f64) as usize;
+            let groups = |beside: usize| rows.div_ceil((capacity - beside) / (2 * d + 2));
+            let (most, least) = (groups(2 * d + 5), groups(1));
+            if least < 3 || 2 * columns * d <= capacity {
                 continue;
             }
-            let (moved, bound, _) = planned(ATTENTION, &format!("M={n}, N={n}, D={d}, E={d}"), capacity);
+            let sizes = format!("M={rows}, N={columns}, D={d}, E={d}");
+            let (moved, bound, _) = planned(ATTENTION, &sizes, capacity as u64);
             let found = moved / bound;
-            let more = (most - least) as f64 / (least + 1) as f64;
-            assert!(
-                (1.0..=1.05 + more).contains(&found),
-                "{n} of {d} at {capacity}: {found}, {most} groups, {least} needed"
-            );
-            (within, all) = (within + usize::from(found <= 1.05), all + 1);
+            let near = if least > 3 { 1.05 } else { 1.06 };
+            let allowed = near + (most - least) as f64 / (least + 1) as f64;
+            if !(1.0..=allowed).contains(&found) {
+                far.push(format!("{sizes} at {capacity}: {found:.3}, {most} groups, {least} needed"));
+            }
+            (all, more) = (all + 1, more + usize::from(most > least));
         }
     }
-    assert!(3 * within >= 2 * all, "{within} of {all} within 5 %");
+    assert!(far.is_empty(), "{far:#?}");
+    assert!(all > 60 && 3 * more < all, "{more} of {all} with a group more");
 }
 
 /// Where all fits, plans differ by what they compute again, and not by what they move.

@@ -38,8 +38,11 @@ struct PartJson {
     index: String,
     from: usize,
     positions: usize,
-    /// Of both parts together.
+    /// What both parts together move at the level that they were cut for, what they have to, and the ratio of these.
+    level: String,
+    bytes: u64,
     bound_bytes: u64,
+    ratio: Option<f64>,
 }
 
 /// `statements` are the tensors that the kernel's statements define; `group` and `stream` are tile sizes by index.
@@ -173,7 +176,7 @@ fn kernel(
         bound_bytes: l.bound_bytes,
         bound_any_order_bytes: l.any_order_bytes,
         kept_bytes: l.kept_bytes,
-        ratio: ratio(l),
+        ratio: own_ratio(kernel, l),
         capacity_bytes: l.capacity,
         resident_bytes: resident(planned, kernel, l),
         tensors: l.tensors.iter().map(tensor).collect(),
@@ -184,11 +187,11 @@ fn kernel(
         statements: statements(planned, kernel),
         group: kernel.group.iter().cloned().collect(),
         stream: kernel.stream.iter().cloned().collect(),
-        part: kernel.part.as_ref().map(|p| PartJson {
-            index: p.index.clone(),
-            from: p.from,
-            positions: p.len,
-            bound_bytes: p.bound_bytes,
+        part: kernel.part.as_ref().map(|p| {
+            let bytes = of_both(planned, p);
+            let ratio = (p.bound_bytes > 0).then(|| bytes as f64 / p.bound_bytes as f64);
+            let (index, level, bound_bytes) = (p.index.clone(), p.level.clone(), p.bound_bytes);
+            PartJson { index, from: p.from, positions: p.len, level, bytes, bound_bytes, ratio }
         }),
         levels: transfers.levels.iter().map(level).collect(),
         seconds,
@@ -242,6 +245,28 @@ fn resident(planned: &Planned, kernel: &PlannedKernel, level: &einloom_model::Le
 
 pub(crate) fn ratio(l: &einloom_model::LevelTransfers) -> Option<f64> {
     (l.bound_bytes > 0).then(|| l.bytes as f64 / l.bound_bytes as f64)
+}
+
+/// The same of one kernel. A part has none at the level that both were cut for: the bound is that of the whole.
+fn own_ratio(kernel: &PlannedKernel, l: &einloom_model::LevelTransfers) -> Option<f64> {
+    ratio(l).filter(|_| !is_cut_for(kernel, l))
+}
+
+fn is_cut_for(kernel: &PlannedKernel, l: &einloom_model::LevelTransfers) -> bool {
+    kernel.part.as_ref().is_some_and(|p| p.level == l.level)
+}
+
+/// Bytes that a part and the other one move together at the level that they were cut for.
+fn of_both(planned: &Planned, part: &einloom_plan::Part) -> u64 {
+    let of_it = |k: &PlannedKernel| {
+        let other = k.part.as_ref();
+        other.is_some_and(|o| {
+            let follows = o.from == part.from || o.from + o.len == part.from || part.from + part.len == o.from;
+            follows && (&o.index, &o.level, o.bound_bytes) == (&part.index, &part.level, part.bound_bytes)
+        })
+    };
+    let both = kernels(planned).filter(|(k, _)| of_it(k));
+    both.flat_map(|(_, t)| t.levels).filter(|l| l.level == part.level).map(|l| l.bytes).sum()
 }
 
 /// What bounds a kernel's traffic at a level, such that the sum over kernels is the program's.
@@ -315,14 +340,20 @@ fn kernel_text(
         table.row([
             l.level.clone(),
             units::bytes(l.bytes as f64),
-            units::bytes(l.bound_bytes as f64),
-            ratio(l).map_or("-".to_string(), |r| format!("{r:.2}")),
+            if is_cut_for(kernel, l) { "-".to_string() } else { units::bytes(l.bound_bytes as f64) },
+            own_ratio(kernel, l).map_or("-".to_string(), |r| format!("{r:.2}")),
             units::seconds(l.seconds),
         ]);
     }
     out += &table.text();
+    if let Some(part) = &kernel.part {
+        let bytes = of_both(planned, part);
+        let [moved, bound] = [bytes, part.bound_bytes].map(|b| units::bytes(b as f64));
+        let ratio = bytes as f64 / (part.bound_bytes as f64).max(1.0);
+        out += &format!("  both parts at {}: {moved} planned, {bound} bound, ratio {ratio:.2}\n", part.level);
+    }
     for l in &transfers.levels {
-        if l.bound_bytes > l.any_order_bytes {
+        if l.bound_bytes > l.any_order_bytes && !is_cut_for(kernel, l) {
             let any = units::bytes(l.any_order_bytes as f64);
             out += &format!(
                 "  bound of {}: where rows of results stay until they are complete; in any order {any}\n",

@@ -2,7 +2,7 @@
 
 use super::block::Block;
 use super::uses::{reads, written};
-use einloom_tile::{Kernel, Op, ValueId};
+use einloom_tile::{Kernel, Op, State, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The largest sum of the registers of tiles that are alive together. A tile that is made element by element from one
@@ -19,7 +19,8 @@ fn peak(
     size: &dyn Fn(ValueId) -> f64,
     replaces: &dyn Fn(&Op, ValueId) -> bool,
 ) -> f64 {
-    Moments::new(kernel, fused, replaces).most(kernel, size, &BTreeSet::new())
+    let sizes: Vec<f64> = (0..kernel.values.len() as u32).map(|v| size(ValueId(v))).collect();
+    Moments::new(kernel, fused, replaces).most(&sizes, &BTreeSet::new())
 }
 
 /// Which tiles are alive together, whatever their sizes.
@@ -43,21 +44,44 @@ impl Moments {
         fused: &BTreeMap<ValueId, Vec<ValueId>>,
         replaces: &dyn Fn(&Op, ValueId) -> bool,
     ) -> Self {
-        let mut count = Count { replaces, fused, found: Self::default() };
+        let mut count = Count { replaces, fused, found: Self::default(), loops: None };
         count.body(&kernel.body, &BTreeSet::new());
         count.found
     }
 
-    /// Each once.
+    /// The same without those in the innermost streams, and these by themselves.
+    pub(crate) fn by_loop<'k>(
+        kernel: &'k Kernel,
+        fused: &BTreeMap<ValueId, Vec<ValueId>>,
+        replaces: &dyn Fn(&Op, ValueId) -> bool,
+    ) -> (Self, Vec<Loop<'k>>) {
+        let mut count = Count { replaces, fused, found: Self::default(), loops: Some(vec![]) };
+        count.body(&kernel.body, &BTreeSet::new());
+        (count.found, count.loops.unwrap_or_default())
+    }
+
+    /// Each once, without those of which everything is alive at another one too.
     pub(crate) fn distinct(mut self) -> Self {
         self.all.sort();
         self.all.dedup();
+        let sets = |m: &Moment| {
+            let alive: BTreeSet<ValueId> = m.alive.iter().copied().collect();
+            let own: BTreeSet<ValueId> =
+                m.alive.iter().copied().chain(m.dying.iter().map(|d| d.0)).chain(m.result).collect();
+            (alive, own)
+        };
+        let sets: Vec<_> = self.all.iter().map(sets).collect();
+        // Of moments that are no more than each other the first stays.
+        let less = |k: usize, other: usize| sets[k].1.is_subset(&sets[other].0);
+        let covered = |k: usize| (0..sets.len()).any(|o| o != k && less(k, o) && (o < k || !less(o, k)));
+        let stays: Vec<bool> = (0..sets.len()).map(|k| !covered(k)).collect();
+        let mut at = stays.iter();
+        self.all.retain(|_| at.next() != Some(&false));
         self
     }
 
     /// The largest sum of sizes; tiles that are `kept` are there all the time.
-    pub(crate) fn most(&self, kernel: &Kernel, size: &dyn Fn(ValueId) -> f64, kept: &BTreeSet<ValueId>) -> f64 {
-        let sizes: Vec<f64> = (0..kernel.values.len() as u32).map(|v| size(ValueId(v))).collect();
+    pub(crate) fn most(&self, sizes: &[f64], kept: &BTreeSet<ValueId>) -> f64 {
         let size = |v: ValueId| sizes.get(v.at()).copied().unwrap_or_default();
         let beside = kept.iter().map(|&v| size(v)).sum::<f64>();
         let sum = |moment: &Moment| {
@@ -83,19 +107,30 @@ impl Moments {
     }
 }
 
-struct Count<'b> {
+/// A stream without streams in it.
+pub(crate) struct Loop<'k> {
+    pub states: &'k [State],
+    pub ops: &'k [Op],
+    /// What is alive beside it from its beginning to its end, states not counted.
+    pub outside: BTreeSet<ValueId>,
+    pub moments: Moments,
+}
+
+struct Count<'b, 'k> {
     replaces: &'b dyn Fn(&Op, ValueId) -> bool,
     fused: &'b BTreeMap<ValueId, Vec<ValueId>>,
     found: Moments,
+    /// The innermost streams, if they are told apart.
+    loops: Option<Vec<Loop<'k>>>,
 }
 
-impl Count<'_> {
+impl<'k> Count<'_, 'k> {
     fn sources(&self, op: &Op) -> BTreeSet<ValueId> {
         reads(op).into_iter().flat_map(|v| self.fused.get(&v).cloned().unwrap_or(vec![v])).collect()
     }
 
     /// Tiles alive before `ops`, given those alive after.
-    fn body(&mut self, ops: &[Op], after: &BTreeSet<ValueId>) -> BTreeSet<ValueId> {
+    fn body(&mut self, ops: &'k [Op], after: &BTreeSet<ValueId>) -> BTreeSet<ValueId> {
         let mut alive = after.clone();
         for op in ops.iter().rev() {
             if let Op::Stream { states, body, .. } = op {
@@ -108,7 +143,15 @@ impl Count<'_> {
                 let mut outside = BTreeSet::new();
                 self.needs(body, &mut outside);
                 end.extend(outside.into_iter().filter(|v| states.iter().all(|s| s.value != *v)));
+                let before = self.found.all.len();
                 let start = self.body(body, &end);
+                let inner = body.iter().any(|op| matches!(op, Op::Stream { .. }));
+                if let Some(loops) = self.loops.as_mut().filter(|_| !inner) {
+                    let moments = Moments { all: self.found.all.split_off(before) };
+                    let held = |v: &ValueId| states.iter().any(|s| s.value == *v || s.next == *v && writes(body, *v));
+                    let outside = end.into_iter().filter(|v| !held(v)).collect();
+                    loops.push(Loop { states, ops: body, outside, moments });
+                }
                 alive.extend(start);
                 states.iter().for_each(|s| {
                     alive.remove(&s.value);

@@ -83,7 +83,7 @@ pub(super) fn rare(kernel: &Kernel) -> BTreeSet<ValueId> {
 }
 
 /// The tile that an operation writes.
-pub(super) fn written(op: &Op) -> Option<ValueId> {
+pub(crate) fn written(op: &Op) -> Option<ValueId> {
     match op {
         Op::Load { dst, .. } | Op::Map { dst, .. } | Op::Mma { dst, .. } | Op::Reduce { dst, .. } => Some(*dst),
         Op::Store { .. } | Op::Stream { .. } | Op::SkipUnless { .. } => None,

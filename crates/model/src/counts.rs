@@ -1,0 +1,99 @@
+//! Counts that are worked out once for all sizes of a kernel's tiles.
+//!
+//! What an access touches, and how often loops run, follows from the kernel's loops and from tiles. The search for tiles asks
+//! the same of many tilings: the loops are taken apart once, and each connected part of them is summed once for the tiles
+//! that it depends on.
+
+use crate::count::Group;
+use einloom_tile::Kernel;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::rc::Rc;
+
+/// What was counted of a kernel, for all sizes of its tiles.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// The parts of a count.
+    counted: Known<What, Rc<[Rc<Group>]>>,
+    /// Parts by all that they are made of.
+    groups: Known<Vec<u64>, Rc<Group>>,
+    /// Which elements an access touches, as text, by its number and depth.
+    places: Known<(usize, usize), Rc<str>>,
+}
+
+pub(crate) type Known<K, V> = RefCell<HashMap<K, V, BuildHasherDefault<Quick>>>;
+
+/// A hash of a few small numbers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Quick(u64);
+
+impl Hasher for Quick {
+    fn finish(&self) -> u64 {
+        // The high bits have heard of all others.
+        self.0 ^ self.0 >> 32
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        self.0 = (self.0.rotate_left(5) ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(u64::from(n));
+    }
+
+    fn write_u8(&mut self, n: u8) {
+        self.write_u64(u64::from(n));
+    }
+
+    fn write_usize(&mut self, n: usize) {
+        self.write_u64(n as u64);
+    }
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum What {
+    /// Elements that the access of this number moves.
+    Moved(usize),
+    /// Elements that it touches, each once per iteration of so many loops; whether to lean high.
+    Touched(usize, usize, bool),
+    /// Iterations of so many of its loops.
+    Iterations(usize, usize),
+    /// Iterations of so many loops of the grid.
+    Points(usize),
+}
+
+impl Counts {
+    /// A count for these tiles.
+    pub(crate) fn of(&self, kernel: &Kernel, what: What, parts: impl FnOnce() -> Vec<Rc<Group>>) -> u64 {
+        let parts = get(&self.counted, what, || parts().into());
+        parts.iter().fold(1, |product, part| product.saturating_mul(part.total(kernel)))
+    }
+
+    /// A part that is made of this.
+    pub(crate) fn group(&self, key: Vec<u64>, make: impl FnOnce() -> Group) -> Rc<Group> {
+        get(&self.groups, key, || Rc::new(make()))
+    }
+
+    pub(crate) fn place(&self, access: usize, depth: usize, text: impl FnOnce() -> String) -> Rc<str> {
+        get(&self.places, (access, depth), || text().into())
+    }
+}
+
+fn get<K: Eq + Hash, V: Clone>(known: &Known<K, V>, key: K, make: impl FnOnce() -> V) -> V {
+    if let Some(found) = known.borrow().get(&key) {
+        return found.clone();
+    }
+    let made = make();
+    known.borrow_mut().insert(key, made.clone());
+    made
+}
