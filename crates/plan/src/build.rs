@@ -175,17 +175,9 @@ impl Workshop<'_> {
                 Err(e) => failed = Some(e),
             }
         }
-        let waited = |t: &Tried| t.cost.seconds * self.waits(&t.kernel);
-        tried.sort_by(|a, b| waited(a).total_cmp(&waited(b)));
+        tried.sort_by(|a, b| a.cost.seconds.total_cmp(&b.cost.seconds));
         let failed = failed.filter(|_| tried.is_empty());
         (tried, failed)
-    }
-
-    /// How much longer a kernel takes than if its points could be divided: threads take one when they are free, so that in
-    /// the end each waits for half a point on average, and a thread that wakes late leaves its points to the others.
-    fn waits(&self, kernel: &Kernel) -> f64 {
-        let (cores, points) = (self.machine.cores.max(1), grid_points(kernel).max(1));
-        if cores == 1 || self.machine.lanes.is_some() { 1.0 } else { 1.0 + 0.5 * cores as f64 / points as f64 }
     }
 
     fn kernel_name(&self, roots: &[NodeId]) -> String {
