@@ -61,7 +61,7 @@ impl Rule {
                 "a factor that does not carry the reduced index leaves a sum, and an extremum if it cannot be negative; so does an addend of an extremum"
             }
             Self::Separate => {
-                "exp(x - c) = exp(x)·exp(-c), and · distributes over sum: when the anchor moves, one factor repairs the sum so far"
+                "exp(x - c) = exp(x)·exp(-c) and (x / c)^k = x^k / c^k, sums of such products are sums by parts, and · distributes over sum: when the anchor moves, one factor repairs the sum so far"
             }
             Self::Stabilise => {
                 "every reader is unchanged when all exponents are shifted alike, so they may be taken relative to their maximum so far, where exp cannot overflow"

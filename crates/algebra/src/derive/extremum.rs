@@ -44,6 +44,7 @@ impl Deriver<'_> {
             );
             return self.barred(node, r, Some((reason, hint)));
         };
+        self.must_have_cancelled(&r, &left.body);
         let over = r.over.clone();
         let state = self.reduction_node(
             &node,

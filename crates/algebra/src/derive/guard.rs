@@ -3,7 +3,7 @@
 
 use super::Deriver;
 use crate::{Def, Node, NodeId, Product, Reduction, Streaming, Term, flatten::fresh_name, product};
-use einloom_cascade::{BinaryOp, DType, IndexId, Monoid, SizeExpr, UnaryOp};
+use einloom_cascade::{BinaryOp, Cascade, DType, IndexId, Monoid, SizeExpr, UnaryOp};
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -30,26 +30,11 @@ pub(super) fn where_some(seen: Term, then: Term, identity: f64) -> Term {
 impl Deriver<'_> {
     /// A term that tells whether the reduction is over anything, for each position of the node's axes.
     pub(super) fn seen(&mut self, node: &Node, over: &[IndexId], filter: &[Term]) -> Term {
-        let mut size = SizeExpr::constant(1);
-        for &i in over {
-            size = size.mul(&SizeExpr::rank(self.out.cascade[i].rank));
-        }
-        let some = binary(BinaryOp::Gt, Term::Size(size), Term::Number(0.0));
-        if filter.is_empty() {
-            return some;
-        }
-        if let Some(term) = self.interval(over, filter) {
-            return term.into_iter().fold(some, |a, b| binary(BinaryOp::And, a, b));
+        if let Some(known) = by_positions(&self.out.cascade, over, filter) {
+            return known;
         }
         // The filter depends on data, or on several indices: count by traversing.
-        let reduction = Reduction {
-            monoid: Monoid::Max,
-            over: over.to_vec(),
-            filter: filter.to_vec(),
-            body: Term::Number(1.0),
-            streaming: Streaming::default(),
-        };
-        let any = self.reduction_node(node, "any", reduction);
+        let any = self.reduction_node(node, "any", any_of(over, filter));
         binary(BinaryOp::Gt, self.out.read(any), Term::Number(0.0))
     }
 
@@ -123,63 +108,89 @@ impl Deriver<'_> {
         };
         self.push(node)
     }
+}
 
-    /// For a filter of integer bounds on one index with coefficient ±1: the comparisons that say that the interval is
-    /// not empty. `None` if the filter is not of this form.
-    fn interval(&self, over: &[IndexId], filter: &[Term]) -> Option<Vec<Term>> {
-        let &[index] = over else { return None };
-        let position = Term::Position(index);
-        // Inclusive bounds.
-        let mut lower = vec![vec![]];
-        let size = Term::Size(SizeExpr::rank(self.out.cascade[index].rank));
-        let mut upper = vec![vec![(1.0, size), (-1.0, Term::Number(1.0))]];
-        for term in filter {
-            let Term::Binary(op, a, b) = term else { return None };
-            let mut difference = product::sum(a);
-            product::append(&mut difference, product::sum(b), -1.0);
-            let at = difference.iter().position(|(_, t)| *t == position)?;
-            let (own, _) = difference.remove(at);
-            let integer = |(c, t): &(f64, Term)| {
-                c.fract() == 0.0
-                    && !t.mentions(over)
-                    && matches!(t, Term::Number(_) | Term::Size(_) | Term::Position(_))
-            };
-            if own.abs() != 1.0 || !difference.iter().all(integer) {
-                return None;
-            }
-            // own·n + d OP 0, so n OP' -d/own
-            let mut bound: product::Sum = vec![];
-            product::append(&mut bound, difference, -own);
-            let below = |mut b: product::Sum, by: f64| {
-                product::append(&mut b, vec![(by, Term::Number(1.0))], 1.0);
-                b
-            };
-            match (op, own > 0.0) {
-                (BinaryOp::Le, true) | (BinaryOp::Ge, false) => upper.push(bound),
-                (BinaryOp::Lt, true) | (BinaryOp::Gt, false) => upper.push(below(bound, -1.0)),
-                (BinaryOp::Ge, true) | (BinaryOp::Le, false) => lower.push(bound),
-                (BinaryOp::Gt, true) | (BinaryOp::Lt, false) => lower.push(below(bound, 1.0)),
-                (BinaryOp::Eq, _) => {
-                    lower.push(bound.clone());
-                    upper.push(bound);
-                }
-                _ => return None,
-            }
-        }
-        let mut out = vec![];
-        for (k, lo) in lower.iter().enumerate() {
-            for (j, hi) in upper.iter().enumerate() {
-                if (k, j) == (0, 0) {
-                    continue;
-                }
-                let mut room = hi.clone();
-                product::append(&mut room, lo.clone(), -1.0);
-                let trivial = room.iter().all(|(c, t)| *c > 0.0 && !matches!(t, Term::Number(v) if *v < 0.0));
-                if !trivial {
-                    out.push(binary(BinaryOp::Ge, product::sum_term(&room), Term::Number(0.0)));
-                }
-            }
-        }
-        Some(out)
+/// Whether these indices have any positions at all.
+pub(super) fn some_positions(cascade: &Cascade, over: &[IndexId]) -> Term {
+    let sizes = over.iter().map(|&i| SizeExpr::rank(cascade[i].rank));
+    let size = sizes.fold(SizeExpr::constant(1), |a, b| a.mul(&b));
+    binary(BinaryOp::Gt, Term::Size(size), Term::Number(0.0))
+}
+
+/// Whether a reduction is over anything, where positions and sizes alone decide that.
+pub(super) fn by_positions(cascade: &Cascade, over: &[IndexId], filter: &[Term]) -> Option<Term> {
+    let some = some_positions(cascade, over);
+    if filter.is_empty() {
+        return Some(some);
     }
+    let bounds = interval(cascade, over, filter)?;
+    Some(bounds.into_iter().fold(some, |a, b| binary(BinaryOp::And, a, b)))
+}
+
+/// The reduction that is 1 if a filter lets anything through.
+pub(super) fn any_of(over: &[IndexId], filter: &[Term]) -> Reduction {
+    Reduction {
+        monoid: Monoid::Max,
+        over: over.to_vec(),
+        filter: filter.to_vec(),
+        body: Term::Number(1.0),
+        streaming: Streaming::default(),
+    }
+}
+
+/// For a filter of integer bounds on one index with coefficient ±1: the comparisons that say that the interval is
+/// not empty. `None` if the filter is not of this form.
+fn interval(cascade: &Cascade, over: &[IndexId], filter: &[Term]) -> Option<Vec<Term>> {
+    let &[index] = over else { return None };
+    let position = Term::Position(index);
+    // Inclusive bounds.
+    let mut lower = vec![vec![]];
+    let size = Term::Size(SizeExpr::rank(cascade[index].rank));
+    let mut upper = vec![vec![(1.0, size), (-1.0, Term::Number(1.0))]];
+    for term in filter {
+        let Term::Binary(op, a, b) = term else { return None };
+        let mut difference = product::sum(a);
+        product::append(&mut difference, product::sum(b), -1.0);
+        let at = difference.iter().position(|(_, t)| *t == position)?;
+        let (own, _) = difference.remove(at);
+        let integer = |(c, t): &(f64, Term)| {
+            c.fract() == 0.0 && !t.mentions(over) && matches!(t, Term::Number(_) | Term::Size(_) | Term::Position(_))
+        };
+        if own.abs() != 1.0 || !difference.iter().all(integer) {
+            return None;
+        }
+        // own·n + d OP 0, so n OP' -d/own
+        let mut bound: product::Sum = vec![];
+        product::append(&mut bound, difference, -own);
+        let below = |mut b: product::Sum, by: f64| {
+            product::append(&mut b, vec![(by, Term::Number(1.0))], 1.0);
+            b
+        };
+        match (op, own > 0.0) {
+            (BinaryOp::Le, true) | (BinaryOp::Ge, false) => upper.push(bound),
+            (BinaryOp::Lt, true) | (BinaryOp::Gt, false) => upper.push(below(bound, -1.0)),
+            (BinaryOp::Ge, true) | (BinaryOp::Le, false) => lower.push(bound),
+            (BinaryOp::Gt, true) | (BinaryOp::Lt, false) => lower.push(below(bound, 1.0)),
+            (BinaryOp::Eq, _) => {
+                lower.push(bound.clone());
+                upper.push(bound);
+            }
+            _ => return None,
+        }
+    }
+    let mut out = vec![];
+    for (k, lo) in lower.iter().enumerate() {
+        for (j, hi) in upper.iter().enumerate() {
+            if (k, j) == (0, 0) {
+                continue;
+            }
+            let mut room = hi.clone();
+            product::append(&mut room, lo.clone(), -1.0);
+            let trivial = room.iter().all(|(c, t)| *c > 0.0 && !matches!(t, Term::Number(v) if *v < 0.0));
+            if !trivial {
+                out.push(binary(BinaryOp::Ge, product::sum_term(&room), Term::Number(0.0)));
+            }
+        }
+    }
+    Some(out)
 }

@@ -1,7 +1,7 @@
 //! Putting definitions in place of reads.
 
 use super::{Deriver, Scaled};
-use crate::{Def, Graph, Node, NodeId, Product, Rule, Term, show};
+use crate::{Def, Graph, Node, NodeId, Product, Reduction, Rule, Term, show};
 use einloom_cascade::{BinaryOp, DType, IndexExpr, IndexId, UnaryOp};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -118,8 +118,28 @@ impl Deriver<'_> {
             }
             let map = |i: IndexId| node.axes.iter().position(|&a| a == i).map(|k| at[k].clone());
             let inlined = if self.out.is_plain(n, at) { def.clone() } else { def.substitute(&map)? };
+            let inlined = self.where_positions(inlined, over);
             Some(self.with_barriers(&inlined, over, left, too_large))
         })
+    }
+
+    /// A term where these indices have positions: whether their ranks are empty is no question there.
+    fn where_positions(&self, term: Term, over: &[IndexId]) -> Term {
+        let known = |c: &Term| match c {
+            Term::Binary(BinaryOp::Gt, size, zero) => match (&**size, zero.as_number()) {
+                (Term::Size(s), Some(0.0)) => {
+                    let cascade = &self.out.cascade;
+                    s.terms().iter().all(|(_, c)| *c > 0)
+                        && s.ranks().all(|r| over.iter().any(|&i| cascade[i].rank == r))
+                }
+                _ => false,
+            },
+            _ => false,
+        };
+        match term {
+            Term::Select(c, x, _) if known(&c) => *x,
+            term => term,
+        }
     }
 
     /// A term in which exponentials that stabilisation introduced have been cancelled, and what of them remains.
@@ -158,6 +178,18 @@ impl Deriver<'_> {
             self.scaled.insert(made, rest);
         }
         made
+    }
+
+    /// For a reduction with definitions in place of its reads: what of them is relative to an anchor must not stand in the
+    /// body that it has now, for that is relative to none.
+    pub(super) fn must_have_cancelled(&mut self, r: &Reduction, body: &Term) {
+        let mut operands = vec![];
+        r.filter.iter().chain([&r.body]).for_each(|t| self.out.reads(t, &mut operands));
+        for n in operands.into_iter().map(|o| o.node) {
+            if self.scaled.get(&n).is_some_and(|s| exponential_of(body, &s.anchors)) {
+                self.must_not_be_scaled(n);
+            }
+        }
     }
 
     pub(super) fn must_not_be_scaled(&mut self, n: NodeId) {

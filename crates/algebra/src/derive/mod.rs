@@ -4,6 +4,8 @@
 //! Nodes are visited once, in order. Nothing here asks which operator it is looking at: a rule fires because the
 //! condition written beside it holds, and says why not where it does not.
 
+mod addends;
+mod apart;
 mod arg;
 mod chunk;
 mod extremum;

@@ -18,6 +18,10 @@
 //! Where the text subtracts the largest or smallest `u` itself, that is the centre: it moves one way, so all terms of the
 //! binomial sum have one sign and nothing cancels.
 //!
+//! A variable that is an exponential is taken relative to its running maximum, `u = exp(x - M)`, and `exp(M)` belongs to its
+//! slope. When the maximum moves, `u` and its mean shrink by `r = exp(M_old - M_new)`: then `d = r·a_old - a_new`, and a state
+//! shrinks by `r` to its power of `u` before it is moved.
+//!
 //! The mean is weighted with `g` where no factor of `g` can be negative, else every position counts once. First
 //! moments about a mean of their own weight are 0 and no state. Any finite running mean is a legitimate one: where
 //! nothing has been counted, or something infinite, it is 0; the offset has the mean as it is, so that what is not finite
@@ -48,6 +52,10 @@ struct Centre {
     stood: Option<Term>,
     /// Reductions whose running values it is made of.
     anchors: BTreeSet<NodeId>,
+    /// Of an exponential: its maximum as an exponent, `exp(M)`, which belongs to the slope.
+    lift: Option<Product>,
+    /// Of an exponential: what it is multiplied with when its maximum moves, and the maximum's state.
+    shrinks: Option<(Term, NodeId)>,
 }
 
 /// Names a state: which factor besides the weight, and which powers.
@@ -101,7 +109,8 @@ impl Deriver<'_> {
         for (k, u) in polynomial.variables.iter().enumerate() {
             let centre = match self.subtracted_extremum(&m, polynomial, k) {
                 Some(extremum) => self.extremum_as_centre(&m, u, extremum),
-                None => self.centre(&m, u),
+                None if polynomial.anchored.contains(&k) => self.exponential_centre(&m, u),
+                None => self.centre(&m, u, None),
             };
             m.centres.push(centre);
         }
@@ -197,17 +206,32 @@ impl Deriver<'_> {
             complete: value,
             stood: Some(moved_from(&self.out.read(extremum))),
             anchors: moves.then_some(extremum).into_iter().collect(),
+            lift: None,
+            shrinks: None,
         }
     }
 
-    /// Adds the running mean of `u`.
-    fn centre(&mut self, m: &Moments, u: &Product) -> Centre {
+    /// Adds the running mean of `u`, an exponential, relative to its own running maximum.
+    fn exponential_centre(&mut self, m: &Moments, u: &Product) -> Centre {
+        let mut u = u.clone();
+        let mut exponent = std::mem::take(&mut u.exponent);
+        product::append(&mut exponent, std::mem::take(&mut u.exponent2), std::f64::consts::LN_2);
+        let (anchor, _, maximum) = self.anchor(m.node, m.r, &exponent, m.floor);
+        u.exponent = anchor.exponent;
+        let lift = Product { exponent: product::sum(&maximum), ..Product::one() };
+        let shrinks = anchor.factor.zip(anchor.state);
+        Centre { lift: Some(lift), ..self.centre(m, &u, shrinks) }
+    }
+
+    /// Adds the running mean of `u`, which is multiplied by a factor when a state moves.
+    fn centre(&mut self, m: &Moments, u: &Product, shrinks: Option<(Term, NodeId)>) -> Centre {
+        let one = std::slice::from_ref(&shrinks);
         let (sum, count) = if m.weighted {
             let sum = m.anchor.reduction(m.r, m.weight.times(u));
-            (sum, m.anchor.reduction(m.r, m.weight.clone()))
+            (shrunk(sum, one, &[1]), m.anchor.reduction(m.r, m.weight.clone()))
         } else {
             let plain = |body: Term| Reduction { body, streaming: Streaming::default(), ..m.r.clone() };
-            (plain(u.term()), plain(Term::Number(1.0)))
+            (shrunk(plain(u.term()), one, &[1]), plain(Term::Number(1.0)))
         };
         let counted = count.body == Term::Number(1.0);
         let sum = self.state_node(m.node, "sum", sum, m.floor);
@@ -241,11 +265,20 @@ impl Deriver<'_> {
         };
         Centre {
             difference: binary(BinaryOp::Sub, u.term(), running.clone()),
-            moved: moves.then(|| binary(BinaryOp::Sub, to_old(&running), running)),
+            moved: moves.then(|| {
+                let old = to_old(&running);
+                let old = match &shrinks {
+                    Some((r, _)) => binary(BinaryOp::Mul, old, r.clone()),
+                    None => old,
+                };
+                binary(BinaryOp::Sub, old, running)
+            }),
             complete,
             bare: Product::of(&bare, &self.out),
             stood: None,
             anchors,
+            lift: None,
+            shrinks,
         }
     }
 
@@ -275,8 +308,8 @@ impl Deriver<'_> {
         }
         for (variable, slope) in &offset.slopes {
             let centre = &m.centres[*variable];
+            let mut slope = lifted(slope, centre, 1);
             add(1.0, slope.times(&centre.bare));
-            let mut slope = slope.clone();
             let number = std::mem::replace(&mut slope.coefficient, 1.0);
             let scaled = match slope.is_one() {
                 true => centre.complete.clone(),
@@ -305,24 +338,27 @@ impl Deriver<'_> {
                 m.rests.len() - 1
             }
         };
-        let state = self.moment(m, &(rest, monomial.powers.clone()))?;
+        let state = self.moment(m, &(rest, monomial.powers.clone()), true)?;
         let mut term = self.out.read(state);
         for (&power, (offset, _)) in monomial.offsets.iter().zip(offsets) {
             if power > 0 {
                 term = binary(BinaryOp::Mul, term, raise(offset, power));
             }
         }
-        if !monomial.outer.is_one() {
-            term = binary(BinaryOp::Mul, term, monomial.outer.term());
+        let outer = m.centres.iter().zip(&monomial.powers).fold(monomial.outer.clone(), |o, (c, &k)| lifted(&o, c, k));
+        if !outer.is_one() {
+            term = binary(BinaryOp::Mul, term, outer.term());
         }
         Some((state, term))
     }
 
-    /// The state of these powers, with all that its repair needs. `None` where it is 0.
-    fn moment(&mut self, m: &mut Moments, key: &Key) -> Option<NodeId> {
+    /// The state of these powers, with all that its repair needs. `None` where it is 0: a first moment about the mean that
+    /// runs with it, or, once it is complete, about the mean of everything.
+    fn moment(&mut self, m: &mut Moments, key: &Key, complete: bool) -> Option<NodeId> {
         let (rest, powers) = key;
         let degree: u32 = powers.iter().sum();
-        let first = || powers.iter().position(|&p| p == 1).is_some_and(|k| m.centres[k].stood.is_none());
+        let about_mean = |c: &Centre| c.stood.is_none() && (complete || c.moved.is_some());
+        let first = || powers.iter().position(|&p| p == 1).is_some_and(|k| about_mean(&m.centres[k]));
         if *rest == 0 && degree == 1 && m.weighted && first() {
             return None;
         }
@@ -335,14 +371,19 @@ impl Deriver<'_> {
                 inside.factors.push((centre.difference.clone(), f64::from(power)));
             }
         }
-        let mut reduction = m.anchor.reduction(m.r, inside);
-        let mut anchors: BTreeSet<NodeId> = m.anchor.state.into_iter().collect();
+        let shrinks: Vec<Option<(Term, NodeId)>> = m.centres.iter().map(|c| c.shrinks.clone()).collect();
+        let mut reduction = shrunk(m.anchor.reduction(m.r, inside), &shrinks, powers);
+        let mut anchors: BTreeSet<NodeId> = reduction.streaming.anchors.iter().copied().collect();
         let mut plus: Option<Term> = None;
         for below in below(powers) {
             let Some(factor) = m.moves(powers, &below) else { continue };
-            let Some(state) = self.moment(m, &(*rest, below.clone())) else { continue };
+            let Some(state) = self.moment(m, &(*rest, below.clone()), false) else { continue };
             anchors.insert(state);
             let old = to_old(&self.out.read(state));
+            let old = below.iter().zip(&shrinks).fold(old, |old, (&k, s)| match s {
+                Some((r, _)) if k > 0 => binary(BinaryOp::Mul, old, raise(r, k)),
+                _ => old,
+            });
             let mut term = binary(BinaryOp::Mul, old, factor);
             let moved = m.centres.iter().zip(powers.iter().zip(&below)).filter(|(_, (a, b))| a != b);
             for stood in moved.filter_map(|(c, _)| c.stood.as_ref()) {
@@ -357,8 +398,11 @@ impl Deriver<'_> {
         }
         let what = name_of(*rest, powers);
         if let Some(plus) = plus {
-            let factor = m.anchor.factor.clone().unwrap_or(Term::Number(1.0));
-            let plus = if m.anchor.factor.is_some() { binary(BinaryOp::Mul, plus, factor.clone()) } else { plus };
+            let plus = match &m.anchor.factor {
+                Some(factor) => binary(BinaryOp::Mul, plus, factor.clone()),
+                None => plus,
+            };
+            let factor = reduction.streaming.repair.map_or(Term::Number(1.0), |r| r.factor);
             let repair = Repair { combine: BinaryOp::Mul, factor, plus: Some(plus), keep_if: None };
             reduction.streaming = Streaming { level: 0, anchors: self.with_theirs(anchors), repair: Some(repair) };
         }
@@ -461,6 +505,12 @@ impl Deriver<'_> {
         self.refuse(Rule::Centre, node, over, reason, Some(hint.into()));
     }
 
+    /// That an exponential is taken relative to a maximum.
+    fn shrinking(&self, (by, maximum): &(Term, NodeId)) -> String {
+        let (by, maximum) = (show::term(&self.out, &show::unguarded(by)), &self.out[*maximum].name);
+        format!("; its exponential is relative to {maximum}, the maximum so far, and shrinks by {by} when that grows")
+    }
+
     fn explain_moments(&mut self, m: &Moments, p: &Polynomial, shown: &Reduction, before: &str, value: &Term) {
         let means: Vec<String> =
             m.centres.iter().map(|c| show::term(&self.out, &show::unguarded(&c.bare.term()))).collect();
@@ -484,12 +534,39 @@ impl Deriver<'_> {
             (_, "extremum") => format!("the running extrema are {}", means.join(" and ")),
             _ => format!("the running {what}s are {}", means.join(" and ")),
         };
-        let why = format!("{means}, the states are {}{added}", states.join(", "));
+        let mut shrinks: Vec<String> =
+            m.centres.iter().filter_map(|c| c.shrinks.as_ref()).map(|s| self.shrinking(s)).collect();
+        shrinks.dedup();
+        let why = format!("{means}, the states are {}{added}{}", states.join(", "), shrinks.concat());
         let after =
             format!("{}; {} = {}", self.state_text(shown), m.node.name, show::term(&self.out, &show::unguarded(value)));
         let over = m.r.over.clone();
         self.step(Rule::Centre, m.node, &over, why, before.to_string(), after);
     }
+}
+
+/// A state with exponentials to these powers in it, whose repair shrinks it as they shrink.
+fn shrunk(mut r: Reduction, shrinks: &[Option<(Term, NodeId)>], powers: &[u32]) -> Reduction {
+    for (shrink, &power) in shrinks.iter().zip(powers) {
+        let Some((by, state)) = shrink.as_ref().filter(|_| power > 0) else { continue };
+        let by = raise(by, power);
+        let factor = match r.streaming.repair.take() {
+            Some(repair) => binary(BinaryOp::Mul, repair.factor, by),
+            None => by,
+        };
+        r.streaming.repair = Some(Repair { combine: BinaryOp::Mul, factor, plus: None, keep_if: None });
+        if !r.streaming.anchors.contains(state) {
+            r.streaming.anchors.push(*state);
+            r.streaming.anchors.sort();
+        }
+    }
+    r
+}
+
+/// What multiplies a power of a variable, as what multiplies that power of it relative to its maximum.
+fn lifted(factor: &Product, centre: &Centre, power: u32) -> Product {
+    let lift = |_| centre.lift.as_ref();
+    (0..power).filter_map(lift).fold(factor.clone(), |f, l| f.times(l))
 }
 
 impl Moments<'_> {

@@ -3,9 +3,13 @@
 //! Every sum that mixes addends `s·u(x)` with addends that do not carry the reduced indices is read as
 //! `Σ s_j·(u_j - a_j) + (β + Σ s_j·a_j)`: linear in *centred* variables `u_j - a_j`, whatever the centres `a_j` are,
 //! plus an *offset* that does not carry the indices. Products and whole powers of such sums are multiplied out.
+//!
+//! Where a variable is `exp(x - c)`, `exp(-c)` is its slope, and `exp(x)` is taken relative to its running maximum. Condition: it
+//! is the only one of its sum. Two of them, each relative to its own, cancel only after they have been squared.
 
 use crate::{Graph, Product, Term, product};
 use einloom_cascade::{BinaryOp, UnaryOp};
+use std::collections::BTreeSet;
 
 /// Larger polynomials are not made.
 const MOST_MONOMIALS: usize = 64;
@@ -41,6 +45,8 @@ pub(super) struct Monomial {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Polynomial {
     pub variables: Vec<Product>,
+    /// Those of them with an exponential that is taken relative to its running maximum.
+    pub anchored: BTreeSet<usize>,
     pub offsets: Vec<Offset>,
     pub monomials: Vec<Monomial>,
 }
@@ -69,6 +75,8 @@ pub(super) enum NotFinite {
     Exponent(Term),
     /// This power of a mixed sum is no positive whole number, or too high.
     Power(Term, f64),
+    /// Multiplied out this sum of exponentials separates, but what cancels in it no longer does before it is multiplied.
+    Cancels(Term),
     /// There are more monomials than this rule makes.
     Large,
 }
@@ -78,7 +86,7 @@ impl NotFinite {
     pub(super) fn culprit(&self) -> Option<&Term> {
         match self {
             Self::Mixes(t) | Self::Exponent(t) | Self::Power(t, _) => Some(t),
-            Self::Large => None,
+            Self::Cancels(_) | Self::Large => None,
         }
     }
 }
@@ -133,13 +141,14 @@ impl Expansion<'_> {
         let mut offset = Offset { slopes: vec![], rest: vec![] };
         let mut linear: Vec<(f64, Product, Product)> = vec![];
         let mut out = vec![];
+        let mut shift: Option<Term> = None;
         for (sign, t) in addends {
             let (mut inner, mut outer) = Product::of(t, self.graph).partition(|t| (self.carries)(t));
             let number = sign * std::mem::replace(&mut outer.coefficient, 1.0);
             // exp(x - c) as exp(x)·exp(-c) would overflow: exponentials need an anchor, which each sum of its own has.
             let shifted = outer.exponent.iter().chain(&outer.exponent2).next();
-            if let (Some((_, shift)), false) = (shifted, inner.exponent.is_empty() && inner.exponent2.is_empty()) {
-                return Err(NotFinite::Exponent(shift.clone()));
+            if !(inner.exponent.is_empty() && inner.exponent2.is_empty()) && shift.is_none() {
+                shift = shifted.map(|(_, t)| t.clone());
             }
             let exponents = inner.exponent.iter().chain(&inner.exponent2).map(|(_, t)| t);
             if let Some(mixed) = exponents.clone().find(|t| (self.waits)(t)) {
@@ -161,6 +170,14 @@ impl Expansion<'_> {
         let waiting = |outer: &Product| (self.waits)(&outer.term());
         let moves =
             linear.iter().any(|(_, outer, _)| waiting(outer)) || offset.rest.iter().any(|(_, t)| (self.waits)(t));
+        if let Some(shift) = &shift {
+            if alone || !moves || !out.is_empty() {
+                return Err(NotFinite::Exponent(shift.clone()));
+            }
+            if linear.len() != 1 {
+                return Err(NotFinite::Cancels(base.clone()));
+            }
+        }
         if !moves || linear.is_empty() {
             out.extend(linear.into_iter().map(|(number, outer, rest)| Monomial { number, outer, rest, ..one() }));
             out.extend(offset.rest.into_iter().map(|(number, t)| {
@@ -172,6 +189,9 @@ impl Expansion<'_> {
         }
         for (number, outer, u) in self.gathered(linear, alone.then_some(&offset.rest)) {
             let variable = place(&mut p.variables, u, |a, b| a.same_as(b));
+            if shift.is_some() {
+                p.anchored.insert(variable);
+            }
             let mut powers = vec![0; variable + 1];
             powers[variable] = 1;
             out.push(Monomial { number, outer: outer.clone(), powers, ..one() });

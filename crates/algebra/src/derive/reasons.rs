@@ -68,6 +68,14 @@ impl Deriver<'_> {
                 let reason = "multiplied out it needs more states than one traversal should carry".to_string();
                 return (reason, Some("a lower power, or fewer factors, would need fewer states".into()));
             }
+            NotFinite::Cancels(base) => {
+                let reason = format!(
+                    "{} multiplied out is a sum of products that separate, each relative to a maximum of its own, but what cancels in it would no longer cancel before it is multiplied",
+                    show::term(&self.out, base)
+                );
+                let hint = "it would be multiplied out if none of its addends could be negative; so would the products themselves, written as sums of their own";
+                return (reason, Some(hint.into()));
+            }
             NotFinite::Power(base, power) => {
                 let needs = waiting(base);
                 let shown = show::term(&self.out, base);

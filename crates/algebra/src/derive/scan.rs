@@ -69,8 +69,8 @@ impl Deriver<'_> {
             // Such steps compose: whether by chunks is another rule's question, which also says why not.
             Dependence::Elementwise => return,
             Dependence::Extremum => (
-                format!("{names} is kept position by position, though its steps are extrema and sums, element by element"),
-                "such steps compose, max(max(h + a, b) + a', b') = max(h + (a + a'), max(b + a', b')), so chunks could be scanned; no rule makes that form".into(),
+                format!("steps of {names} are extrema and sums, element by element, so in a chunk nothing multiplies as a matrix"),
+                "such steps compose, max(max(h + a, b) + a', b') = max(h + (a + a'), max(b + a', b')), but a chunk would cost more than its steps; a sum in place of the extremum, with a factor that is the same along some index, would not".into(),
             ),
             Dependence::Matrix => (
                 format!("a step of {names} multiplies the slice before with a matrix"),

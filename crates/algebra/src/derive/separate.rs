@@ -10,9 +10,9 @@
 //! complete, so only what is left to wait for need be separated.
 
 use super::filter::Before;
-use super::polynomial::{Expansion, NotFinite, Polynomial, flat};
+use super::polynomial::{Expansion, NotFinite, Polynomial};
 use super::scale::Scaling;
-use super::{Deriver, guard};
+use super::{Deriver, apart, guard};
 use crate::{Def, Node, NodeId, Product, Reduction, Repair, Streaming, Term, product, show};
 use einloom_cascade::{BinaryOp, DType, IndexExpr, IndexId, UnaryOp};
 
@@ -43,6 +43,7 @@ struct Under {
 }
 
 /// The exponential in every state of one sum.
+#[derive(Default)]
 pub(super) struct Anchor {
     /// The exponent relative to the anchor, as it stands in a state.
     pub exponent: product::Sum,
@@ -58,9 +59,13 @@ impl Deriver<'_> {
         let before = show::reduction(&self.out, &r);
         let body = self.inline_barriers(&r.body, &r.over);
         let body = self.with_logarithms_opened(&node, body, &r.over);
+        let exact = node.dtype == Some(DType::I32);
+        if let Some(groups) = apart::groups(&r, &body).filter(|_| !exact && own.body.is_none()) {
+            return self.product_of_sums(id, node, r, groups, before);
+        }
         let barriers = self.barriers(&body, &r.over);
         // Integers are summed exactly as they are.
-        if node.dtype == Some(DType::I32) || !self.filters_ready(&r) {
+        if exact || !self.filters_ready(&r) {
             let place = self.barred(node.clone(), r.clone(), None);
             if self.refuse_filters(&node, &r) {
                 // Said.
@@ -101,6 +106,9 @@ impl Deriver<'_> {
         }
         let Some((floor, parts)) = found else { return self.barred(node, r, None) };
         let anchored = !parts.exponent.is_empty() && (!parts.shift.is_empty() || !self.unanchored.contains(&id));
+        if !anchored {
+            self.must_have_cancelled(&r, &body);
+        }
         if parts.outside.is_one() && !anchored && parts.mixed.is_none() {
             return self.barred(node, Reduction { body, ..r }, None);
         }
@@ -164,42 +172,6 @@ impl Deriver<'_> {
         }
     }
 
-    /// `Σ (f + g) = Σ f + Σ g` and `Σ (f + g)·h = Σ f·h + Σ g·h`, for a body that does not separate as a whole: each
-    /// addend may, relative to an anchor of its own.
-    fn sum_of_sums(&mut self, id: NodeId, node: Node, r: Reduction, before: String) -> NodeId {
-        let mut value: product::Sum = vec![];
-        for (sign, body) in addends(&r.body) {
-            let part = Node {
-                name: crate::flatten::fresh_name(&self.out.nodes, &format!("{}.part", node.name)),
-                tensor: None,
-                dtype: None,
-                ..node.clone()
-            };
-            let made = self.sum(id, part, Reduction { body, ..r.clone() });
-            product::append(&mut value, vec![(sign, self.out.read(made))], 1.0);
-        }
-        let value = product::sum_term(&value);
-        let after = show::term(&self.out, &value);
-        let over = r.over.clone();
-        let why =
-            "the addends' sums separate one by one, and a sum of sums is the sum of its addends' sums".to_string();
-        self.step(crate::Rule::Separate, &node, &over, why, before, after);
-        let (value, rest) = self.cancel(&value);
-        self.push_map(Node { def: Def::Map(value), ..node }, rest)
-    }
-
-    /// Whether the second body separates where the first does not.
-    pub(super) fn separates_better(&self, body: &Term, other: &Term, over: &[IndexId]) -> bool {
-        let separates = |t: &Term| self.split(t, over, 0).is_ok() || self.addends_split(t, over);
-        !separates(body) && separates(other)
-    }
-
-    /// Whether the body is a sum of several addends that separate one by one.
-    fn addends_split(&self, body: &Term, over: &[IndexId]) -> bool {
-        let addends = addends(body);
-        (2..=MOST_ADDENDS).contains(&addends.len()) && addends.iter().all(|(_, t)| self.split(t, over, 0).is_ok())
-    }
-
     /// Whether a term needs the value of a reduction over the indices that no traversal before `floor` completes.
     pub(super) fn waits(&self, t: &Term, over: &[IndexId], floor: usize) -> bool {
         let mut operands = vec![];
@@ -210,7 +182,7 @@ impl Deriver<'_> {
 
     /// Reads the body as a product, and what mixes the indices with what it waits for as a polynomial. An error if that
     /// is not one.
-    fn split(&self, body: &Term, over: &[IndexId], floor: usize) -> Result<Separated, NotFinite> {
+    pub(super) fn split(&self, body: &Term, over: &[IndexId], floor: usize) -> Result<Separated, NotFinite> {
         let carries = |t: &Term| t.mentions(over);
         let waits = |t: &Term| self.waits(t, over, floor);
         // The coefficient costs nothing outside.
@@ -254,22 +226,10 @@ impl Deriver<'_> {
         let over = r.over.clone();
         // What the finished states are multiplied with: the maximum's state, its value and the rest of the exponent.
         let mut shift: Option<(NodeId, Term, product::Sum)> = None;
-        let mut anchor = Anchor { exponent: parts.exponent.clone(), state: None, factor: None };
+        let mut anchor = Anchor { exponent: parts.exponent.clone(), ..Anchor::default() };
         if anchored {
-            let exponent = product::sum_term(&parts.exponent);
-            let (state, value) = self.running_max(&node, &exponent, &over, &r.filter);
-            let finite = guard::finite(&value);
-            // The exponent in the maximum's own words, so that a chunk computes it once.
-            anchor.exponent = match &self.out[state].def {
-                Def::Reduce(m) if value == self.out.read(state) => vec![(1.0, m.body.clone())],
-                _ => parts.exponent.clone(),
-            };
-            product::append(&mut anchor.exponent, vec![(-1.0, finite.clone())], 1.0);
-            // One that an earlier traversal completes does not move.
-            if self.levels.of(state) >= floor {
-                anchor.state = Some(state);
-                anchor.factor = Some(ratio(&value, &finite));
-            }
+            let (state, value);
+            (anchor, state, value) = self.anchor(&node, &r, &parts.exponent, floor);
             shift = Some((state, value, parts.shift.clone()));
         }
         let (inner, mut value) = match &parts.mixed {
@@ -329,27 +289,31 @@ impl Deriver<'_> {
     }
 }
 
-/// More addends than this are not made.
-const MOST_ADDENDS: usize = 8;
-
-/// The addends of a body with their signs; a product with one sum is a sum of products.
-fn addends(body: &Term) -> Vec<(f64, Term)> {
-    let times = |op: BinaryOp, a: Term, b: &Term| Term::Binary(op, Box::new(a), Box::new(b.clone()));
-    let mut flattened = vec![];
-    flat(body, 1.0, &mut flattened);
-    if let [(sign, Term::Binary(op @ (BinaryOp::Mul | BinaryOp::Div), a, b))] = flattened.as_slice() {
-        let left = addends(a);
-        let right = if *op == BinaryOp::Mul { addends(b) } else { vec![] };
-        let of = |list: Vec<(f64, Term)>, make: &dyn Fn(Term) -> Term| {
-            list.into_iter().map(|(s, t)| (sign * s, make(t))).collect::<Vec<_>>()
+impl Deriver<'_> {
+    /// An exponent relative to its running maximum; the maximum's state, and its value.
+    pub(super) fn anchor(
+        &mut self,
+        node: &Node,
+        r: &Reduction,
+        exponent: &product::Sum,
+        floor: usize,
+    ) -> (Anchor, NodeId, Term) {
+        let (state, value) = self.running_max(node, &product::sum_term(exponent), &r.over, &r.filter);
+        let finite = guard::finite(&value);
+        // The exponent in the maximum's own words, so that a chunk computes it once.
+        let mut own = match &self.out[state].def {
+            Def::Reduce(m) if value == self.out.read(state) => vec![(1.0, m.body.clone())],
+            _ => exponent.clone(),
         };
-        match (left.len(), right.len()) {
-            (2..=MOST_ADDENDS, 0 | 1) => return of(left, &|t| times(*op, t, b)),
-            (1, 2..=MOST_ADDENDS) => return of(right, &|t| times(*op, (**a).clone(), &t)),
-            _ => {}
+        product::append(&mut own, vec![(-1.0, finite.clone())], 1.0);
+        let mut anchor = Anchor { exponent: own, ..Anchor::default() };
+        // One that an earlier traversal completes does not move.
+        if self.levels.of(state) >= floor {
+            anchor.state = Some(state);
+            anchor.factor = Some(ratio(&value, &finite));
         }
+        (anchor, state, value)
     }
-    flattened.into_iter().map(|(sign, t)| (sign, t.clone())).collect()
 }
 
 impl Anchor {

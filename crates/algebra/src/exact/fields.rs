@@ -34,13 +34,10 @@ impl Fields<'_> {
         Value::finite(std::array::from_fn(in_field), degree.of_function())
     }
 
-    /// A random function with `f(x·y) = f(x)·f(y)`, and `f(-x) = -f(x)` if it is odd, else `f(x)`: a power with a random
-    /// exponent.
-    fn multiplicative(&self, name: u64, odd: bool, x: &Value) -> Value {
-        let power = |k: usize| {
-            let exponent = (hash(&[self.seed, name, k as u64]) % (PRIMES[k] / 2)) * 2 + u64::from(odd);
-            field::pow(x.fields[k], exponent, PRIMES[k])
-        };
+    /// A random function with `f(x·y) = f(x)·f(y)` and `f(-x) = f(x)`: a power with a random even exponent.
+    fn magnitude(&self, x: &Value) -> Value {
+        let power =
+            |k: usize| field::pow(x.fields[k], hash(&[self.seed, 6, k as u64]) % (PRIMES[k] / 2) * 2, PRIMES[k]);
         Value::finite(std::array::from_fn(power), x.degree.of_function())
     }
 
@@ -76,11 +73,27 @@ impl Fields<'_> {
             Special::Finite => {
                 let half = |k: usize, l: u64| field::mul(l, PRIMES[k].div_ceil(2), PRIMES[k]);
                 let log = x.log.map(|l| std::array::from_fn(|k| half(k, l[k])));
-                Value { log, ..self.multiplicative(5, true, x) }
+                Value { log, ..Value::finite(std::array::from_fn(|k| self.root(k, x)), x.degree.of_function()) }
             }
             Special::Infinite(true) => Value::infinite(true),
             _ => Value::undefined(),
         }
+    }
+
+    /// A square root in field `k`: a power, so that `√(x·y) = √x·√y`, and an odd one, so that `√-x` is `-√x`. What exp makes
+    /// has the order of the field before, which is odd, so that it has one root that exp makes too, `√exp(x) = exp(x/2)`; what
+    /// is left of the exponent is random.
+    fn root(&self, k: usize, x: &Value) -> u64 {
+        let random = hash(&[self.seed, 5, k as u64]);
+        let exponent = match k.checked_sub(1) {
+            None => (random % (PRIMES[k] / 2)) * 2 + 1,
+            Some(before) => {
+                let (order, half) = (PRIMES[before], PRIMES[before].div_ceil(2));
+                let cofactor = (PRIMES[k] - 1) / order;
+                half + ((random % (cofactor / 2)) * 2 + (1 - half % 2)) * order
+            }
+        };
+        field::pow(x.fields[k], exponent, PRIMES[k])
     }
 
     fn power(&self, x: &Value, n: i128) -> Value {
@@ -236,7 +249,7 @@ impl Domain for Fields<'_> {
             (UnaryOp::Sqrt, _) => self.sqrt(x),
             (UnaryOp::Abs, _) => {
                 let int = x.int.and_then(i128::checked_abs);
-                int.map_or_else(|| self.multiplicative(6, false, x), Value::integer)
+                int.map_or_else(|| self.magnitude(x), Value::integer)
             }
             (op, _) => self.function(16 + op as u64, &[x]),
         }

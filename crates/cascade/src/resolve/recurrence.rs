@@ -89,7 +89,7 @@ impl<'p> Resolver<'p> {
                 span,
                 "a recurrence goes forward by one position: it writes at `t + 1`",
             )
-            .hint("shift the reads instead: `H[t+1] = … H[t] …`"),
+            .hint("shift the reads instead, `H[t+1] = … H[t] …`; the slice before `H[t]` is a tensor of its own: `G[t+1] = H[t]`"),
         );
         false
     }

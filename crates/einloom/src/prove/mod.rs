@@ -11,12 +11,14 @@ mod inputs;
 #[cfg(test)]
 mod planted;
 mod range;
+mod reads;
 mod report;
 mod sensitivity;
 mod sizes;
 
 pub use exact::{ExactProof, prove_exactly};
 pub use inputs::{Kind, inputs};
+pub use reads::in_reads;
 pub use report::{Disagreement, Proof};
 pub use sensitivity::sensitivity;
 pub(crate) use sizes::is_free;
@@ -237,6 +239,14 @@ impl Prover<'_> {
                     true => f64::INFINITY,
                     false => sensitivity(cascade, bound, &inputs, output, step, seed)?,
                 };
+                if error.scaled > tolerance.total() {
+                    // exp(x - c) as exp(x - M)·exp(M - c): each exponent loses the last digits of its own addends, where the
+                    // text's difference may lose none.
+                    let (apart, extra) = in_reads(cascade);
+                    let more: Arrays = inputs.clone().into_iter().chain(extra).collect();
+                    let moved = sensitivity(&apart, bound, &more, output, step, seed)?;
+                    tolerance.sensitivity = tolerance.sensitivity.max(moved);
+                }
                 sensitive |= tolerance.sensitivity > 0.01;
             }
             // Where the meaning cannot decide on a digit, not being finite is no worse than being far off.

@@ -47,7 +47,16 @@ const DIFFERENCE: &str = "input A[m,n]: f32, B[m,n]: f32, V[n,e]: f32\noutput O:
 const NORM: &str = "input X[m,n]: f32\noutput Y: f32\na[m] = max(n) abs(X[m,n])\n\
     Y[m] = sum(n) (X[m,n] / a[m])^2\n";
 
-const PLANTS: [Plant; 27] = [
+const SPREAD: &str = "input X[m,n]: f32, c[m]: f32\noutput S: f32\nP[m,n] = softmax(n) X[m,n]\n\
+    S[m] = sum(n) (P[m,n] - c[m])^2\n";
+const MIXTURE: &str = "input X[m,n]: f32, Y[m,n]: f32\noutput S: f32\n\
+    S[m] = sum(n) ((softmax(n) X[m,n]) + (softmax(n) Y[m,n]))^2\n";
+const PAIRS: &str = "input X[m,n]: f32, Y[m,n]: f32\noutput O: f32\nindex i, j in N\n\
+    O[m] = sum(i, j) X[m,i] * Y[m,j]\n";
+const OVERLAP: &str = "input X[m,n]: f32, Y[m,n]: f32\noutput B: f32\n\
+    B[m] = sum(n) sqrt((softmax(n) X[m,n]) * (softmax(n) Y[m,n]))\n";
+
+const PLANTS: [Plant; 32] = [
     Plant {
         name: "separate: no repair",
         program: ATTENTION,
@@ -214,6 +223,45 @@ const PLANTS: [Plant; 27] = [
         mistake: Mistake::Text(
             "input A[m,n]: f32, B[m,n]: f32, V[n,e]: f32\noutput O: f32\n\
              O[m,e] = (sum(n) (softmax(n) A[m,n]) * V[n,e]) + sum(n) (softmax(n) B[m,n]) * V[n,e]\n",
+        ),
+    },
+    Plant {
+        name: "centre: the moments of exponentials stay when their mean moves",
+        program: SPREAD,
+        mistake: Mistake::Form(|g| each_repair(g, |r| r.plus = None)),
+    },
+    Plant {
+        name: "centre: squares of exponentials shrink as if they were none",
+        program: SPREAD,
+        mistake: Mistake::Form(|g| {
+            each_repair(g, |r| {
+                if let Term::Binary(BinaryOp::Pow, base, _) = &r.factor {
+                    r.factor = (**base).clone();
+                }
+            });
+        }),
+    },
+    Plant {
+        name: "addends: the product of both but once",
+        program: MIXTURE,
+        mistake: Mistake::Text(
+            "input X[m,n]: f32, Y[m,n]: f32\noutput S: f32\nP[m,n] = softmax(n) X[m,n]\nQ[m,n] = softmax(n) Y[m,n]\n\
+             S[m] = (sum(n) P[m,n]^2) + (sum(n) P[m,n] * Q[m,n]) + sum(n) Q[m,n]^2\n",
+        ),
+    },
+    Plant {
+        name: "defer: a sum over two indices along their diagonal alone",
+        program: PAIRS,
+        mistake: Mistake::Text(
+            "input X[m,n]: f32, Y[m,n]: f32\noutput O: f32\nindex i, j in N\nO[m] = sum(i) X[m,i] * (sum(j: j == i) Y[m,j])\n",
+        ),
+    },
+    Plant {
+        name: "separate: a root that does not halve an exponent",
+        program: OVERLAP,
+        mistake: Mistake::Text(
+            "input X[m,n]: f32, Y[m,n]: f32\noutput B: f32\nP[m,n] = softmax(n) X[m,n]\nQ[m,n] = softmax(n) Y[m,n]\n\
+             B[m] = sum(n) P[m,n] * sqrt(Q[m,n])\n",
         ),
     },
     Plant {

@@ -1,8 +1,8 @@
 //! Whether a difference is one.
 
+use super::Subject;
 use super::bounds::Compared;
 use super::wide::Range;
-use super::{Subject, noise};
 use einloom::compare::{Precision, distance};
 use einloom::prove;
 use einloom::random::Random;
@@ -127,7 +127,7 @@ impl Subject {
     ) -> Verdict {
         let mut most = 0.0f64;
         // A derivation may read an element in two places where the text reads it in one, as when a difference is split.
-        let (noisy, extra) = noise::in_reads(cascade);
+        let (noisy, extra) = prove::in_reads(cascade);
         let mut more = inputs.clone();
         more.extend(extra);
         for seed in 0..OPINIONS {
@@ -200,6 +200,15 @@ impl Subject {
         all.iter().any(|(_, values)| values.iter().any(|v| v.abs() >= f64::from(i32::MAX)))
     }
 
+    /// Whether sums that change places may be over nothing without it showing where they stand: over a rank of size 0, or
+    /// of what a condition on data leaves of the positions up to one. Then the text does not even look at their factors.
+    fn sums_over_nothing(&self, derivation: &Derivation) -> bool {
+        let has = |rule: Rule| derivation.steps.iter().any(|s| s.rule == rule);
+        let filters = |e: &Expr| matches!(e.kind, ExprKind::Reduce { filter: Some(_), .. } | ExprKind::Select(..));
+        let filtered = || self.wide.statements.iter().any(|s| some(&s.value, &filters));
+        has(Rule::Reassociate) && self.bound.sizes().contains(&0) || has(Rule::Prefix) && filtered()
+    }
+
     /// Whether some value of the text is infinite, however large its numbers may be.
     fn meets_infinity(&self, inputs: &Arrays) -> bool {
         let mut graph = flatten(&self.wide);
@@ -227,26 +236,26 @@ impl Subject {
         if self.finds_nan(&self.wide, inputs) {
             return Verdict::Undefined;
         }
-        // Moments of what is infinite are promised to be not finite, and no more: what divides by them hides that. Sums in
-        // another order multiply a sum over nothing by what the text does not reach.
-        let finite_only = |s: &Step| matches!(s.rule, Rule::Centre | Rule::Reassociate | Rule::Prefix);
-        if seen.found.is_nan() && derivation.steps.iter().any(finite_only) && self.meets_infinity(inputs) {
-            return Verdict::Undefined;
-        }
-        // What is read of a chunk is multiplied out as well: q·(a·h + u) is q·a·h + q·u. That is no number where something
-        // infinite reaches the element itself, and never because of what reaches another one.
-        if seen.found.is_nan() && derivation.steps.iter().any(|s| s.rule == Rule::Scan) {
-            let reached = self.reached(&derivation.written, inputs, number);
+        // Where something infinite reaches an element in the text, a form that multiplies out, that takes sums in another order
+        // or that keeps moments promises no number there, and a number everywhere else: q·(a·h + u) is q·a·h + q·u, which
+        // has inf · 0 where the text has inf · u. Every element answers for itself.
+        let mut forgiven = vec![];
+        let mut seen = seen;
+        if found.values.iter().any(|v| v.is_nan()) && derivation.steps.iter().any(reorders) {
+            let reached = self.reached(&derivation.written, inputs, number).unwrap_or_default();
+            let over_nothing = self.sums_over_nothing(derivation) && self.meets_infinity(inputs);
             let mut left = found.clone();
-            for ((v, &e), &reached) in left.values.iter_mut().zip(&expected.values).zip(reached.iter().flatten()) {
-                if v.is_nan() && reached {
+            for (k, (v, &e)) in left.values.iter_mut().zip(&expected.values).enumerate() {
+                if v.is_nan() && (over_nothing || reached.get(k) == Some(&true)) {
                     *v = e;
+                    forgiven.push(k);
                 }
             }
             let dtype = self.wide[output].dtype.unwrap_or(DType::F64);
             let precision = Precision { arithmetic: DType::F64, longest: 1e6, rounding: 0.0 };
-            if differs(&precision, dtype, &seen.output, expected, &left).is_none() {
-                return Verdict::Undefined;
+            match differs(&precision, dtype, &seen.output, expected, &left) {
+                None => return Verdict::Undefined,
+                Some(rest) => seen = rest,
             }
         }
         // So is an exponent that is multiplied out: -inf · (1 - 0) is no -inf + inf · 0.
@@ -267,11 +276,12 @@ impl Subject {
             let extreme = vanishes || range.farthest.get() > NEAR_OVERFLOW;
             Some((Array { shape, values }, extreme, range.left_noise.get()))
         };
-        let (Some((truth, extreme, noise)), Some((derived, ..))) =
+        let (Some((truth, extreme, noise)), Some((mut derived, ..))) =
             (evaluate(&derivation.written, Cut::Whole), evaluate(&derivation.derived, cut))
         else {
             return Verdict::Differs(Difference::stopped());
         };
+        forgiven.into_iter().for_each(|k| derived.values[k] = truth.values[k]);
         let dtype = self.wide[output].dtype.unwrap_or(DType::F64);
         let name = &self.wide[output].name;
         // Coarser by far: only what is wrong is in question.
@@ -391,6 +401,11 @@ impl Subject {
             !meaning.iter().zip(&found).any(|(m, f)| m.is_finite() && !f.is_finite())
         })
     }
+}
+
+/// Whether a step computes with numbers that the text does not have.
+fn reorders(step: &Step) -> bool {
+    matches!(step.rule, Rule::Centre | Rule::Reassociate | Rule::Prefix | Rule::Scan)
 }
 
 /// Whether the condition holds for some expression in this one.

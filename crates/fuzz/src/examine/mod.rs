@@ -8,7 +8,6 @@
 mod bounds;
 mod compare;
 mod cpu;
-mod noise;
 mod reached;
 mod twice;
 mod wide;

@@ -86,7 +86,7 @@ impl Writer {
     #[allow(clippy::too_many_arguments)] // The parts of one formula.
     fn use_powers(&mut self, rows: &[Ix], all: &[Ix], n: Ix, over: &str, p: &str, z: &str, s: &str) {
         let v = self.element(all, Some(n));
-        match self.roll(14) {
+        match self.roll(18) {
             0 => self.define(all, &format!("{p} / {z}"), Known::Real),
             1 | 2 => self.define(rows, &format!("sum({over}) {p} / {z} * {v}"), Known::Real),
             3 => self.define(rows, &format!("(sum({over}) {p} * {v}) / {z}"), Known::Real),
@@ -113,7 +113,34 @@ impl Writer {
                 let v2 = self.element(&inside, Some(e));
                 self.define(&kept, &format!("sum({over}) {p} / {z} * {v} * {v2}"), Known::Real)
             }
-            _ => self.define(rows, &format!("prod({over}) (1 + {p} / {z})"), Known::Real),
+            13 => self.define(rows, &format!("prod({over}) (1 + {p} / {z})"), Known::Real),
+            14 => self.define(rows, &format!("sum({over}) ({p} / {z} + abs({v}))^2"), Known::Real),
+            15 => self.define(rows, &format!("sum({over}) sqrt({p} / {z} * abs({v}))"), Known::Real),
+            _ => self.spread(rows, all, n, over, p, z),
         };
+    }
+
+    /// The powers themselves about a statistic.
+    fn spread(&mut self, rows: &[Ix], all: &[Ix], n: Ix, over: &str, p: &str, z: &str) -> String {
+        let weight = match self.roll(4) {
+            0 => format!("{p} * "),
+            1 => format!("{} * ", self.element(all, Some(n))),
+            _ => String::new(),
+        };
+        let about = match self.roll(4) {
+            0 => self.element(rows, None),
+            1 => format!("(mean({}) {})", n.name(), self.element(all, Some(n))),
+            _ => format!("((sum({over}) {p} / {z}) / {})", scope::RANKS[n.rank].name),
+        };
+        let at = scope::brackets(rows);
+        let about = if self.chance(0.7) { self.define(rows, &about, Known::Real) + &at } else { about };
+        let v = self.element(all, Some(n));
+        let power = self.random.pick(&["^2", "^2", "^3"]);
+        match self.roll(4) {
+            0 => {
+                self.define(rows, &format!("sum({over}) {weight}({p} / {z} - {about}) * ({v} - {about})"), Known::Real)
+            }
+            _ => self.define(rows, &format!("sum({over}) {weight}({p} / {z} - {about}){power}"), Known::Real),
+        }
     }
 }

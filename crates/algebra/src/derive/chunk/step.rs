@@ -34,6 +34,13 @@ impl Affine {
     pub fn of(graph: &Graph, t: IndexId, state: NodeId, states: &[NodeId]) -> Result<Self, Why> {
         let name = &graph[state].name;
         let not = |t: &Term| {
+            if let Some(slice) = earlier(graph, t, state, states) {
+                let reason = format!(
+                    "a step of {name} reads {slice} besides its slice before, so steps multiply all that is kept with a matrix"
+                );
+                let hint = "such steps compose only as products of matrices, which cost more than the steps; steps that read nothing but their own slice before would compose";
+                return (reason, Some(hint.to_string()));
+            }
             let reason = format!("{} is no product with the slice of {name} before", show::term(graph, t));
             (reason, Some(format!("steps a·{name} + b, where neither a nor b reads a state, would do")))
         };
@@ -177,4 +184,16 @@ pub(super) fn indices(p: &Product) -> BTreeSet<IndexId> {
     let mut out = BTreeSet::new();
     p.term().indices(&mut out);
     out
+}
+
+/// The slice of another state, or one further back of this one, that a term is a multiple of.
+fn earlier(graph: &Graph, t: &Term, state: NodeId, states: &[NodeId]) -> Option<String> {
+    let p = Product::of(t, graph);
+    let of_state = |t: &Term| t.any_read(&|n| states.contains(&n));
+    let mut found = p.factors.iter().filter(|(f, _)| of_state(f));
+    let (Some((slice @ Term::Read(n, at), 1.0)), None) = (found.next(), found.next()) else { return None };
+    let Def::Iterative { dim, .. } = &graph[*n].def else { return None };
+    let back = at.get(*dim)?.as_shifted_var()?.1;
+    let own = *n == state && back == 0;
+    (back <= 0 && !own).then(|| show::term(graph, slice))
 }

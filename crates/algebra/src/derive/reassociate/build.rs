@@ -5,9 +5,13 @@ use super::insert::{insert, placeholder};
 use super::prefix::{GATHERED, Prefix, Why};
 use super::sides::Sides;
 use super::site::Site;
+use crate::derive::guard;
 use crate::{Def, Graph, Node, NodeId, Reduction, Streaming, Term, show, sign};
 use einloom_cascade::{BinaryOp, IndexExpr, IndexId, Monoid, SizeExpr};
 use std::collections::BTreeSet;
+
+/// More new nodes than a rewriting makes.
+const NEW: usize = 8;
 
 impl Site {
     /// `Σ_inner outside · state`, where the state is the sum over the site's own indices or its recurrence.
@@ -20,7 +24,7 @@ impl Site {
             None => !sign::finite(t, &self.graph),
         });
         // Over nothing the sum is 0, whatever it is then multiplied with or divided by.
-        if divides && !sides.inside_filter.is_empty() {
+        if divides && sides.prefix.is_some() && !sides.inside_filter.is_empty() {
             let reason =
                 "a condition on data decides whether there is anything to sum, and a division follows".to_string();
             return Err((reason, Some("without the condition, or dividing by what cannot be 0, it would".into())));
@@ -44,32 +48,44 @@ impl Site {
         whole.factors.push((read, 1.0));
         let mut new = vec![state];
         let value = whole.term();
-        let mut def = match inner.as_slice() {
-            [] => Def::Map(value.clone()),
-            _ => Def::Reduce(Reduction {
-                monoid: Monoid::Sum,
-                over: inner.clone(),
-                filter: sides.outside_filter.clone(),
-                body: value.clone(),
-                streaming: Streaming::default(),
-            }),
-        };
+        // Whether there is anything to sum may depend on the inner sum's indices.
+        let mut outside_filter = sides.outside_filter.clone();
         let mut guards: Vec<Term> = vec![];
         if inner.is_empty() {
             guards.extend(sides.outside_filter.iter().cloned());
         }
         // A size may be 0 where there is nothing to sum.
         let sizes = sides.outside.factors.iter().any(|(t, p)| *p < 0.0 && has_size(t));
-        if divides || multiplies || sizes {
+        // A filter may leave nothing, and then the text does not even look at the factors: an input may be infinite.
+        let filtered = sides.prefix.is_none()
+            && !sides.inside_filter.is_empty()
+            && !sides.outside.factors.iter().all(|(t, _)| sign::positive_constant(t));
+        if divides || multiplies || sizes || filtered {
             let rank = |i: IndexId| self.graph.cascade[i].rank;
-            // Where there is a position there is an element, if both are of one rank.
-            if sides.prefix.is_none_or(|p| rank(p.up_to) != rank(p.of)) {
-                guards.push(self.some());
+            match sides.prefix {
+                // Where there is a position there is an element, if both are of one rank.
+                Some(p) if rank(p.up_to) == rank(p.of) => {}
+                Some(_) => guards.push(guard::some_positions(&self.graph.cascade, &self.over)),
+                None => {
+                    let (term, any) = self.seen(&sides.inside_filter, new.len());
+                    if term.mentions(&inner) { &mut outside_filter } else { &mut guards }.push(term);
+                    new.extend(any);
+                }
             }
             if let Some(p) = sides.prefix.filter(|p| p.offset < 0) {
                 guards.push(compare(BinaryOp::Ge, Term::Position(p.up_to), Term::Number(-p.offset as f64)));
             }
         }
+        let mut def = match inner.as_slice() {
+            [] => Def::Map(value.clone()),
+            _ => Def::Reduce(Reduction {
+                monoid: Monoid::Sum,
+                over: inner.clone(),
+                filter: outside_filter,
+                body: value.clone(),
+                streaming: Streaming::default(),
+            }),
+        };
         let after = self.after(&new, &def);
         if let Some(guard) = guards.into_iter().reduce(|a, b| compare(BinaryOp::And, a, b)) {
             let inside = match def {
@@ -78,7 +94,7 @@ impl Site {
                     let axes = self.node.axes.iter().map(|&i| IndexExpr::var(i)).collect();
                     let name = crate::flatten::fresh_name(&self.graph.nodes, &format!("{}.whole", self.node.name));
                     new.push(Node { name, def: reduce, dtype: None, tensor: None, ..self.node.clone() });
-                    Term::Read(placeholder(1), axes)
+                    Term::Read(placeholder(new.len() - 1), axes)
                 }
             };
             def = Def::Map(Term::Select(Box::new(guard), Box::new(inside), Box::new(Term::Number(0.0))));
@@ -204,11 +220,19 @@ impl Site {
         }
     }
 
-    /// Whether there is anything to sum.
-    fn some(&self) -> Term {
-        let sizes = self.over.iter().map(|&i| SizeExpr::rank(self.graph.cascade[i].rank));
-        let size = sizes.fold(SizeExpr::constant(1), |a, b| a.mul(&b));
-        compare(BinaryOp::Gt, Term::Size(size), Term::Number(0.0))
+    /// Whether there is anything to sum, and the reduction that tells it where positions alone do not: the `place`-th new
+    /// node.
+    fn seen(&self, filter: &[Term], place: usize) -> (Term, Option<Node>) {
+        if let Some(known) = guard::by_positions(&self.graph.cascade, &self.over, filter) {
+            return (known, None);
+        }
+        let mut free = BTreeSet::new();
+        filter.iter().for_each(|t| t.indices(&mut free));
+        self.over.iter().for_each(|i| _ = free.remove(i));
+        let axes = self.order(&free, &[], None);
+        let read = Term::Read(placeholder(place), axes.iter().map(|&i| IndexExpr::var(i)).collect());
+        let any = self.part("any", axes, Def::Reduce(guard::any_of(&self.over, filter)));
+        (compare(BinaryOp::Gt, read, Term::Number(0.0)), Some(any))
     }
 
     /// The definition with the new node's name in it.
@@ -228,10 +252,10 @@ fn compare(op: BinaryOp, a: Term, b: Term) -> Term {
     Term::Binary(op, Box::new(a), Box::new(b))
 }
 
-/// A definition with the first new node's number in it.
+/// A definition with the new nodes' numbers in it, `first` being that of the first.
 pub(super) fn rename_placeholders(def: &Def, first: usize) -> Def {
     let mut def = def.clone();
-    let to = |n: NodeId| if n == placeholder(0) { NodeId(first as u32) } else { n };
+    let to = |n: NodeId| if n < placeholder(NEW) { n } else { NodeId(first as u32 + (u32::MAX - n.0)) };
     crate::derive::rebuild::renumber(&mut def, &to);
     def
 }

@@ -18,7 +18,9 @@ pub(super) use insert::fresh_index;
 pub(super) use prefix::GATHERED;
 pub(super) use weights::{Base, Body};
 
+use super::guard;
 use crate::{Def, Graph, Node, NodeId, Product, Refusal, Step, Term};
+use einloom_cascade::BinaryOp;
 use site::rewrite;
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -86,13 +88,26 @@ fn is_constant(term: &Term) -> bool {
     }
 }
 
-/// The node whose elements a node has unless a constant decides that all are 0: what stays of a sum that left another
-/// which may be over nothing.
+/// Whether a condition says no more than that a sum is over something: see [`guard`].
+fn is_guard(graph: &Graph, c: &Term) -> bool {
+    let any = |n: &NodeId| matches!(&graph[*n].def, Def::Reduce(r) if *r == guard::any_of(&r.over, &r.filter));
+    let (mut made, mut else_read) = (false, false);
+    c.visit(&mut |t| match t {
+        Term::Read(n, _) if any(n) => made = true,
+        Term::Read(..) => else_read = true,
+        Term::Binary(BinaryOp::Gt, a, b) if matches!((&**a, b.as_number()), (Term::Size(_), Some(0.0))) => made = true,
+        _ => {}
+    });
+    is_constant(c) || made && !else_read
+}
+
+/// The node whose elements a node has unless they are 0 because a sum is over nothing: what stays of a sum that left
+/// another which may be.
 fn guarded(graph: &Graph, node: &Node) -> Option<NodeId> {
     let Def::Map(Term::Select(c, x, zero)) = &node.def else { return None };
     let (Term::Read(n, at), Term::Number(0.0)) = (&**x, &**zero) else { return None };
     let same = graph[*n].axes == node.axes && at.iter().zip(&node.axes).all(|(e, i)| e.as_var() == Some(*i));
-    (is_constant(c) && same).then_some(*n)
+    (is_guard(graph, c) && same).then_some(*n)
 }
 
 /// A number that graphs share if their outputs are computed alike, whatever their nodes are called and wherever constant
@@ -126,7 +141,7 @@ fn shape(graph: &Graph) -> u64 {
             Def::Map(t) => term(t),
             Def::Reduce(r) => {
                 term(&r.body);
-                r.filter.iter().for_each(&mut term);
+                r.filter.iter().filter(|t| !is_guard(graph, t)).for_each(&mut term);
                 parts.push(format!("{:?} {:?}", r.monoid, r.over));
             }
             Def::Iterative { initial, step, .. } => {

@@ -5,7 +5,7 @@ use einloom_cascade::{BinaryOp, Cascade, DType, Expr, ExprKind, Role, Span, Tens
 
 /// The program with a factor beside every read of a floating-point tensor, and the values of the factors: 1. Moving an
 /// input now moves each place that reads it by itself.
-pub(super) fn in_reads(cascade: &Cascade) -> (Cascade, Arrays) {
+pub fn in_reads(cascade: &Cascade) -> (Cascade, Arrays) {
     let mut out = cascade.clone();
     let mut factors = Arrays::new();
     for k in 0..out.statements.len() {
