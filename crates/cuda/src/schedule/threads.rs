@@ -179,7 +179,8 @@ fn blocked_warps(facts: &Facts<'_>, frames: &Frames, inlined: &BTreeSet<ValueId>
 /// that this leaves beside the largest tile's. Memory is kept busy by some blocks while others wait for each other.
 pub(crate) fn resident(facts: &Facts<'_>, schedule: &Schedule) -> Option<usize> {
     let needs = schedule.frames.iter().enumerate().map(|(k, frame)| {
-        let Arrangement::Blocked { threads, .. } = frame.arrangement else { return None };
+        let Arrangement::Blocked { warps, lanes, .. } = frame.arrangement else { return None };
+        let wide = warps[1] * lanes[1];
         let held = (0..facts.kernel.values.len() as u32)
             .map(ValueId)
             .filter(|v| !schedule.inlined.contains(v) && schedule.home(*v).made == Made::Registers(FrameId(k)));
@@ -189,7 +190,7 @@ pub(crate) fn resident(facts: &Facts<'_>, schedule: &Schedule) -> Option<usize> 
             let all = frame.registers(size(Side::Down), size(Side::Across), facts.carrier(v));
             match schedule.packed.contains(&v) {
                 // With no barrier between its uses the compiler unpacks the whole row at once.
-                true if threads[1] <= 32 => all.div_ceil(2) + all.max(BESIDE),
+                true if wide <= 32 => all.div_ceil(2) + all.max(BESIDE),
                 true => all.div_ceil(2) + BESIDE,
                 false => all + BESIDE,
             }
@@ -260,5 +261,49 @@ fn blocked(
         wanted
     };
     let rows = (threads / wanted).min(down.next_power_of_two());
-    Arrangement::Blocked { threads: [rows, threads / rows], vector }
+    let apart = [rows, threads / rows];
+    match product && each >= 16 {
+        true => in_squares(apart, [down, across], vector),
+        false => Arrangement::blocked(apart, vector),
+    }
+}
+
+/// Threads of a product's result of `size` elements. What a warp reads of both factors for a term is as little as can be:
+/// its lanes' elements lie in a square, or nearly.
+fn in_squares(threads: [usize; 2], size: [usize; 2], vector: usize) -> Arrangement {
+    let each = [0, 1].map(|s| size[s].div_ceil(threads[s]));
+    let splits =
+        (0..=5).rev().map(|e| [32 >> e, 1 << e]).filter(|l: &[usize; 2]| l[0] <= threads[0] && l[1] <= threads[1]);
+    let read = |lanes: &[usize; 2]| lanes[0] * each[0] + lanes[1] * each[1];
+    match splits.min_by_key(read) {
+        Some(lanes) => Arrangement::Blocked { warps: [threads[0] / lanes[0], threads[1] / lanes[1]], lanes, vector },
+        None => Arrangement::blocked(threads, vector),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Elements of both factors that a warp reads for a term, each counted once.
+    fn read(arrangement: Arrangement, size: [usize; 2]) -> usize {
+        let frame = Frame { arrangement, sides: BTreeMap::new() };
+        let along = |side, size| {
+            let span = frame.span(side, size);
+            let positions = (0..32).flat_map(|t| (0..span.count).map(move |k| (t, k)));
+            positions.map(|(t, k)| span.position(t, k)).collect::<BTreeSet<_>>().len()
+        };
+        along(Side::Down, size[0]) + along(Side::Across, size[1])
+    }
+
+    #[test]
+    fn a_warp_reads_as_little_as_a_square_of_its_elements_needs() {
+        // 2048 elements of a warp: 32 by 64. In rows of the tile it would read 8 + 256.
+        assert_eq!(read(in_squares([16, 32], [128, 256], 4), [128, 256]), 96);
+        assert_eq!(read(Arrangement::blocked([16, 32], 4), [128, 256]), 264);
+        assert_eq!(read(in_squares([16, 16], [128, 128], 4), [128, 128]), 96);
+        // Where threads down or across are few, as square as they allow.
+        assert_eq!(read(in_squares([64, 1], [64, 16], 4), [64, 16]), 48);
+        assert_eq!(read(in_squares([2, 64], [16, 512], 4), [16, 512]), 16 + 128);
+    }
 }
