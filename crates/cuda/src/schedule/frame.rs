@@ -37,6 +37,8 @@ pub enum Arrangement {
         warps: [usize; 2],
         /// Lanes of a warp down and across, 32 in all.
         lanes: [usize; 2],
+        /// Neighbouring lanes that stand below each other; the others stand beside each other first.
+        below: usize,
         /// Adjacent elements per thread.
         vector: usize,
     },
@@ -94,21 +96,25 @@ impl Arrangement {
         let across = threads[1].min(32);
         let lanes = [32 / across, across];
         let down = (threads[0] * threads[1] / 32 * across / threads[1]).max(1);
-        Self::Blocked { warps: [down, threads[1] / across], lanes, vector }
+        Self::Blocked { warps: [down, threads[1] / across], lanes, below: 1, vector }
     }
 }
 
 /// The same with as few digits as there can be, but one.
-fn joined([first, second]: [Digit; 2]) -> Vec<Digit> {
-    let (end, far) = (first.divisor * first.modulus, first.coefficient * first.modulus);
-    match () {
-        () if second.modulus == 1 => vec![first],
-        () if first.modulus == 1 => vec![second],
-        () if second.divisor == end && second.coefficient == far => {
-            vec![Digit { modulus: first.modulus * second.modulus, ..first }]
+fn joined(digits: &[Digit]) -> Vec<Digit> {
+    let mut out: Vec<Digit> = vec![];
+    for next in digits.iter().filter(|d| d.modulus > 1) {
+        match out.last_mut() {
+            Some(d) if next.divisor == d.divisor * d.modulus && next.coefficient == d.coefficient * d.modulus => {
+                d.modulus *= next.modulus;
+            }
+            _ => out.push(*next),
         }
-        () => vec![first, second],
     }
+    if out.is_empty() {
+        out.extend(digits.first());
+    }
+    out
 }
 
 impl Span {
@@ -157,16 +163,17 @@ impl Frame {
                 let start = vec![digit(8 * tiles, 32, warps[1]), digit(2, 1, 4)];
                 Span { start, count: 2 * tiles, vector: 2, step: 8, cover: 8 * tiles * warps[1] }
             }
-            (Arrangement::Blocked { warps, lanes, .. }, Side::Down) => {
+            (Arrangement::Blocked { warps, lanes, below, .. }, Side::Down) => {
                 let step = warps[0] * lanes[0];
                 let count = size.div_ceil(step).max(1);
-                let start = joined([digit(1, lanes[1], lanes[0]), digit(lanes[0], 32 * warps[1], warps[0])]);
+                let rest = digit(below, below * lanes[1], lanes[0] / below);
+                let start = joined(&[digit(1, 1, below), rest, digit(lanes[0], 32 * warps[1], warps[0])]);
                 Span { start, count, vector: 1, step, cover: count * step }
             }
-            (Arrangement::Blocked { warps, lanes, vector }, Side::Across) => {
+            (Arrangement::Blocked { warps, lanes, below, vector }, Side::Across) => {
                 let step = warps[1] * lanes[1] * vector;
                 let groups = size.div_ceil(step).max(1);
-                let start = joined([digit(vector, 1, lanes[1]), digit(vector * lanes[1], 32, warps[1])]);
+                let start = joined(&[digit(vector, below, lanes[1]), digit(vector * lanes[1], 32, warps[1])]);
                 Span { start, count: groups * vector, vector, step, cover: groups * step }
             }
         }
@@ -231,7 +238,8 @@ mod tests {
         for (warps, lanes, vector) in
             [([4, 2], [4, 8], 4), ([2, 4], [8, 4], 4), ([1, 4], [2, 16], 1), ([4, 1], [16, 2], 2)]
         {
-            out.push(Arrangement::Blocked { warps, lanes, vector });
+            let blocked = |below| Arrangement::Blocked { warps, lanes, below, vector };
+            out.extend([1, 2].map(blocked));
         }
         out.into_iter().map(|arrangement| Frame { arrangement, sides: BTreeMap::new() }).collect()
     }

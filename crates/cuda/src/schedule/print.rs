@@ -95,7 +95,7 @@ fn arrangement(facts: &Facts<'_>, frame: &Frame) -> String {
         Arrangement::Fragment { warps } => {
             format!("{down} down × {across} across, fragments of {} × {} warps", warps[0], warps[1])
         }
-        Arrangement::Blocked { warps, lanes, vector } => {
+        Arrangement::Blocked { warps, lanes, vector, .. } => {
             let threads = [warps[0] * lanes[0], warps[1] * lanes[1]];
             let plain = lanes[1] == threads[1].min(32);
             let each = if plain { String::new() } else { format!(", {} × {} in a warp", lanes[0], lanes[1]) };
