@@ -87,7 +87,7 @@ impl ExpressionPlan {
     /// Leaves out the product that every variant computes after its first copy.
     pub(super) fn leave_first_product(&mut self) {
         for strips in &mut self.variants {
-            if let Some(Step::Binary { op: BinaryOp::Mul, .. }) = strips.steps.get(1) {
+            if let Some(Step::Binary { op: BinaryOp::Mul | BinaryOp::Div, .. }) = strips.steps.get(1) {
                 strips.steps.remove(1);
             }
         }

@@ -37,6 +37,7 @@ pub(super) fn lower(
     if let Some(unit) = unit {
         unit_tiles::choose(program, (&kernel, &tiles), &mut steps, unit);
     }
+    order::leave_unpacked(&mut steps);
     let slots = slots::assign(&kernel, &mut tiles, &steps);
     Ok(Plan { parallel: !stores_twice(&steps), kernel, tiles, body: steps, slots, fastest })
 }
@@ -219,6 +220,7 @@ impl Lower<'_> {
                     scale: None,
                     times: 1.0,
                     parts: None,
+                    made: false,
                     fold: None,
                 }));
             }

@@ -111,6 +111,9 @@ pub(crate) enum Keep {
     Rows,
     /// In panels: nothing reads it but contractions, as their right factor.
     Panels,
+    /// It need not be kept, as it may stay where it is; but the processor's matrix unit, if it computes the contractions
+    /// whose right factor it is, would pack it again and again.
+    Unpacked,
     /// Packed for the processor's matrix unit, in so many parts: nothing reads it but contractions that it computes, as
     /// their right factor.
     Packed(u8),
@@ -176,6 +179,8 @@ pub(crate) struct Contract {
     pub times: f32,
     /// How many numbers of bf16 the elements of the factors are the sums of, if the processor's matrix unit computes it.
     pub parts: Option<[usize; 2]>,
+    /// The map just before makes the left factor, which nothing else reads, and may do so while the unit multiplies.
+    pub made: bool,
     /// A reduction along the rows of the result, which sees them on their way to it.
     pub fold: Option<Passing>,
 }

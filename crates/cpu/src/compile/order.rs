@@ -53,8 +53,13 @@ fn moved(program: &Program, kernel: &Kernel, tiles: &[Tile], steps: &[Step], axi
 fn mark(program: &Program, right: &[bool], steps: &mut [Step], axis: AxisId) {
     for step in steps {
         match step {
-            Step::Load { dst, tensor, access, view, kept, .. } if is_kept(program, access, axis, *tensor, *view) => {
-                *kept = if right[dst.at()] { Keep::Panels } else { Keep::Rows };
+            Step::Load { dst, tensor, access, view, kept, .. } if is_same(access, axis) => {
+                *kept = match (stays(program, access, *tensor, *view), right[dst.at()]) {
+                    (true, true) => Keep::Unpacked,
+                    (true, false) => Keep::No,
+                    (false, true) => Keep::Panels,
+                    (false, false) => Keep::Rows,
+                };
             }
             Step::Stream { body, .. } => mark(program, right, body, axis),
             _ => {}
@@ -107,19 +112,39 @@ fn only(tiles: &[Tile], steps: &[Step], which: impl Fn(&Contract) -> Option<Valu
     out
 }
 
+/// Leaves tiles where they are that would only have been kept for the processor's matrix unit.
+pub(super) fn leave_unpacked(steps: &mut [Step]) {
+    for step in steps {
+        match step {
+            Step::Load { kept: kept @ Keep::Unpacked, .. } => *kept = Keep::No,
+            Step::Stream { body, .. } => leave_unpacked(body),
+            _ => {}
+        }
+    }
+}
+
 /// Whether the tile does not depend on `axis`, and has to be moved wherever it is loaded.
 fn is_kept(program: &Program, access: &Access, axis: AxisId, tensor: TensorId, view: Viewable) -> bool {
-    let independent = access.tiles.is_empty()
-        && access.dimensions.iter().all(|d| {
-            d.axes.iter().all(|(_, a)| *a != axis) && d.irregular.iter().all(|(_, atom)| !depends(atom, axis))
-        });
+    is_same(access, axis) && !stays(program, access, tensor, view)
+}
+
+/// Whether the tile does not depend on `axis`.
+fn is_same(access: &Access, axis: AxisId) -> bool {
+    access.tiles.is_empty()
+        && access
+            .dimensions
+            .iter()
+            .all(|d| d.axes.iter().all(|(_, a)| *a != axis) && d.irregular.iter().all(|(_, atom)| !depends(atom, axis)))
+}
+
+/// Whether the tile may be read where it is.
+fn stays(program: &Program, access: &Access, tensor: TensorId, view: Viewable) -> bool {
     let bytes = program.tensor(tensor).dtype.bytes() as i64;
-    let stays = match view {
+    match view {
         Viewable::No | Viewable::Left(_) => false,
         Viewable::Near => access.is_adjacent() && !access.competes(bytes),
         Viewable::Rows | Viewable::Terms | Viewable::Encoded | Viewable::Once => access.is_adjacent(),
-    };
-    independent && !stays
+    }
 }
 
 fn depends(atom: &CoordAtom, axis: AxisId) -> bool {

@@ -67,10 +67,8 @@ enum By {
 fn multiple(tiles: &[Tile], step: &Step) -> Option<Multiple> {
     let Step::Map { dst, plan: ExpressionPlan { wide: false, variants, .. }, .. } = step else { return None };
     let [strips] = variants.as_slice() else { return None };
-    let [
-        strip::Step::Copy { d: 0, from: Operand::Leaf(of) },
-        strip::Step::Binary { op: BinaryOp::Mul, d: 0, with, reversed: _ },
-    ] = strips.steps.as_slice()
+    let [strip::Step::Copy { d: 0, from: Operand::Leaf(of) }, second @ strip::Step::Binary { d: 0, with, .. }] =
+        strips.steps.as_slice()
     else {
         return None;
     };
@@ -78,13 +76,13 @@ fn multiple(tiles: &[Tile], step: &Step) -> Option<Multiple> {
         Some(Leaf::Tile(v, kind)) if tiles[v.at()].dtype == DType::F32 => Some((*v, *kind)),
         _ => None,
     };
-    let by = match with {
-        Operand::Const(x) => By::Constant(*x as f32),
-        Operand::Leaf(number) => {
+    let by = match (by_constant(second), second, with) {
+        (Some(x), ..) => By::Constant(x),
+        (None, strip::Step::Binary { op: BinaryOp::Mul, .. }, Operand::Leaf(number)) => {
             let (v, kind) = leaf(*number)?;
             By::Tile(v, kind)
         }
-        Operand::Register(_) => return None,
+        _ => return None,
     };
     let (of, kind) = leaf(*of)?;
     let by = match (kind, by) {
@@ -97,6 +95,20 @@ fn multiple(tiles: &[Tile], step: &Step) -> Option<Multiple> {
     (tiles[dst.at()].dtype == DType::F32).then_some(Multiple { dst: *dst, of, by })
 }
 
+/// The constant by which a step multiplies the sums of a contraction. Where it divides them, the product with the
+/// reciprocal rounds once more: less than the sums were rounded to become what they are.
+fn by_constant(step: &strip::Step) -> Option<f32> {
+    match *step {
+        strip::Step::Binary { op: BinaryOp::Mul, with: Operand::Const(x), .. } => Some(x as f32),
+        strip::Step::Binary { op: BinaryOp::Div, with: Operand::Const(x), reversed: false, .. } => {
+            // Beyond that either the reciprocal or the product of a sum that it should have kept would be lost.
+            let small = x.abs() < f64::from(f32::MAX).sqrt() && x.abs() > f64::from(f32::MIN_POSITIVE).sqrt();
+            small.then_some((1.0 / x) as f32)
+        }
+        _ => None,
+    }
+}
+
 /// The tile that a map of several steps multiplies by a constant before it does anything else, and the constant; nothing
 /// else reads the tile.
 fn leading(step: &Step, uses: &[usize]) -> Option<(ValueId, f32)> {
@@ -104,15 +116,16 @@ fn leading(step: &Step, uses: &[usize]) -> Option<(ValueId, f32)> {
     let mut found = None;
     for strips in variants {
         let product = match strips.steps.as_slice() {
-            [
-                strip::Step::Copy { d: 0, from: Operand::Leaf(of) },
-                strip::Step::Binary { op: BinaryOp::Mul, d: 0, with: Operand::Const(by), .. },
-                _,
-                ..,
-            ] if strips.first == Some(*of) => match strips.leaves.get(usize::from(*of)) {
-                Some(Leaf::Tile(v, ElementKind::Full)) if uses[v.at()] == 1 => Some((*v, *by as f32)),
-                _ => None,
-            },
+            [strip::Step::Copy { d: 0, from: Operand::Leaf(of) }, second @ strip::Step::Binary { d: 0, .. }, _, ..]
+                if strips.first == Some(*of) =>
+            {
+                match strips.leaves.get(usize::from(*of)) {
+                    Some(Leaf::Tile(v, ElementKind::Full)) if uses[v.at()] == 1 => {
+                        by_constant(second).map(|by| (*v, by))
+                    }
+                    _ => None,
+                }
+            }
             _ => None,
         }?;
         if found.is_some_and(|f| f != product) {
@@ -133,8 +146,7 @@ fn giving<'s>(tiles: &[Tile], steps: &'s mut [Step], of: ValueId) -> Option<&'s 
     (free && tiles[of.at()].carrier == Carrier::F32).then_some(contract)
 }
 
-/// Lets the contraction that computes `of`, which only the map at `at` reads, give the map's result. Rounds as the map
-/// does.
+/// Lets the contraction that computes `of`, which only the map at `at` reads, give the map's result.
 fn result(
     tiles: &[Tile],
     steps: &mut [Step],

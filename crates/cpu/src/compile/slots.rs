@@ -122,9 +122,13 @@ impl Walk {
             chain(tiles, body, state, states, &mut marks);
         }
         local_chains(tiles, body, states, &mut marks);
-        for (step, pairs) in body.iter().zip(&marks) {
+        for (at, (step, pairs)) in body.iter().zip(&marks).enumerate() {
             self.clock += 1;
             reads(step).into_iter().for_each(|v| self.read(v));
+            // The map before may be computed with it.
+            if matches!(step, Step::Contract(Contract { made: true, .. })) {
+                reads(&body[at - 1]).into_iter().for_each(|v| self.read(v));
+            }
             self.merges.extend(pairs);
             for v in writes(step) {
                 self.born[v.at()] = self.born[v.at()].min(self.clock);

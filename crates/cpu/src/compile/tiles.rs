@@ -1,7 +1,8 @@
 //! Which contractions the processor's matrix unit computes. It multiplies numbers of bf16; a factor of another type is the
 //! sum of several ([`crate::kernels::contract::parts`]), and each of them costs a multiplication.
 
-use super::{Carrier, Contract, ElementKind, Keep, Leaf, Passing, Product, Step, Tile, Viewable, order, reads};
+use super::{Carrier, Contract, ElementKind, Keep, Leaf, Passing, Product, Step, Tile, Viewable, order, reads, writes};
+use crate::kernels::amx::products;
 use crate::kernels::contract::{ProductRates, parts};
 use crate::kernels::fold::Monoid;
 use crate::kernels::strip::{self, Operand};
@@ -49,7 +50,7 @@ pub(super) fn choose(
     let mut way = vec![Reads::Nothing; tiles.len()];
     let mut kept = vec![false; tiles.len()];
     super::each_step(body, &mut |step| {
-        if let Step::Load { dst, kept: Keep::Panels, .. } = step {
+        if let Step::Load { dst, kept: Keep::Panels | Keep::Unpacked, .. } = step {
             kept[dst.at()] = true;
         }
     });
@@ -71,6 +72,7 @@ pub(super) fn choose(
     reduce_in_passing(tiles, body);
     let uses = super::uses(tiles, body);
     multiply_later(body, &uses);
+    make_in_passing(body);
     let mut packed = order::only_terms(tiles, body);
     super::each_step(body, &mut |step| {
         if let Step::Contract(c) = step {
@@ -189,11 +191,6 @@ fn pays(
     by_unit * GAIN < operations(lengths) / others
 }
 
-/// How many products of parts a product takes: those that matter.
-fn products([left, right]: [usize; 2]) -> usize {
-    (0..left).map(|i| right.min(3 - i)).sum()
-}
-
 /// Right factors that are kept are kept as the unit wants them, if nothing else reads them; and loads of tiles that it
 /// multiplies are not left to multiply-adds to copy in passing.
 fn loads(steps: &mut [Step], way: &[Reads]) {
@@ -210,7 +207,7 @@ fn loads(steps: &mut [Step], way: &[Reads]) {
         match step {
             Step::Load { dst, ahead, kept, .. } => {
                 *ahead &= !unit;
-                if *kept == Keep::Panels && way[dst.at()] != Reads::Others {
+                if matches!(kept, Keep::Panels | Keep::Unpacked) && way[dst.at()] != Reads::Others {
                     let parts = wanted.iter().find(|(v, _)| v == dst).map(|w| w.1);
                     *kept = parts.map_or(*kept, Keep::Packed);
                 } else if *kept == Keep::Panels && wanted.iter().any(|(v, _)| v == dst) {
@@ -307,6 +304,36 @@ fn pack_in_passing(tiles: &[Tile], steps: &mut [Step], uses: &[usize]) {
                 }
             }
             _ => {}
+        }
+    }
+}
+
+/// Lets contractions follow the maps that make their left factors, so that one can be done with the other.
+fn make_in_passing(steps: &mut [Step]) {
+    for at in 0..steps.len() {
+        let (before, rest) = steps.split_at_mut(at);
+        let c = match &mut rest[0] {
+            Step::Stream { body, .. } => {
+                make_in_passing(body);
+                continue;
+            }
+            Step::Contract(c) => c,
+            _ => continue,
+        };
+        let makes = |s: &Step| match s {
+            Step::Map { dst, plan, ends } => *dst == c.left && ends.packed.is_some() && plan.exponentiates(),
+            _ => false,
+        };
+        let Some(map) = before.iter().position(makes) else { continue };
+        let made = writes(&before[map]);
+        // Nothing in between is there to see what it makes, or to leave it out.
+        let apart = |s: &Step| {
+            let moves = matches!(s, Step::SkipUnless { .. } | Step::Stream { .. });
+            !moves && reads(s).iter().all(|v| !made.contains(v))
+        };
+        if before[map + 1..].iter().all(apart) {
+            c.made = true;
+            before[map..].rotate_left(1);
         }
     }
 }

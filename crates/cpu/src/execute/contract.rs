@@ -1,11 +1,11 @@
 //! Contractions of tiles.
 
-use super::place::{Place, Rows, pitch};
+use super::place::{Place, Rows, Tiles, pitch};
 use super::worker::Worker;
-use crate::compile::{Carrier, Contract, ElementKind, Passing, Product};
+use crate::compile::{Carrier, Contract, ElementKind, Fold, Passing, Product};
 use crate::kernels::amx::Engaged;
 use crate::kernels::contract::{Contraction, Dots, Element, Layout, Pack, PairToken, Scale, Start, Terms};
-use crate::kernels::fold::{Partial, Totals};
+use crate::kernels::fold::{Monoid, Partial, Totals};
 use crate::kernels::isa::{Token, dispatch};
 use bytemuck::Pod;
 use einloom_tile::{ValueId, coverage};
@@ -23,12 +23,10 @@ impl Worker<'_> {
                     let passing = contract.fold.as_ref().filter(|p| !self.is_mapped(contract.dst, p));
                     if let Some(Passing { fold, .. }) = passing {
                         let (rows, _) = self.tiles().lengths(contract.dst);
-                        partials = self.arena.partials.pop().unwrap_or_default();
-                        partials.clear();
-                        partials.resize(rows, Partial::all(fold.monoid.identity()));
+                        partials = self.partials(rows, fold.monoid);
                     }
                     let fold = passing.map(|p| (p.fold.monoid, &mut partials[..]));
-                    self.contract_as::<f32>(contract, times, |job, codes| match codes {
+                    self.contract_as::<f32>(contract, times, |job, _, codes| match codes {
                         Some(Rows { data, pitch }) => {
                             let job = Contraction { a_i: pitch, a_k: 1, ..job };
                             job.run_tiles(Some(data), &engaged, parts, &mut room, fold);
@@ -38,31 +36,43 @@ impl Worker<'_> {
                     self.arena.packed = room;
                     self.engaged = Some(engaged);
                     if let Some(Passing { fold, times, .. }) = passing {
-                        let mut totals = std::mem::take(&mut self.arena.totals);
-                        totals.resize(partials.len(), 0.0);
-                        let (monoid, rows) = (fold.monoid, &partials[..]);
-                        dispatch(token, Totals { monoid, rows, result: &mut totals });
-                        if *times != 1.0 {
-                            totals.iter_mut().for_each(|x| *x *= times);
-                        }
-                        self.finish(fold, &totals);
-                        self.arena.totals = totals;
-                        self.arena.partials.push(partials);
+                        self.total(fold, partials, *times);
                     }
                     return;
                 }
                 let mut room = std::mem::take(&mut self.arena.pairs);
                 match self.job.pairs.filter(|_| contract.is_of_bf16(&self.job.plan.tiles)) {
                     Some(pairs) => {
-                        self.contract_as::<f32>(contract, times, |job, _| by_pairs(job, token, pairs, &mut room));
+                        self.contract_as::<f32>(contract, times, |job, _, _| by_pairs(job, token, pairs, &mut room));
                     }
-                    None => self.contract_as::<f32>(contract, times, |job, _| job.run(token)),
+                    None => self.contract_as::<f32>(contract, times, |job, _, _| job.run(token)),
                 }
                 self.arena.pairs = room;
             }
-            Carrier::F64 => self.contract_as::<f64>(contract, None, |job, _| job.run(token)),
-            Carrier::I32 => self.contract_as::<i32>(contract, None, |job, _| job.run(token)),
+            Carrier::F64 => self.contract_as::<f64>(contract, None, |job, _, _| job.run(token)),
+            Carrier::I32 => self.contract_as::<i32>(contract, None, |job, _, _| job.run(token)),
         }
+    }
+
+    /// Gives a reduction its result from partial results of the rows, times a number.
+    pub(super) fn total(&mut self, fold: &Fold, partials: Vec<Partial>, times: f32) {
+        let mut totals = std::mem::take(&mut self.arena.totals);
+        totals.resize(partials.len(), 0.0);
+        dispatch(self.job.token, Totals { monoid: fold.monoid, rows: &partials, result: &mut totals });
+        if times != 1.0 {
+            totals.iter_mut().for_each(|x| *x *= times);
+        }
+        self.finish(fold, &totals);
+        self.arena.totals = totals;
+        self.arena.partials.push(partials);
+    }
+
+    /// Partial results of so many rows, to begin with.
+    pub(super) fn partials(&mut self, rows: usize, monoid: Monoid) -> Vec<Partial> {
+        let mut partials = self.arena.partials.pop().unwrap_or_default();
+        partials.clear();
+        partials.resize(rows, Partial::all(monoid.identity()));
+        partials
     }
 
     /// Whether a map makes something of a contraction's result before it is reduced.
@@ -71,12 +81,12 @@ impl Worker<'_> {
         plan.is_some_and(|plan| !plan.variant(|p| coverage(p, &self.windows)).copies(result))
     }
 
-    /// Runs it by `run`, which is given the left factor's elements beside where they are still bf16.
-    fn contract_as<T: Element + Pod>(
+    /// Runs it by `run`, which is given the tiles besides, and the left factor's elements where they are still bf16.
+    pub(super) fn contract_as<T: Element + Pod>(
         &mut self,
         contract: &Contract,
         times: Option<T>,
-        run: impl FnOnce(Contraction<'_, '_, T>, Option<Rows<'_, u16>>),
+        run: impl FnOnce(Contraction<'_, '_, T>, Tiles<'_>, Option<Rows<'_, u16>>),
     ) {
         let &Contract { dst, left, right, start, sum, product, scale, .. } = contract;
         let packed = if let Place::Packed(range) = self.places[left.at()] { Some(range) } else { None };
@@ -128,7 +138,7 @@ impl Worker<'_> {
                     ahead: &mut ahead,
                     packed,
                 };
-                run(job, tiles.encoded(left).map(|(_, rows)| rows));
+                run(job, tiles, tiles.encoded(left).map(|(_, rows)| rows));
             }
             Product::Dot => {
                 let start = match start {

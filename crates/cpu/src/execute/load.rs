@@ -55,6 +55,8 @@ impl<'a> Worker<'a> {
             self.ask_for_following(tile, tensor, access, block);
             let (start, outer) = (block.start as usize, block.outer as usize);
             match view {
+                _ if matches!(kept, Keep::Packed(_)) && self.load_kept(dst, tensor, (access, block), (kept, ahead)) => {
+                }
                 Viewable::Near if is_adjacent(block) && !competes(block, tile.carrier.bytes()) => {
                     self.places[dst.at()] = Place::View(tensor, start, outer);
                 }

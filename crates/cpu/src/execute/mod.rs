@@ -8,6 +8,7 @@ mod elementwise;
 mod guards;
 mod kept;
 mod load;
+mod make;
 mod map;
 mod place;
 mod reduce;

@@ -124,13 +124,17 @@ impl<'a> Worker<'a> {
     }
 
     fn steps(&mut self, steps: &'a [Step]) -> Result<Flow, RunError> {
-        for step in steps {
+        let mut steps = steps.iter().peekable();
+        while let Some(step) = steps.next() {
             match step {
                 Step::Load { dst, tensor, access, fill, view, ahead, kept } => {
                     self.load(*dst, *tensor, access, *fill, Loading { view: *view, ahead: *ahead, kept: *kept })?;
                 }
                 Step::Store { tensor, access, src } => self.store(*tensor, access, *src),
-                Step::Map { dst, plan, ends } => self.map(*dst, plan, ends),
+                Step::Map { dst, plan, ends } => match steps.peek() {
+                    Some(Step::Contract(c)) if c.made && self.made(*dst, (plan, ends), c) => drop(steps.next()),
+                    _ => self.map(*dst, plan, ends),
+                },
                 Step::Relayout { dst, src } => self.relayout(*dst, *src),
                 Step::Contract(contract) => self.contract(contract),
                 Step::Reduce { dst, src, axis, monoid, start } => self.reduce(*dst, *src, *axis, monoid, *start),

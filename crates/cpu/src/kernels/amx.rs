@@ -204,6 +204,78 @@ macro_rules! square {
     }};
 }
 
+/// The same, with something else to do after every product.
+#[cfg(target_arch = "x86_64")]
+macro_rules! square_beside {
+    ($square:ident, $beside:ident, $left:literal, $right:literal: $($change:ident $i:literal $j:literal),+) => {{
+        let Square { a: [mut a0, mut a1], b: [mut b0, mut b1], blocks, c, c_bytes, kept } = $square;
+        let c1 = c.wrapping_add(SIDE * c_bytes);
+        if kept {
+            square_beside!(@sums [c c1 c_bytes]
+                "tileloadd tmm0, [{c0} + {p}]", "tileloadd tmm1, [{c0} + {p} + 64]",
+                "tileloadd tmm2, [{c1} + {p}]", "tileloadd tmm3, [{c1} + {p} + 64]");
+        } else {
+            square_beside!(@sums [c c1 c_bytes]
+                "tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3", "/* {c0} {c1} {p} */");
+        }
+        for _ in 0..blocks {
+            $(square_beside!(@$change [a0 a1 b0 b1 $beside] $i $j);)+
+            [a0, a1] = [a0, a1].map(|a| a.wrapping_add($left * TILE));
+            [b0, b1] = [b0, b1].map(|b| b.wrapping_add($right * TILE));
+        }
+        square_beside!(@sums [c c1 c_bytes]
+            "tilestored [{c0} + {p}], tmm0", "tilestored [{c0} + {p} + 64], tmm1",
+            "tilestored [{c1} + {p}], tmm2", "tilestored [{c1} + {p} + 64], tmm3");
+    }};
+    (@sums [$c:ident $c1:ident $p:ident] $($line:literal),+) => {
+        std::arch::asm!(
+            $($line,)+
+            c0 = in(reg) $c, c1 = in(reg) $c1, p = in(reg) $p,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            options(nostack),
+        )
+    };
+    (@both $at:tt $i:literal $j:literal) => {
+        square_beside!(@one $at step!(@left 4 "a0" $i), step!(@right 6 "b0" $j), "tdpbf16ps tmm0, tmm4, tmm6");
+        square_beside!(@one $at step!(@right 7 "b1" $j), "tdpbf16ps tmm1, tmm4, tmm7");
+        square_beside!(@one $at step!(@left 5 "a1" $i), "tdpbf16ps tmm2, tmm5, tmm6");
+        square_beside!(@one $at "tdpbf16ps tmm3, tmm5, tmm7");
+    };
+    (@left $at:tt $i:literal $j:literal) => {
+        square_beside!(@one $at step!(@left 4 "a0" $i), "tdpbf16ps tmm0, tmm4, tmm6");
+        square_beside!(@one $at "tdpbf16ps tmm1, tmm4, tmm7");
+        square_beside!(@one $at step!(@left 5 "a1" $i), "tdpbf16ps tmm2, tmm5, tmm6");
+        square_beside!(@one $at "tdpbf16ps tmm3, tmm5, tmm7");
+    };
+    (@right $at:tt $i:literal $j:literal) => {
+        square_beside!(@one $at step!(@right 6 "b0" $j), "tdpbf16ps tmm0, tmm4, tmm6");
+        square_beside!(@one $at "tdpbf16ps tmm2, tmm5, tmm6");
+        square_beside!(@one $at step!(@right 7 "b1" $j), "tdpbf16ps tmm1, tmm4, tmm7");
+        square_beside!(@one $at "tdpbf16ps tmm3, tmm5, tmm7");
+    };
+    (@one [$a0:ident $a1:ident $b0:ident $b1:ident $beside:ident] $($line:expr),+) => {
+        std::arch::asm!(
+            $($line,)+
+            // Not every product loads all of them.
+            "/* {a0} {a1} {b0} {b1} {s} */",
+            a0 = in(reg) $a0, a1 = in(reg) $a1, b0 = in(reg) $b0, b1 = in(reg) $b1, s = in(reg) 64usize,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack),
+        );
+        $beside.some();
+    };
+}
+
+/// What is done between products.
+pub(crate) trait Beside {
+    /// Does some of it, without the matrix unit.
+    ///
+    /// # Safety
+    /// The processor has AVX-512.
+    unsafe fn some(&mut self);
+}
+
 impl Square {
     /// Multiplies factors of so many parts: all parts by all, but those whose product is less than the rounding of the
     /// product of the first two.
@@ -230,4 +302,42 @@ impl Square {
         #[cfg(not(target_arch = "x86_64"))]
         let _ = parts;
     }
+
+    /// The same, of a left factor of 2 or 3 parts, and does something else after every product. The registers of the unit keep what they hold meanwhile:
+    /// nothing but these functions names them.
+    ///
+    /// # Safety
+    /// As of [`Square::multiply`]; the processor has AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+    pub(crate) unsafe fn multiply_beside<const LEFT: usize, B: Beside>(
+        self,
+        _: &Engaged,
+        right: usize,
+        beside: &mut B,
+    ) {
+        // SAFETY: the tiles are engaged; the caller promises the memory.
+        unsafe {
+            match (LEFT, right) {
+                (2, 1) => square_beside!(self, beside, 2, 1: both 1 0, left 0 0),
+                (2, 2) => square_beside!(self, beside, 2, 2: both 1 1, left 0 1, right 0 0, left 1 0),
+                (2, _) => {
+                    square_beside!(self, beside, 2, 3: both 0 2, right 0 1, left 1 1, right 1 0, left 0 0);
+                }
+                (_, 1) => square_beside!(self, beside, 3, 1: both 2 0, left 1 0, left 0 0),
+                (_, 2) => {
+                    square_beside!(self, beside, 3, 2: both 2 0, left 1 0, right 1 1, left 0 1, right 0 0);
+                }
+                (_, _) => {
+                    square_beside!(self, beside, 3, 3: both 2 0, left 1 0, right 1 1, left 0 1, right 0 2, right 0 0);
+                }
+            }
+        }
+    }
+}
+
+/// How many products of parts a product takes: those that matter.
+pub(crate) fn products([left, right]: [usize; 2]) -> usize {
+    (0..left).map(|i| right.min(3 - i)).sum()
 }

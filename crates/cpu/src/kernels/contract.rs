@@ -6,6 +6,7 @@ mod ahead;
 mod blocks;
 mod dots;
 mod left;
+mod made;
 mod pairs;
 mod parts;
 mod rates;

@@ -1,12 +1,18 @@
 //! The anchored exponential with AVX-512, whose instructions for table look-up and scaling save half of the work of
 //! [`super::math::exp`]. Everything else of the language is left to the compiler's vectoriser.
 
+#[cfg(target_arch = "x86_64")]
+mod lines;
 mod packed;
+mod strips;
 
 use super::isa::Instructions;
 #[cfg(target_arch = "x86_64")]
 use super::math::{EXP_MOST, LN2_HIGH, LN2_LOW};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use lines::Lines;
 pub(crate) use packed::{Rows, rows};
+pub(crate) use strips::{ROWS, Strips};
 
 /// `2^(i/16)`.
 #[cfg(target_arch = "x86_64")]

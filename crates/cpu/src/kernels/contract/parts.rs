@@ -29,16 +29,16 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    pub(super) const NONE: Self = Self { least: u32::MAX, most: 0 };
+    pub(crate) const NONE: Self = Self { least: u32::MAX, most: 0 };
     /// What is larger, or no number, may not be the sum of its parts.
     const MOST: u32 = (127 + 100) << 23;
 
-    pub(super) fn and(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         Self { least: self.least.min(other.least), most: self.most.max(other.most) }
     }
 
     /// With a row, or a column, whose largest magnitude is this.
-    pub(super) fn with(self, most: u32) -> Self {
+    pub(crate) fn with(self, most: u32) -> Self {
         if most == 0 { self } else { self.and(Self { least: most, most }) }
     }
 
@@ -115,17 +115,32 @@ pub(crate) struct PackRight<'a> {
 }
 
 /// Rows of a packed right factor, as it was.
+#[inline(always)]
 pub(super) fn unpack(packed: Packed, from: &[f32], terms: usize, columns: usize) -> Vec<f32> {
-    let (blocks, parts) = (terms.div_ceil(TERMS), usize::from(packed.parts));
-    let pairs: &[[u16; 2]] = bytemuck::cast_slice(from);
-    let element = |term: usize, column: usize| -> f32 {
-        let tile = (column / SIDE * blocks + term / TERMS) * parts;
-        let within = term % TERMS / 2 * SIDE + column % SIDE;
-        let part = |p: usize| f32::from_bits(u32::from(pairs[(tile + p) * TILE / 4 + within][term % 2]) << 16);
-        // The small ones first: each sum is exact.
-        (0..parts).rev().map(part).sum()
-    };
-    (0..terms * columns).map(|at| element(at / columns, at % columns)).collect()
+    const LINE: usize = SIDE;
+    let parts = usize::from(packed.parts);
+    let pairs: &[u32] = bytemuck::cast_slice(from);
+    let mut out = vec![0f32; terms * columns];
+    for (number, tiles) in pairs.chunks_exact(parts * TILE / size_of::<u32>()).enumerate() {
+        let (block, column) = (number % terms.div_ceil(TERMS), number / terms.div_ceil(TERMS) * SIDE);
+        if column >= columns {
+            break;
+        }
+        let width = SIDE.min(columns - column);
+        for term in block * TERMS..terms.min((block + 1) * TERMS) {
+            let to = &mut out[term * columns + column..][..width];
+            // The small ones first: each sum is exact.
+            for part in (0..parts).rev() {
+                let line = &tiles[(part * SIDE + term % TERMS / 2) * LINE..][..width];
+                // The earlier term of a pair is in the lower half.
+                let shift = if term % 2 == 0 { 16 } else { 0 };
+                for (to, pair) in to.iter_mut().zip(line) {
+                    *to += f32::from_bits(pair << shift & 0xffff_0000);
+                }
+            }
+        }
+    }
+    out
 }
 
 #[cfg(target_arch = "x86_64")]

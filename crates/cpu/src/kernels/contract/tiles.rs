@@ -19,15 +19,19 @@ pub(super) const SQUARE: usize = 2 * SIDE;
 /// by and the sums.
 const LEFT: usize = 20 << 10;
 
+/// Bytes of the right factor's columns that all rows of a packed left factor are multiplied by one after the other: they
+/// stay in the first-level cache beside 32 rows of it.
+const RIGHT: usize = 24 << 10;
+
 /// Memory of one thread for packed factors and for sums.
 #[derive(Default)]
 pub(crate) struct Room {
-    left: Vec<Line>,
-    right: Vec<Line>,
-    sums: Vec<Line>,
+    pub(super) left: Vec<Line>,
+    pub(super) right: Vec<Line>,
+    pub(super) sums: Vec<Line>,
 }
 
-fn grown(lines: &mut Vec<Line>, len: usize) -> &mut [Line] {
+pub(super) fn grown(lines: &mut Vec<Line>, len: usize) -> &mut [Line] {
     if lines.len() < len {
         lines.resize(len, Line::ZERO);
     }
@@ -122,7 +126,14 @@ impl Contraction<'_, '_, f32> {
         // What the unit has stored cannot be read before it is in the cache: meanwhile it multiplies the next square.
         let mut pending: Option<Finish> = None;
         let mut turn = 0;
-        for i in (0..m).step_by(SQUARE) {
+        // A left factor that is packed already may be gone through several times.
+        let some_columns = match RIGHT / (SQUARE / SIDE * b_bytes).max(1) {
+            some @ 1.. if left_packed.is_some() => some * SQUARE,
+            _ => n,
+        };
+        let squares = (0..n).step_by(some_columns).flat_map(|j0| (0..m).step_by(SQUARE).map(move |i| (j0, i)));
+        for (j0, i) in squares {
+            let columns_here = j0..n.min(j0 + some_columns);
             let rows = SQUARE.min(m - i);
             let mut good = true;
             for k0 in (0..k).step_by(part) {
@@ -151,7 +162,7 @@ impl Contraction<'_, '_, f32> {
                 let next_rows = if left_packed.is_some() { 0..0 } else { next..m.min(next + SQUARE) };
                 let window = [next_rows, then..k.min(then + part)];
                 let (mut asked, some) = packed_next((from, strides), window, n);
-                for j in (0..n).step_by(SQUARE) {
+                for j in columns_here.clone().step_by(SQUARE) {
                     let columns = SQUARE.min(n - j);
                     asked.some(some);
                     let b0 = right.as_ptr().cast::<u8>().wrapping_add(j / SIDE * b_bytes);
@@ -277,7 +288,7 @@ fn packed_next(
 
 /// What the start's elements are multiplied by.
 #[derive(Clone, Copy)]
-enum Factor {
+pub(super) enum Factor {
     One,
     Same(f32),
     Rows(*const f32),
@@ -296,28 +307,28 @@ const LEAST: u8 = 2;
 
 /// Sums on their way to the result: `to = (acc · factor + sums) · times`.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-struct Finish {
-    sums: *const f32,
+pub(super) struct Finish {
+    pub sums: *const f32,
     /// Elements from row to row.
-    pitch: usize,
-    rows: usize,
-    columns: usize,
+    pub pitch: usize,
+    pub rows: usize,
+    pub columns: usize,
     /// `None` if the sums are the result already: whole squares of them are only reduced.
-    to: Option<*mut f32>,
-    to_i: usize,
+    pub to: Option<*mut f32>,
+    pub to_i: usize,
     /// Null if the start is 0.
-    acc: *const f32,
-    acc_i: usize,
-    factor: Factor,
-    times: f32,
+    pub acc: *const f32,
+    pub acc_i: usize,
+    pub factor: Factor,
+    pub times: f32,
     /// Partial results of the rows; null if there are none.
-    fold: *mut Partial,
+    pub fold: *mut Partial,
 }
 
 impl Finish {
     /// # Safety
     /// The instructions are there, and the rows and columns.
-    unsafe fn finish(self, monoid: Monoid) {
+    pub(super) unsafe fn finish(self, monoid: Monoid) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the caller's.
         unsafe {
