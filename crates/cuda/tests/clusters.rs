@@ -44,7 +44,7 @@ fn blocks_share_the_larger_factor_of_a_product() {
               each block of the cluster copies 2 of its panels to blocks 0, 1
           clusters of 2 blocks, neighbours along m: fill ring a_b together and meet before the first copy and before they leave
             ring a_b: 49152 bytes fill a stage, 4 consumers empty it
-          points in the order of n (16); per section of 16 of them: m (16 × 2)
+          points in the order of n (16); per section of 8 of them: m (16 × 2)
           66 clusters stay and take 256 points for each of its blocks: in turn
     "#]],
     );
@@ -59,7 +59,7 @@ fn blocks_share_the_larger_factor_of_a_product() {
             b: 64×256 bf16 from B, rows of n, panels of 64 columns swizzled over 128 bytes
           clusters of 2 blocks, neighbours along n: fill ring a_b together and meet before the first copy and before they leave
             ring a_b: 49152 bytes fill a stage, 4 consumers empty it
-          points in the order of n (8 × 2); per section of 8 of them: m (31)
+          points in the order of n (8 × 2); per section of 4 of them: m (31)
           66 clusters stay and take 248 points for each of its blocks: in turn
     "#]],
     );
@@ -73,7 +73,7 @@ fn blocks_share_the_larger_factor_of_a_product() {
               each block of the cluster copies 1 of its panels to blocks 0, 1, 2, 3
           clusters of 4 blocks, neighbours along m: fill ring a_b together and meet before the first copy and before they leave
             ring a_b: 49152 bytes fill a stage, 8 consumers empty it
-          points in the order of n (16); per section of 16 of them: m (8 × 4)
+          points in the order of n (16); per section of 8 of them: m (8 × 4)
           33 clusters stay and take 128 points for each of its blocks: in turn
     "#]],
     );

@@ -78,11 +78,11 @@ fn slower_ways_say_why() {
         &program,
         Target::SM_80,
         expect![[r#"
-            schedule matmul for sm_80   2 warps, 65536 bytes of shared memory, about 104 registers
+            schedule matmul for sm_80   2 warps, 69632 bytes of shared memory, about 104 registers
               frame 0: m down × n across, 8 × 8 threads with 4 neighbours each
               acc: f32 64 registers in frame 0
-              a: f32 in shared memory; 64×32 f32 swizzled at byte 0, 4 × 8192 bytes, cp.async of 16 bytes
-              b: f32 in shared memory; 32×64 f32 swizzled at byte 32768, 4 × 8192 bytes, cp.async of 16 bytes
+              a: f32 in shared memory; 64×32 f32 padded at byte 0, 4 × 9216 bytes, cp.async of 16 bytes
+              b: f32 in shared memory; 32×64 f32 in plain rows at byte 36864, 4 × 8192 bytes, cp.async of 16 bytes
               sum: f32 64 registers, those of acc
               sum = mma a · b: multiply and add in f32
               stream: a, b in 4 stages

@@ -105,7 +105,7 @@ fn a_matmul_is_one_chain() {
                 a: 128×64 bf16 from A, rows of k, panels of 64 columns swizzled over 128 bytes
                 b: 64×256 bf16 from B, rows of n, panels of 64 columns swizzled over 128 bytes
               sum = a in ring a_b, the summed axis adjacent · b in ring a_b, the kept axis adjacent: 4 × wgmma m64n256k16 bf16, sums in f32
-              points in the order of n (16); per section of 16 of them: m (32)
+              points in the order of n (16); per section of 8 of them: m (32)
               132 blocks stay and take 512 points: in turn
               producer
                 each chunk of k

@@ -275,7 +275,11 @@ impl Workshop<'_> {
     /// to be in registers and in shared memory too, where no operation moves them again.
     pub(crate) fn cost_beside(&mut self, kernel: &Kernel, limit: f64, products: Option<f64>) -> Cost {
         self.work.tilings += 1;
-        let overhead = overhead::seconds(kernel, self.machine);
+        // That time has what every tile costs beside its products.
+        let overhead = match products {
+            Some(_) => self.machine.overhead.kernel.0,
+            None => overhead::seconds(kernel, self.machine),
+        };
         let more = products.unwrap_or(0.0);
         if overhead >= limit || overhead + compute_seconds(kernel, self.machine) + more >= limit {
             self.work.pruned += 1;

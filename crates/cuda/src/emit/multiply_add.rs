@@ -32,6 +32,14 @@ struct Factor {
     /// Its axis that the result has, in the result's frame.
     kept: Option<(FrameId, AxisId)>,
     read: Read,
+    /// What a thread reads is at constant distances from one place: bytes from one of its rows to the next, or from one of
+    /// its groups of neighbours to the next; see [`Emitter::from`].
+    apart: Option<usize>,
+}
+
+/// Four elements so many bytes from a thread's first.
+fn at(factor: &Factor, bytes: &str) -> String {
+    format!("*reinterpret_cast<const Pack<float, {WIDE}>*>({}_from + {bytes})", factor.name)
 }
 
 impl Emitter<'_> {
@@ -57,13 +65,15 @@ impl Emitter<'_> {
         }
         let factors = [("left", p.left, Side::Down), ("right", p.right, Side::Across)].map(|(name, value, side)| {
             let kept = frame.and_then(|f| self.along(dst, f, side).map(|a| (f, a)));
-            Factor { name, value, side, kept, read: self.reading(value, kept, side, p.sum, number) }
+            let read = self.reading(value, kept, side, p.sum, number);
+            Factor { name, value, side, kept, read, apart: self.apart(value, kept, read) }
         });
         let (len, size) = (self.len(p.sum), self.facts.size(p.sum));
         let fours = factors.iter().any(|f| f.read != Read::Single) && size.is_multiple_of(WIDE);
         self.w.open("");
         self.w.line("int e = 0;");
         if fours {
+            factors.iter().for_each(|f| self.from(f, p.sum));
             self.w.line("#pragma unroll 2");
             self.w.open(format!("for (; e + {WIDE} <= {len}; e += {WIDE})"));
             factors.iter().filter(|f| f.read == Read::Terms).for_each(|f| self.terms(f, p.sum, number));
@@ -144,6 +154,30 @@ impl Emitter<'_> {
         if fours { Read::Elements } else { Read::Single }
     }
 
+    /// How far apart what a thread reads of a factor is, where that is the same for all of it and for all threads.
+    fn apart(&self, v: ValueId, kept: Option<(FrameId, AxisId)>, read: Read) -> Option<usize> {
+        let tile = self.shared_tile(v).filter(|t| t.swizzle.mask == 0)?;
+        let (f, axis) = kept?;
+        let span = self.span(f, axis);
+        match read {
+            _ if span.cover > self.facts.size(axis) => None,
+            Read::Terms if span.vector == 1 => Some(span.step * tile.swizzle.pitch),
+            Read::Elements if span.vector == WIDE => Some(span.step * tile.element.bytes()),
+            _ => None,
+        }
+    }
+
+    /// Where a thread's first element of a factor is: what follows is at distances that instructions contain.
+    fn from(&mut self, factor: &Factor, sum: AxisId) {
+        let (Some(_), Some((f, axis)), Some(tile)) = (factor.apart, factor.kept, self.shared_tile(factor.value)) else {
+            return;
+        };
+        let first = self.position(f, axis, "0");
+        let element = self.element_at_term(factor.value, &tile, sum, Some((axis, &first)), "0");
+        let line = format!("const u8* const {}_from = reinterpret_cast<const u8*>(&{element});", factor.name);
+        self.w.line(line);
+    }
+
     /// Reads four terms of a factor, from term `e` on.
     fn terms(&mut self, factor: &Factor, sum: AxisId, number: Carrier) {
         let Some(tile) = self.shared_tile(factor.value) else { return };
@@ -161,7 +195,10 @@ impl Emitter<'_> {
                 (String::new(), None)
             }
         };
-        let four = self.four(factor.value, &tile, sum, position.as_ref().map(|(a, p)| (*a, p.as_str())), "e");
+        let four = match factor.apart {
+            Some(apart) => at(factor, &format!("{k} * {apart} + e * {}", tile.element.bytes())),
+            None => self.four(factor.value, &tile, sum, position.as_ref().map(|(a, p)| (*a, p.as_str())), "e"),
+        };
         self.w.line(format!("const auto four = {four};"));
         self.w.unrolled("t", WIDE);
         self.w.line(format!("{}{brackets}[t] = four.x[t];", factor.name));
@@ -182,7 +219,10 @@ impl Emitter<'_> {
         {
             self.w.unrolled("y", span.count / WIDE);
             let position = self.position(f, axis, &format!("(y * {WIDE})"));
-            let four = self.four(v, &tile, sum, Some((axis, &position)), term);
+            let four = match factor.apart {
+                Some(apart) => at(factor, &format!("({term}) * {} + y * {apart}", tile.swizzle.pitch)),
+                None => self.four(v, &tile, sum, Some((axis, &position)), term),
+            };
             self.w.line(format!("const auto four = {four};"));
             self.w.unrolled("x", WIDE);
             self.w.line(format!("{name}[y * {WIDE} + x] = four.x[x];"));

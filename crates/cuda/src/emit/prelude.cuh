@@ -279,7 +279,8 @@ DEVICE T sign_(T x) { return x > T(0) ? T(1) : x < T(0) ? T(-1) : x; }
 
 // Where byte `at` of a row begins: rows of PITCH bytes in chunks of 16, the chunk combined with bits of the row.
 template <int PITCH, int SHIFT, int MASK>
-DEVICE u32 place(int row, int at) {
+DEVICE int place(int row, int at) {
+  if (MASK == 0) return row * PITCH + at;
   return row * PITCH + (((at >> 4) ^ ((row >> SHIFT) & MASK)) << 4) + (at & 15);
 }
 

@@ -81,7 +81,7 @@ mod tests {
     fn table(causal: bool, m: usize) -> (Kernel, Order, Option<Roster>) {
         let sizes = AttentionSizes { b: 1, h: 16, m, n: m, d: 128, e: 128 };
         let program = attention(sizes, [128, 128], causal, Bf16).expect("well-formed");
-        let order = order::choose(&Facts::new(&program, &program.kernels[0]), &Target::SM_90A);
+        let order = order::choose(&Facts::new(&program, &program.kernels[0]), &Target::SM_90A, 1);
         let roster = roster(&program.kernels[0], &order, 132);
         (program.kernels[0].clone(), order, roster)
     }

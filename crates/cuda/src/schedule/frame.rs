@@ -30,10 +30,15 @@ pub enum Arrangement {
         /// Warps down and across, powers of two.
         warps: [usize; 2],
     },
-    /// Threads down and across, powers of two; `vector` neighbouring elements across belong to one thread.
+    /// Warps, and lanes of a warp, down and across, powers of two; `vector` neighbouring elements across belong to one
+    /// thread.
     Blocked {
-        /// Threads down and across.
-        threads: [usize; 2],
+        /// Warps down and across.
+        warps: [usize; 2],
+        /// Lanes of a warp down and across, 32 in all.
+        lanes: [usize; 2],
+        /// Neighbouring lanes that stand below each other; the others stand beside each other first.
+        below: usize,
         /// Adjacent elements per thread.
         vector: usize,
     },
@@ -85,6 +90,33 @@ impl Side {
     }
 }
 
+impl Arrangement {
+    /// Threads down and across, powers of two and no fewer than a warp; neighbours are neighbours across.
+    pub fn blocked(threads: [usize; 2], vector: usize) -> Self {
+        let across = threads[1].min(32);
+        let lanes = [32 / across, across];
+        let down = (threads[0] * threads[1] / 32 * across / threads[1]).max(1);
+        Self::Blocked { warps: [down, threads[1] / across], lanes, below: 1, vector }
+    }
+}
+
+/// The same with as few digits as there can be, but one.
+fn joined(digits: &[Digit]) -> Vec<Digit> {
+    let mut out: Vec<Digit> = vec![];
+    for next in digits.iter().filter(|d| d.modulus > 1) {
+        match out.last_mut() {
+            Some(d) if next.divisor == d.divisor * d.modulus && next.coefficient == d.coefficient * d.modulus => {
+                d.modulus *= next.modulus;
+            }
+            _ => out.push(*next),
+        }
+    }
+    if out.is_empty() {
+        out.extend(digits.first());
+    }
+    out
+}
+
 impl Span {
     /// The position of element `k` of a thread.
     pub fn position(&self, thread: usize, k: usize) -> usize {
@@ -107,7 +139,7 @@ impl Frame {
     pub fn threads(&self) -> usize {
         match self.arrangement {
             Arrangement::Fragment { warps } => 32 * warps[0] * warps[1],
-            Arrangement::Blocked { threads, .. } => threads[0] * threads[1],
+            Arrangement::Blocked { warps, .. } => 32 * warps[0] * warps[1],
         }
     }
 
@@ -131,15 +163,17 @@ impl Frame {
                 let start = vec![digit(8 * tiles, 32, warps[1]), digit(2, 1, 4)];
                 Span { start, count: 2 * tiles, vector: 2, step: 8, cover: 8 * tiles * warps[1] }
             }
-            (Arrangement::Blocked { threads, .. }, Side::Down) => {
-                let count = size.div_ceil(threads[0]).max(1);
-                let start = vec![digit(1, threads[1], threads[0])];
-                Span { start, count, vector: 1, step: threads[0], cover: count * threads[0] }
+            (Arrangement::Blocked { warps, lanes, below, .. }, Side::Down) => {
+                let step = warps[0] * lanes[0];
+                let count = size.div_ceil(step).max(1);
+                let rest = digit(below, below * lanes[1], lanes[0] / below);
+                let start = joined(&[digit(1, 1, below), rest, digit(lanes[0], 32 * warps[1], warps[0])]);
+                Span { start, count, vector: 1, step, cover: count * step }
             }
-            (Arrangement::Blocked { threads, vector }, Side::Across) => {
-                let groups = size.div_ceil(threads[1] * vector).max(1);
-                let step = threads[1] * vector;
-                let start = vec![digit(vector, 1, threads[1])];
+            (Arrangement::Blocked { warps, lanes, below, vector }, Side::Across) => {
+                let step = warps[1] * lanes[1] * vector;
+                let groups = size.div_ceil(step).max(1);
+                let start = joined(&[digit(vector, below, lanes[1]), digit(vector * lanes[1], 32, warps[1])]);
                 Span { start, count: groups * vector, vector, step, cover: groups * step }
             }
         }
@@ -199,7 +233,13 @@ mod tests {
             out.push(Arrangement::Fragment { warps });
         }
         for (threads, vector) in [([1, 32], 1), ([1, 256], 8), ([8, 16], 2), ([4, 64], 4), ([32, 32], 1)] {
-            out.push(Arrangement::Blocked { threads, vector });
+            out.push(Arrangement::blocked(threads, vector));
+        }
+        for (warps, lanes, vector) in
+            [([4, 2], [4, 8], 4), ([2, 4], [8, 4], 4), ([1, 4], [2, 16], 1), ([4, 1], [16, 2], 2)]
+        {
+            let blocked = |below| Arrangement::Blocked { warps, lanes, below, vector };
+            out.extend([1, 2].map(blocked));
         }
         out.into_iter().map(|arrangement| Frame { arrangement, sides: BTreeMap::new() }).collect()
     }

@@ -50,7 +50,7 @@ pub(crate) fn choose(facts: &Facts<'_>, products: &BTreeMap<ValueId, Product>) -
     });
     let frames = colours.iter().enumerate().map(|(k, c)| {
         let sides = c.sides(facts, products, &of, FrameId(k));
-        Frame { arrangement: Arrangement::Blocked { threads: [1, 32], vector: 1 }, sides }
+        Frame { arrangement: Arrangement::blocked([1, 32], 1), sides }
     });
     Frames { frames: frames.collect(), of }
 }

@@ -22,7 +22,7 @@ pub(super) struct Budget<'a> {
 impl Budget<'_> {
     /// Blocks on a multiprocessor, as far as registers (64 Ki of them, CUDA C++ Programming Guide, "Compute Capabilities")
     /// and shared memory allow.
-    fn blocks(&self, registers: usize) -> usize {
+    pub fn blocks(&self, registers: usize) -> usize {
         let by_registers = (64 << 10) / (32 * self.warps * registers.max(1));
         by_registers.min(self.target.shared_bytes / self.shared_bytes.max(1))
     }

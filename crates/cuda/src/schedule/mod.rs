@@ -150,6 +150,7 @@ pub fn schedule(program: &Program, kernel: &Kernel, target: &Target) -> Result<S
     let budget = hold::Budget { target, warps, registers, shared_bytes };
     let (held, more) = hold::choose(&facts, &frames, &homes, &products, &budget);
     let registers = registers + more;
+    let resident = budget.blocks(registers);
     resources::check(kernel, target, shared_bytes, registers, &mut fallbacks)?;
     Ok(Schedule {
         kernel: kernel.name.clone(),
@@ -165,7 +166,7 @@ pub fn schedule(program: &Program, kernel: &Kernel, target: &Target) -> Result<S
         partial,
         fused,
         held,
-        order: order::choose(&facts, target),
+        order: order::choose(&facts, target, resident),
         pipelines,
         scratch_bytes: scratch,
         shared_bytes,

@@ -86,6 +86,9 @@ pub(super) fn choose(
         };
         match (own, by_copy) {
             (_, true) => {
+                if let Some(apart) = chunks(facts, frames, products, v, tile.inner).filter(|_| operand.is_none()) {
+                    tile.swizzle = Swizzle::for_chunks(tile.columns * tile.element.bytes(), apart);
+                }
                 if let Some(Copy::Elementwise { reason }) = &copy {
                     fallbacks.push(Fallback { op: format!("{} = load", facts.name(v)), reason: reason.clone() });
                 }
@@ -159,6 +162,27 @@ fn operand(facts: &Facts<'_>, products: &BTreeMap<ValueId, Product>, v: ValueId)
         };
         Some((operand, element))
     })
+}
+
+/// For a tile that lanes only multiply: how far apart the rows are of which neighbouring lanes read the same chunk, 0 if they
+/// read along rows.
+fn chunks(
+    facts: &Facts<'_>,
+    frames: &Frames,
+    products: &BTreeMap<ValueId, Product>,
+    v: ValueId,
+    inner: AxisId,
+) -> Option<usize> {
+    let apart = |u: &Use| {
+        let Use::Factor(d) = u else { return None };
+        let p = products.get(d).filter(|p| matches!(p.instruction, Instruction::Fma(_)))?;
+        let kept = facts.axes(v).into_iter().find(|a| *a != p.sum);
+        let frame = &frames.frames[p.frame.0];
+        let vector = kept.and_then(|a| frame.sides.get(&a).map(|&side| frame.span(side, facts.size(a)).vector));
+        Some(if inner == p.sum { vector.unwrap_or(0) } else { 0 })
+    };
+    let all: Option<Vec<usize>> = facts.uses[v.at()].iter().map(apart).collect();
+    all?.into_iter().max()
 }
 
 /// The tile in shared memory, and how a load gets there.

@@ -95,10 +95,15 @@ fn arrangement(facts: &Facts<'_>, frame: &Frame) -> String {
         Arrangement::Fragment { warps } => {
             format!("{down} down × {across} across, fragments of {} × {} warps", warps[0], warps[1])
         }
-        Arrangement::Blocked { threads, vector } => format!(
-            "{down} down × {across} across, {} × {} threads with {vector} neighbours each",
-            threads[0], threads[1]
-        ),
+        Arrangement::Blocked { warps, lanes, vector, .. } => {
+            let threads = [warps[0] * lanes[0], warps[1] * lanes[1]];
+            let plain = lanes[1] == threads[1].min(32);
+            let each = if plain { String::new() } else { format!(", {} × {} in a warp", lanes[0], lanes[1]) };
+            format!(
+                "{down} down × {across} across, {} × {} threads{each} with {vector} neighbours each",
+                threads[0], threads[1]
+            )
+        }
     }
 }
 
@@ -130,7 +135,11 @@ fn tile(facts: &Facts<'_>, schedule: &Schedule, v: ValueId) -> String {
             Some(Copy::Elementwise { .. }) => ", copied element by element".to_string(),
             None => String::new(),
         };
-        let swizzle = if t.swizzle.mask > 0 { "swizzled" } else { "padded" };
+        let swizzle = match t.swizzle.mask {
+            0 if t.swizzle.pitch == t.columns * t.element.bytes() => "in plain rows",
+            0 => "padded",
+            _ => "swizzled",
+        };
         format!(
             "; {}×{} {} {swizzle} at byte {}, {} × {} bytes{copy}",
             t.rows,

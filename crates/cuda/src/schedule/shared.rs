@@ -31,6 +31,20 @@ impl Swizzle {
         }
     }
 
+    /// For rows of `bytes` bytes of which lanes read whole chunks one by one, the same chunk of rows `apart` from each other:
+    /// 0 where all lanes read along one row. Addresses are sums of constants then wherever rows next to each other are read.
+    pub fn for_chunks(bytes: usize, apart: usize) -> Self {
+        let chunks = bytes.div_ceil(16).max(1);
+        match apart {
+            0 => Self { pitch: 16 * chunks, shift: 0, mask: 0 },
+            n if n % 2 == 1 => Self { pitch: 16 * (chunks | 1), shift: 0, mask: 0 },
+            n => match Self::for_rows(bytes) {
+                plain if plain.mask == 0 => plain,
+                combined => Self { shift: n.trailing_zeros() as usize, ..combined },
+            },
+        }
+    }
+
     /// Where byte `at` of a row begins.
     pub fn offset(self, row: usize, at: usize) -> usize {
         row * self.pitch + (((at / 16) ^ ((row >> self.shift) & self.mask)) * 16) + at % 16
@@ -93,6 +107,26 @@ mod tests {
                     assert_eq!(banks.len(), 8, "rows of {bytes} bytes, chunk {chunk}");
                 }
             }
+        }
+    }
+
+    /// Eight lanes that read the same chunk of rows this far apart meet every bank once, wherever the row has a multiple of
+    /// eight chunks; and one row's chunks lie in order where all lanes read along it.
+    #[test]
+    fn chunks_of_rows_apart_meet_every_bank_once() {
+        for bytes in [128, 256, 512] {
+            for apart in [1, 2, 4] {
+                let s = Swizzle::for_chunks(bytes, apart);
+                let mut seen = std::collections::BTreeSet::new();
+                assert!((0..64).all(|row| (0..bytes).step_by(4).all(|at| seen.insert(s.offset(row, at)))));
+                for (first, chunk) in (0..64).flat_map(|first| (0..bytes / 16).map(move |chunk| (first, chunk))) {
+                    let place = |lane: usize| s.offset(first / apart * apart * 8 + lane * apart, chunk * 16) / 16 % 8;
+                    let banks: std::collections::BTreeSet<usize> = (0..8).map(place).collect();
+                    assert_eq!(banks.len(), 8, "rows of {bytes} bytes, {apart} apart, from {first}, chunk {chunk}");
+                }
+            }
+            let along = Swizzle::for_chunks(bytes, 0);
+            assert!((0..bytes).all(|at| along.offset(3, at) == 3 * bytes + at));
         }
     }
 }

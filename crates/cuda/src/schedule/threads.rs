@@ -50,15 +50,16 @@ pub(super) fn arrange(
         warps = blocked_warps(facts, frames, tiles.inlined);
         let area = products.keys().filter(|v| facts.axes(**v).len() == 2).map(|v| area(facts, *v)).max();
         // The larger a thread's block of a product, the fewer factors it reads for each multiplication.
-        for block in [64, 32] {
+        for (block, least) in BLOCKS {
             let fewer = (area.unwrap_or(0) / block / 32).next_power_of_two().max(1);
-            if area.is_none() || fewer >= warps {
+            if area.is_none() || fewer >= warps || fewer < least {
                 continue;
             }
             arrange(frames, fewer);
             let packed = packing::choose(facts, frames, products, tiles.in_place);
-            let registers = pressure_without(facts, frames, &packed, tiles.inlined) + OVERHEAD + FACTORS + BESIDE;
-            if registers <= limit {
+            let pressure = pressure_without(facts, frames, &packed, tiles.inlined);
+            let beside = if pressure <= block { 0 } else { BESIDE };
+            if pressure + OVERHEAD + FACTORS + beside <= limit {
                 warps = fewer;
                 break;
             }
@@ -68,7 +69,11 @@ pub(super) fn arrange(
     warps
 }
 
-/// Registers for four terms of the factors of a block of eight by eight.
+/// Elements of a product that a thread may have, the most first, and the warps that a block has at least then. With as many
+/// registers as 128 take, two warps of each of the four schedulers run together: smaller blocks leave some with one or none.
+const BLOCKS: [(usize, usize); 3] = [(128, 4), (64, 1), (32, 1)];
+
+/// Registers for four terms of the factors of a block of eight by eight, or of eight by sixteen with those of one term across.
 const FACTORS: usize = 64;
 
 fn area(facts: &Facts<'_>, v: ValueId) -> usize {
@@ -179,7 +184,8 @@ fn blocked_warps(facts: &Facts<'_>, frames: &Frames, inlined: &BTreeSet<ValueId>
 /// that this leaves beside the largest tile's. Memory is kept busy by some blocks while others wait for each other.
 pub(crate) fn resident(facts: &Facts<'_>, schedule: &Schedule) -> Option<usize> {
     let needs = schedule.frames.iter().enumerate().map(|(k, frame)| {
-        let Arrangement::Blocked { threads, .. } = frame.arrangement else { return None };
+        let Arrangement::Blocked { warps, lanes, .. } = frame.arrangement else { return None };
+        let wide = warps[1] * lanes[1];
         let held = (0..facts.kernel.values.len() as u32)
             .map(ValueId)
             .filter(|v| !schedule.inlined.contains(v) && schedule.home(*v).made == Made::Registers(FrameId(k)));
@@ -189,7 +195,7 @@ pub(crate) fn resident(facts: &Facts<'_>, schedule: &Schedule) -> Option<usize> 
             let all = frame.registers(size(Side::Down), size(Side::Across), facts.carrier(v));
             match schedule.packed.contains(&v) {
                 // With no barrier between its uses the compiler unpacks the whole row at once.
-                true if threads[1] <= 32 => all.div_ceil(2) + all.max(BESIDE),
+                true if wide <= 32 => all.div_ceil(2) + all.max(BESIDE),
                 true => all.div_ceil(2) + BESIDE,
                 false => all + BESIDE,
             }
@@ -260,5 +266,59 @@ fn blocked(
         wanted
     };
     let rows = (threads / wanted).min(down.next_power_of_two());
-    Arrangement::Blocked { threads: [rows, threads / rows], vector }
+    let apart = [rows, threads / rows];
+    match product && each >= 16 {
+        true => in_squares(apart, [down, across], vector),
+        false => Arrangement::blocked(apart, vector),
+    }
+}
+
+/// Threads of a product's result of `size` elements. What a warp reads of both factors for a term is as little as can be:
+/// its lanes' elements lie in a square, or nearly. Of lanes 4 n to 4 n + 3 each pair reads the same of either factor, which
+/// takes half as many wavefronts of 16-byte reads as otherwise (`docs/gpu-log.md`).
+fn in_squares(threads: [usize; 2], size: [usize; 2], vector: usize) -> Arrangement {
+    let each = [0, 1].map(|s| size[s].div_ceil(threads[s]));
+    let splits =
+        (0..=5).rev().map(|e| [32 >> e, 1 << e]).filter(|l: &[usize; 2]| l[0] <= threads[0] && l[1] <= threads[1]);
+    let read = |lanes: &[usize; 2]| lanes[0] * each[0] + lanes[1] * each[1];
+    match splits.min_by_key(read) {
+        Some(lanes) => {
+            let below = if lanes.contains(&1) { 1 } else { 2 };
+            Arrangement::Blocked { warps: [threads[0] / lanes[0], threads[1] / lanes[1]], lanes, below, vector }
+        }
+        None => Arrangement::blocked(threads, vector),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Elements of both factors that a warp reads for a term, each counted once.
+    fn read(arrangement: Arrangement, size: [usize; 2]) -> usize {
+        let frame = Frame { arrangement, sides: BTreeMap::new() };
+        let along = |side, size| {
+            let span = frame.span(side, size);
+            let positions = (0..32).flat_map(|t| (0..span.count).map(move |k| (t, k)));
+            positions.map(|(t, k)| span.position(t, k)).collect::<BTreeSet<_>>().len()
+        };
+        along(Side::Down, size[0]) + along(Side::Across, size[1])
+    }
+
+    #[test]
+    fn a_warp_reads_as_little_as_a_square_of_its_elements_needs() {
+        // 2048 elements of a warp: 32 by 64. In rows of the tile it would read 8 + 256.
+        assert_eq!(read(in_squares([16, 32], [128, 256], 4), [128, 256]), 96);
+        assert_eq!(read(Arrangement::blocked([16, 32], 4), [128, 256]), 264);
+        assert_eq!(read(in_squares([16, 16], [128, 128], 4), [128, 128]), 96);
+        let shared = |side: Side, by: usize| {
+            let frame = Frame { arrangement: in_squares([16, 16], [128, 256], 4), sides: BTreeMap::new() };
+            let span = frame.span(side, 128);
+            (0..32).all(|t| span.start_of(t) == span.start_of(t ^ by))
+        };
+        assert!(shared(Side::Across, 1) && shared(Side::Down, 2));
+        // Where threads down or across are few, as square as they allow.
+        assert_eq!(read(in_squares([64, 1], [64, 16], 4), [64, 16]), 48);
+        assert_eq!(read(in_squares([2, 64], [16, 512], 4), [16, 512]), 16 + 128);
+    }
 }

@@ -15,8 +15,13 @@ use einloom_machine::Machine;
 use einloom_tile::{AxisId, Kernel, Op, Program, ValueId, grid_points};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Elements of the largest tile that a thread should hold; of one that is only multiplied, which a thread multiplies by blocks.
-const ELEMENTS: [usize; 2] = [32, 64];
+/// Elements of the largest tile that a thread should hold.
+const ELEMENTS: usize = 32;
+/// The same of one that is only multiplied, which a thread multiplies by blocks: the most first, with the threads that a block
+/// has at least then.
+const BLOCKS: [(usize, usize); 2] = [(128, 128), (64, 32)];
+/// Registers for the factors of such a block, and beside whatever else a thread holds.
+const FACTORS: [usize; 2] = [64, 32];
 /// Stages of copies that are taken, with the part of shared memory that they may fill: more where two blocks still fit.
 const STAGES: [(u64, u64); 3] = [(4, 2), (3, 2), (2, 1)];
 /// Registers beside tiles: addresses, factors on their way, counters.
@@ -45,7 +50,8 @@ pub struct ByLanes {
     /// first, then those in registers.
     pub by_axis: Vec<[u64; 2]>,
     /// Seconds that products take of the cores beside their multiply-adds. `None` where a matrix unit takes them all, and
-    /// where reductions decide how threads share tiles or some factor does not stream: then how threads stand is not known here.
+    /// where reductions decide how threads share tiles, some factor does not stream or no result has two sides: then how threads
+    /// stand is not known here.
     pub beside_products: Option<f64>,
     /// Stages of the copies of what streams: with one nothing is copied while another chunk is multiplied.
     pub stages: u64,
@@ -79,11 +85,12 @@ pub fn by_lanes(program: &Program, kernel: &Kernel, machine: &Machine) -> Option
     let clock = Clock::new(machine, lanes);
     let in_unit = in_unit(kernel, machine);
     let mut factors = BTreeSet::new();
-    let (mut reduces, mut others) = (false, BTreeSet::new());
+    let (mut reduces, mut others, mut results) = (false, BTreeSet::new(), vec![]);
     each(&kernel.body, &mut |op| match op {
-        Op::Mma { a, b, acc, .. } => {
+        Op::Mma { dst, a, b, acc } => {
             factors.extend([*a, *b]);
             others.extend(*acc);
+            results.push(*dst);
         }
         op => {
             reduces |= matches!(op, Op::Reduce { .. });
@@ -112,9 +119,25 @@ pub fn by_lanes(program: &Program, kernel: &Kernel, machine: &Machine) -> Option
     // Matrix instructions leave the number of threads to their tile's rows.
     let most = if in_unit.is_empty() { most } else { most.min(128) };
     let streams = |v: &&ValueId| block.loaded.contains(*v) && !block.stays(**v);
+    let area = results.iter().filter(|v| sides(kernel, **v).len() == 2).map(elements).max();
     let by_blocks = !reduces && in_unit.is_empty() && factors.iter().all(|v| streams(&v));
-    block.threads = (largest.div_ceil(ELEMENTS[usize::from(by_blocks)]).next_power_of_two()).clamp(32, most.max(32));
-    block.settle();
+    let at_most = |threads: usize| threads.clamp(32, most.max(32));
+    let common = at_most(largest.div_ceil(ELEMENTS).next_power_of_two());
+    let mut at_once = 0;
+    if let Some(area) = area.filter(|_| by_blocks) {
+        for (elements, least) in BLOCKS {
+            block.threads = at_most(32 * (area / elements / 32).next_power_of_two()).min(common);
+            block.settle();
+            let held = pressure(&block).ceil() as usize;
+            at_once = FACTORS[0] + if held > elements { FACTORS[1] } else { 0 };
+            if block.threads >= least && held + RESERVE + at_once <= lanes.registers {
+                break;
+            }
+        }
+    } else {
+        block.threads = common;
+        block.settle();
+    }
     let registers = pressure(&block).ceil() as usize + RESERVE;
     let register_limit = (clock.registers() / block.threads / 8 * 8).min(lanes.registers);
     let shared: u64 = factors.iter().map(|&v| bytes(v)).sum();
@@ -132,12 +155,12 @@ pub fn by_lanes(program: &Program, kernel: &Kernel, machine: &Machine) -> Option
     let stages = STAGES.iter().find(|(n, part)| with(*n) <= shared_limit / part).map_or(1, |s| s.0);
     let stages = if streamed == 0 { 1 } else { stages };
     let by_shared = shared_limit.checked_div(with(stages)).map_or(usize::MAX, |n| n as usize);
-    let by_registers = clock.registers() / (registers.min(register_limit.max(1)).max(1) * block.threads);
+    let by_registers = clock.registers() / ((registers + at_once).min(register_limit.max(1)).max(1) * block.threads);
     let by_points = grid_points(kernel).div_ceil(machine.cores.max(1));
     let blocks = by_shared.min(by_registers).min(lanes.threads / block.threads).min(by_points).max(1);
     let awaited = if stages == 1 { streamed } else { 0 };
     let stand = Stand { threads: block.threads, blocks, awaited };
-    let beside_products = if by_blocks { beside(kernel, &clock, &in_unit, stand) } else { None };
+    let beside_products = if by_blocks && area.is_some() { beside(kernel, &clock, &in_unit, stand) } else { None };
     Some(ByLanes {
         beside_products,
         stages,

@@ -2,23 +2,36 @@
 //!
 //! A thread has a block of `r` by `c` elements of the result. For four terms it reads `r + c` times 16 bytes of shared memory,
 //! where factors are f32, and multiplies `4 r c` times; other factors are read one by one. All that takes turns in the same
-//! slots, in which a core starts as many instructions a cycle as it has arithmetic lanes, and what is read has a pipe of its
-//! own, which the few sets of threads of a core do not keep wholly beside the slots.
+//! slots, in which a core starts as many instructions a cycle as it has arithmetic lanes. What is read has a pipe of its
+//! own, which the few sets of threads of a core do not keep wholly beside the slots. And a multiply-add has three registers to
+//! read, of two banks that give one each a cycle: where none is still there from the instruction before, or two are in
+//! one bank, it takes the slot of another.
 
 use super::cycles::Clock;
 use crate::count::elements;
 use crate::nest::{Loop, grid_loops, sides};
 use einloom_cascade::DType;
-use einloom_tile::{AxisId, Kernel, Op, ValueId};
+use einloom_tile::{AxisId, Kernel, Op, ValueId, grid_points};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Elements that a read brings where factors are f32.
 const WIDE: f64 = 4.0;
-/// Instructions beside a read: addresses and the loop's. Counted in the machine code that nvcc 13.0 makes for sm_90a: 200 beside
-/// 32 reads and 512 multiply-adds (`docs/gpu-log.md`).
-const BESIDE_READ: f64 = 200.0 / 32.0;
+/// Parts of the bytes of 16-byte reads for which the pipe is busy: every element is read by two lanes that stand next to each
+/// other, which takes it once (`docs/gpu-log.md`).
+const TOGETHER: f64 = 0.5;
+/// Instructions of a thread for a term beside reads and multiply-adds. This and what follows is counted in the machine code that
+/// NVRTC 13.0 makes for sm_90a (`docs/gpu-log.md`): 11 for eight terms.
+const BESIDE_TERM: f64 = 11.0 / 8.0;
+/// The same for a chunk, and for every 16 bytes of it that the thread copies.
+const BESIDE_CHUNK: [f64; 2] = [55.0, 3.1];
+/// Slots that are lost at a multiply-add because two of its registers are in one bank; and at one with both factors new, of
+/// which there is one in every row of a thread's block. Counted: 0.45 with rows of 8, 0.35 with rows of 16.
+const CLASHES: [f64; 2] = [0.25, 1.6];
 /// Instructions beside a read of one element: conversion too.
 const BESIDE_SINGLE: f64 = 2.0;
+/// The part of the time of reads that shows where one set of threads fills the lanes, with nobody to cover it: 0.44 to 0.46 of
+/// it with 128 and with 64 elements a thread, on an H200 (`docs/gpu-log.md`).
+const READS_SHOW: f64 = 0.45;
 
 /// How a block stands on a core.
 #[derive(Clone, Copy, Debug)]
@@ -41,27 +54,46 @@ pub(super) fn beside(
     stand: Stand,
 ) -> Option<f64> {
     let threads = stand.threads as f64;
-    let mut found = Count { kernel, in_unit, threads, issued: 0.0, read: 0.0, chunks: 0.0 };
+    let mut found =
+        Count { kernel, in_unit, clock, threads, multiplied: 0.0, issued: 0.0, lost: 0.0, read: 0.0, chunks: 0.0 };
     found.ops(&kernel.body, &mut grid_loops(kernel));
-    let lanes = clock.lanes.arithmetic as f64;
-    // Sets of threads that fill the lanes once: as for products of a unit that threads issue one by one.
-    let sets = (stand.threads as f64 * stand.blocks as f64 / lanes).max(1.0);
-    let shows = 3.0 * clock.calibration.shows / (2.0 + sets);
-    let all = clock.hertz * clock.machine.cores.max(1) as f64;
-    let wait = match stand.awaited {
-        0 => 0.0,
-        bytes => (clock.latency + bytes as f64 / clock.outside) / stand.blocks as f64,
-    };
-    let cycles = found.issued / lanes + shows * found.read / clock.shared + wait * found.chunks;
-    (found.chunks > 0.0).then(|| cycles / all)
+    let (cores, points) = (clock.machine.cores.max(1), grid_points(kernel).max(1));
+    let blocks = stand.blocks as f64;
+    // Sets of threads that fill the lanes once. A warp has one instruction at a time: fewer threads leave lanes without any.
+    let sets = threads * blocks / clock.lanes.arithmetic as f64;
+    let filled = sets.min(1.0);
+    // Other sets cover a read. Those of one block leave its barriers together and read together, those of others do not.
+    // A warp waits as long where there are too few of them to fill the lanes.
+    let covers = sets.max(1.0) * blocks.min(sets.max(1.0)) * filled;
+    let shown = READS_SHOW / covers * found.read / clock.shared;
+    // At every chunk the whole block waits for its last warp.
+    let wait = clock.calibration.own_stage
+        + match stand.awaited {
+            0 => 0.0,
+            bytes => clock.latency + bytes as f64 / clock.outside,
+        };
+    let starts = clock.calibration.task + clock.latency;
+    let waits = (wait * found.chunks + starts * points as f64) / blocks;
+    // As many slots as multiply-adds at the machine's rate.
+    let slots = 2.0 * (found.issued + found.lost) / clock.machine.rate(DType::F32).0;
+    let all = clock.hertz * cores as f64;
+    let each = (found.multiplied + slots) / filled - found.multiplied + (shown + waits) / all;
+    // As the multiply-adds, until the core with the most blocks has done them.
+    let busiest = (points.div_ceil(cores) * cores) as f64 / points as f64;
+    (found.chunks > 0.0).then_some(each * busiest)
 }
 
 struct Count<'a> {
     kernel: &'a Kernel,
     in_unit: &'a BTreeMap<ValueId, usize>,
+    clock: &'a Clock<'a>,
     threads: f64,
+    /// Seconds of multiply-adds, with all lanes of all cores at work.
+    multiplied: f64,
     /// Instructions beside multiply-adds.
     issued: f64,
+    /// Slots of multiply-adds whose registers take another cycle to read.
+    lost: f64,
     /// Bytes of shared memory.
     read: f64,
     /// Tiles of factors that are multiplied.
@@ -88,16 +120,27 @@ impl<'a> Count<'a> {
         let terms = elements(self.kernel, loops, &axes) as f64;
         let size = |axis: &AxisId| self.kernel.axis(*axis).tile.min(self.kernel.axis(*axis).extent).max(1) as f64;
         let own: Vec<f64> = sides(self.kernel, dst).iter().map(size).collect();
-        // As square as the tile is.
+        // As square as the tile is, of powers of two.
         let each = (own.iter().product::<f64>() / self.threads).max(1.0);
-        let down = each.sqrt().min(own.iter().copied().fold(f64::INFINITY, f64::min)).max(1.0);
+        let down = each.sqrt().log2().floor().exp2().min(own.iter().copied().fold(f64::INFINITY, f64::min)).max(1.0);
         let across = each / down;
         let bytes = |v: ValueId| self.kernel.value(v).dtype.bytes().max(4) as f64;
         let wide = [a, b].iter().all(|v| self.kernel.value(*v).dtype == DType::F32);
-        let (at_once, beside) = if wide { (WIDE, BESIDE_READ) } else { (1.0, BESIDE_SINGLE) };
+        let (at_once, beside, term, together) =
+            if wide { (WIDE, 0.0, BESIDE_TERM, TOGETHER) } else { (1.0, BESIDE_SINGLE, 0.0, 1.0) };
         let reads = (1.0 / down + 1.0 / across) / at_once;
-        self.issued += terms * reads * (1.0 + beside);
-        self.read += terms * (bytes(a) / across.min(down) + bytes(b) / across.max(down));
-        self.chunks += terms / axes.iter().map(size).product::<f64>();
+        let chunks = terms / axes.iter().map(size).product::<f64>();
+        let tile = |v: ValueId| sides(self.kernel, v).iter().map(size).product::<f64>() * bytes(v);
+        let copied = tile(a) + tile(b);
+        let rate = [a, b].map(|v| self.clock.machine.rate(self.kernel.value(v).dtype).0);
+        self.multiplied += 2.0 * terms / rate[0].min(rate[1]);
+        self.issued += terms * (reads * (1.0 + beside) + term / each);
+        self.issued += chunks * (BESIDE_CHUNK[0] * self.threads + BESIDE_CHUNK[1] * copied / 16.0);
+        // Wider numbers are multiplied at half the rate or less, and their registers are there in time.
+        if bytes(a) <= 4.0 {
+            self.lost += terms * (CLASHES[0] + CLASHES[1] / across.max(down));
+        }
+        self.read += together * terms * (bytes(a) / across.min(down) + bytes(b) / across.max(down));
+        self.chunks += chunks;
     }
 }
