@@ -81,6 +81,16 @@ pub(crate) enum Start<'a, T> {
     From(&'a [T], usize),
 }
 
+impl<T> Start<'_, T> {
+    /// The same of a result's rows from one on.
+    fn below(self, row: usize) -> Self {
+        match self {
+            Self::From(acc, stride) => Self::From(&acc[row * stride..], stride),
+            other => other,
+        }
+    }
+}
+
 /// Factors of a matrix's elements.
 #[derive(Clone, Copy)]
 pub(crate) enum Scale<'a, T> {
@@ -92,6 +102,16 @@ pub(crate) enum Scale<'a, T> {
     Rows(&'a [T]),
     /// One per column.
     Columns(&'a [T]),
+}
+
+impl<T> Scale<'_, T> {
+    /// The same of a matrix's rows from one on.
+    fn below(self, row: usize) -> Self {
+        match self {
+            Self::Rows(rows) => Self::Rows(&rows[row..]),
+            other => other,
+        }
+    }
 }
 
 /// The operands of a contraction.

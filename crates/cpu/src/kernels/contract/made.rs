@@ -65,7 +65,7 @@ impl Contraction<'_, '_, f32> {
             let last = i + SQUARE >= m;
             let to = bytemuck::cast_slice_mut(there);
             let mut next = (!last).then(|| Lines::<LEFT>::begin(made, i + SQUARE, to, turns));
-            let good = parts == [1, 1] || range.multiplies(packed.range);
+            let good = range.multiplies(packed.range);
             let kept = match (start, scale) {
                 (Start::Kept, Scale::One) => true,
                 (Start::Kept, Scale::Same(x)) => x == 1.0,
@@ -101,12 +101,7 @@ impl Contraction<'_, '_, f32> {
                     Start::Kept => (to.cast_const(), c_i),
                     Start::From(acc, stride) => (acc[i * stride + j..].as_ptr(), stride),
                 };
-                let factor = match scale {
-                    Scale::One => Factor::One,
-                    Scale::Same(x) => Factor::Same(x),
-                    Scale::Rows(rows) => Factor::Rows(rows[i..].as_ptr()),
-                    Scale::Columns(columns) => Factor::Columns(columns[j..].as_ptr()),
-                };
+                let factor = Factor::at(scale, [i, j]);
                 let (sums, times, fold) = (sums.cast_const(), times.unwrap_or(1.0), std::ptr::null_mut());
                 let to = Some(to);
                 let finish = Finish { sums, pitch, rows, columns, to, to_i: c_i, acc, acc_i, factor, times, fold };
@@ -133,14 +128,8 @@ impl Contraction<'_, '_, f32> {
                     b_layout: Layout::Rows(n),
                     c: &mut c[i * c_i..],
                     c_i,
-                    start: match start {
-                        Start::From(acc, stride) => Start::From(&acc[i * stride..], stride),
-                        other => other,
-                    },
-                    scale: match scale {
-                        Scale::Rows(rows) => Scale::Rows(&rows[i..]),
-                        other => other,
-                    },
+                    start: start.below(i),
+                    scale: scale.below(i),
                     times,
                     ahead: &mut *ahead,
                     packed: None,

@@ -185,12 +185,7 @@ impl Contraction<'_, '_, f32> {
                         Start::Kept => (to.cast_const(), c_i),
                         Start::From(acc, stride) => (acc[i * stride + j..].as_ptr(), stride),
                     };
-                    let factor = match scale {
-                        Scale::One => Factor::One,
-                        Scale::Same(x) => Factor::Same(x),
-                        Scale::Rows(rows) => Factor::Rows(rows[i..].as_ptr()),
-                        Scale::Columns(columns) => Factor::Columns(columns[j..].as_ptr()),
-                    };
+                    let factor = Factor::at(scale, [i, j]);
                     let (sums, times) = (sums.cast_const(), times.unwrap_or(1.0));
                     let fold = if partials.is_null() { partials } else { partials.wrapping_add(i) };
                     let to = (!straight).then_some(to);
@@ -237,14 +232,8 @@ impl Contraction<'_, '_, f32> {
                 b_layout,
                 c: &mut c[i * c_i..],
                 c_i,
-                start: match start {
-                    Start::From(acc, stride) => Start::From(&acc[i * stride..], stride),
-                    other => other,
-                },
-                scale: match scale {
-                    Scale::Rows(rows) => Scale::Rows(&rows[i..]),
-                    other => other,
-                },
+                start: start.below(i),
+                scale: scale.below(i),
                 times,
                 ahead: &mut *ahead,
                 packed: None,
@@ -293,6 +282,18 @@ pub(super) enum Factor {
     Same(f32),
     Rows(*const f32),
     Columns(*const f32),
+}
+
+impl Factor {
+    /// Those of a result's elements from a row and a column on.
+    pub(super) fn at(scale: Scale<'_, f32>, [row, column]: [usize; 2]) -> Self {
+        match scale {
+            Scale::One => Self::One,
+            Scale::Same(x) => Self::Same(x),
+            Scale::Rows(rows) => Self::Rows(rows[row..].as_ptr()),
+            Scale::Columns(columns) => Self::Columns(columns[column..].as_ptr()),
+        }
+    }
 }
 
 /// What becomes of the results besides.
