@@ -8,6 +8,7 @@ import torch
 from torch.autograd import forward_ad
 
 from ..errors import DeviceError, DtypeError, GradientError, MissingInput, UnknownInput, UsageError
+from .accurate import settle
 from .language import Program, read
 from .operator import Operator, Output, operator
 from .reference import TYPES, Evaluation, sizes_of
@@ -112,6 +113,7 @@ class _Function(torch.autograd.Function):
         made, tensors = ctx.made, ctx.saved_tensors
         wanted = [k for k, n in enumerate(ctx.needs_input_grad[1:]) if n]
         made.backward += 1
+        settle()
 
         def reference(*some: torch.Tensor) -> Any:
             given = list(tensors)

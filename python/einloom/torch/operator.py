@@ -12,6 +12,7 @@ from typing import Any, Callable, Sequence, Union
 import torch
 
 from ..errors import GradientError, OutOfRange
+from .accurate import settle
 from .inductor import announce
 from .integers import check_within
 from .log import log
@@ -95,6 +96,7 @@ class Operator:
             if not self.replaced:
                 log("fusion", f"{self.name}: {str(e).splitlines()[0]}; PyTorch computes it")
             self.replaced += 1
+            settle()
             with torch.no_grad(), torch._C._DisableAutocast():
                 found = self.reference(*tensors)
             # As kernels give them and as `_fake` says: dense, and in memory of their own.
@@ -145,6 +147,7 @@ class Operator:
         if not self.backward:
             log("gradient", f"{self.name}: the gradient comes from the reference path (recomputed by PyTorch)")
         self.backward += 1
+        settle()
         with torch.enable_grad(), torch._C._DisableAutocast():
             leaves = [t.detach().requires_grad_(n) for t, n in zip(tensors, needed)]
             results = _several(self.reference(*leaves))
