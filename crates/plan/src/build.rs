@@ -6,6 +6,7 @@ use crate::emit::{Fail, emit};
 use crate::expr::Exprs;
 use crate::frame::{HOPELESS, Memory};
 use crate::gpu::KEPT;
+use crate::known::Known;
 use crate::lost::{self, Cost};
 use crate::lower::lower;
 use crate::overhead;
@@ -81,6 +82,8 @@ pub(crate) struct Workshop<'a> {
     pub options: &'a Options,
     /// How products of two number types are multiplied.
     pub products: Products,
+    /// What was found for other plans.
+    pub known: &'a mut Known,
     /// What has been done so far.
     pub work: Work,
 }

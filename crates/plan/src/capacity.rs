@@ -3,14 +3,14 @@
 //! Such a machine has no lanes and no caches to guess at: a kernel's tiles must fit, and its time is that of what its
 //! loads and stores move.
 
-use crate::PlanError;
 use crate::build::{Tried, Workshop};
 use crate::cone::Cone;
 use crate::cuts::{Roles, Style};
-use crate::frame::{Frame, Memory};
+use crate::frame::{Frame, HOPELESS, Memory};
 use crate::gpu::KEPT;
+use crate::known::{Searched, text};
 use crate::program::program_of;
-use crate::tiling::Tiling;
+use crate::{PlanError, Work};
 use einloom_cascade::IndexId;
 use einloom_model::compute_seconds;
 use einloom_tile::{AxisId, AxisKind, Kernel};
@@ -108,40 +108,66 @@ impl Workshop<'_> {
         memory: Memory<'_>,
         limit: f64,
     ) -> Result<Vec<Tried>, u64> {
-        let program = program_of(self.p, self.x, self.types, vec![tried.kernel.clone()]);
-        let axes = free.iter().map(|&i| axes_of(&tried.kernel, &self.p[i].name)).collect();
-        let mut frame = Frame::new(program, axes);
-        frame.descend(memory, limit * memory.bandwidth(), &mut self.work)?;
-        let known = std::mem::take(&mut frame.known);
-        let least = known.values().min().copied().unwrap_or(0);
-        let mut all: Vec<(u64, Seconds, Vec<usize>)> = vec![];
-        for (sizes, bytes) in known {
-            // What moves more is not chosen for what it computes.
-            let computing = match bytes == least {
-                true => {
-                    frame.put(&sizes);
-                    compute_seconds(frame.kernel(), self.machine)
-                }
-                false => 0.0,
-            };
-            all.push((bytes, Seconds(computing, 0.0), sizes));
-        }
-        all.sort();
-        all.truncate(KEPT);
-        let mut found = vec![];
-        for (_, _, sizes) in all {
-            frame.put(&sizes);
-            let mut tiling: Tiling = tried.tiling.clone();
-            for (i, &tile) in free.iter().zip(&sizes) {
-                tiling.cuts.entry(*i).and_modify(|c| c.tile = tile);
+        let mut program = program_of(self.p, self.x, self.types, vec![tried.kernel.clone()]);
+        let axes: Vec<Vec<AxisId>> = free.iter().map(|&i| axes_of(&tried.kernel, &self.p[i].name)).collect();
+        let limit = limit * memory.bandwidth();
+        let key = (text(&mut program, &axes.concat()), limit.is_finite());
+        let searches = self.known.searches.entry(key).or_default();
+        let found = match searches.below(HOPELESS * limit) {
+            Some(found) => found.clone(),
+            None => {
+                let (first, found) = search(Frame::new(program.clone(), axes.clone()), memory, limit);
+                searches.first = first;
+                let place = match first {
+                    Some(bytes) if bytes as f64 > HOPELESS * limit => &mut searches.ended,
+                    _ => &mut searches.whole,
+                };
+                place.insert(found).clone()
             }
-            let mut kernel = tried.kernel.clone();
-            kernel.axes.clone_from(&frame.kernel().axes);
-            let cost = frame.outside(self.machine);
-            found.push(Tried { kernel, tiling, cost, ..tried.clone() });
+        };
+        self.work += found.work;
+        let mut out = vec![];
+        for (sizes, cost) in found.tiles? {
+            let (mut tiling, mut kernel) = (tried.tiling.clone(), tried.kernel.clone());
+            for ((i, own), &tile) in free.iter().zip(&axes).zip(&sizes) {
+                tiling.cuts.entry(*i).and_modify(|c| c.tile = tile);
+                own.iter().for_each(|a| kernel.axes[a.at()].tile = tile);
+            }
+            out.push(Tried { kernel, tiling, cost, ..tried.clone() });
         }
-        Ok(found)
+        Ok(out)
     }
+}
+
+/// The best tiles, and what the first look came to if there was one. A limit is one of bytes.
+fn search(mut frame: Frame, memory: Memory<'_>, limit: f64) -> (Option<u64>, Searched) {
+    let mut work = Work::default();
+    let first = match frame.descend(memory, limit, &mut work) {
+        Ok(descent) => descent.first,
+        Err(elements) => return (None, Searched { tiles: Err(elements), work }),
+    };
+    let known = std::mem::take(&mut frame.known);
+    let least = known.values().min().copied().unwrap_or(0);
+    let mut all: Vec<(u64, Seconds, Vec<usize>)> = vec![];
+    for (sizes, bytes) in known {
+        // What moves more is not chosen for what it computes.
+        let computing = match bytes == least {
+            true => {
+                frame.put(&sizes);
+                compute_seconds(frame.kernel(), memory.machine)
+            }
+            false => 0.0,
+        };
+        all.push((bytes, Seconds(computing, 0.0), sizes));
+    }
+    all.sort();
+    all.truncate(KEPT);
+    let cost = |sizes: Vec<usize>| {
+        frame.put(&sizes);
+        let cost = frame.outside(memory.machine);
+        (sizes, cost)
+    };
+    (first, Searched { tiles: Ok(all.into_iter().map(|(_, _, sizes)| sizes).map(cost).collect()), work })
 }
 
 /// Times, of which the second counts where the first are the same.

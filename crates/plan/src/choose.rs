@@ -1,7 +1,8 @@
 //! Which of several equal forms of a program to run: the one that is predicted to be fastest at these sizes.
 
 use crate::build::time;
-use crate::{Lost, Options, Plan, PlanError, Work, plan};
+use crate::known::Known;
+use crate::{Lost, Options, Plan, PlanError, Work, plan_knowing};
 use einloom_algebra::{Derivation, Graph};
 use einloom_cascade::Bound;
 use einloom_machine::Machine;
@@ -53,11 +54,12 @@ pub fn choose(
     machine: &Machine,
     options: &Options,
 ) -> Result<(usize, Plan), PlanError> {
+    let mut known = Known::default();
     let plans: Vec<Result<Plan, PlanError>> = forms
         .iter()
         .map(|f| match refused(f, forms[0].graph, machine) {
             Some(reason) => Err(PlanError::unsupported(&f.graph.cascade.name, reason)),
-            None => plan(f.graph, bound, machine, options),
+            None => plan_knowing(f.graph, bound, machine, options, &mut known),
         })
         .collect();
     let told: Vec<String> = forms

@@ -47,6 +47,15 @@ impl Memory<'_> {
     }
 }
 
+/// What a search for tiles came to.
+pub(crate) struct Descent {
+    /// What moves with the best tiles.
+    pub bytes: u64,
+    pub sizes: Vec<usize>,
+    /// What moves with those of the first look, if there was one.
+    pub first: Option<u64>,
+}
+
 /// A program of one kernel, with what is known of its tiles.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
@@ -128,12 +137,7 @@ impl Frame {
 
     /// The best tiles that fit and the bytes that they move; if none fits, how many elements the smallest tiles take. What
     /// moves far more than `limit` bytes is not searched to the end.
-    pub(crate) fn descend(
-        &mut self,
-        memory: Memory<'_>,
-        limit: f64,
-        work: &mut Work,
-    ) -> Result<(u64, Vec<usize>), u64> {
+    pub(crate) fn descend(&mut self, memory: Memory<'_>, limit: f64, work: &mut Work) -> Result<Descent, u64> {
         let tiles: Rc<[Vec<usize>]> = self.extents().into_iter().map(even_tiles).collect();
         let mut way = Way { at: vec![0; tiles.len()], bytes: 0, tiles };
         if !self.fits(&way.sizes(), memory) {
@@ -141,12 +145,14 @@ impl Frame {
         }
         let smallest = way.at.clone();
         way.bytes = self.moved(&way.sizes(), memory, work);
+        let mut first = None;
         if limit.is_finite() {
             let mut far = way.clone();
             self.rounds(&mut far, FEWEST_TILES, 1, memory, work);
+            first = Some(far.bytes);
             if far.bytes as f64 > HOPELESS * limit {
                 work.pruned += 1;
-                return Ok((far.bytes, far.sizes()));
+                return Ok(Descent { bytes: far.bytes, sizes: far.sizes(), first });
             }
         }
         let most = (6 * MOST_TILES / pairs(self.free.len()).len().max(1)).clamp(FEWEST_TILES, MOST_TILES);
@@ -171,7 +177,7 @@ impl Frame {
                 self.rounds(&mut way, most, ROUNDS, memory, work);
             }
         }
-        Ok((way.bytes, way.sizes()))
+        Ok(Descent { bytes: way.bytes, sizes: way.sizes(), first })
     }
 
     /// Looks at all pairs of indices so many times, at first at `most` tiles of one of them, then near the best.

@@ -43,6 +43,8 @@ struct Template {
     tried: Tried,
     /// The kernel as a program.
     program: Program,
+    /// Its number among those that are known.
+    number: usize,
 }
 
 /// Which indices are cut how, without sizes: the kind and whether tiles have a side along it.
@@ -195,8 +197,9 @@ impl Workshop<'_> {
         if !trials.templates.contains_key(&shape) {
             self.work.emitted += 1;
             let template = self.emit(trials.cone, trials.roles, style, trials.name).map(|tried| {
-                let program = program_of(self.p, self.x, self.types, vec![tried.kernel.clone()]);
-                Template { tried, program }
+                let mut program = program_of(self.p, self.x, self.types, vec![tried.kernel.clone()]);
+                let number = self.known.number(&mut program, trials.unit);
+                Template { tried, program, number }
             });
             trials.templates.insert(shape.clone(), template);
         }
@@ -212,7 +215,11 @@ impl Workshop<'_> {
         template.program.kernels.iter_mut().for_each(|kernel| put_sizes(self.p, &tiling, kernel));
         let Some(kernel) = template.program.kernels.first() else { return Outcome::Misfit };
         let launch = trials.launch;
-        match on_gpu_below(&template.program, kernel, self.machine, trials.unit, limit - launch) {
+        let tiles = kernel.axes.iter().map(|a| a.tile).collect();
+        let on_core = self.known.on_cores.entry((template.number, tiles, (limit - launch).to_bits()));
+        let found = on_core
+            .or_insert_with(|| on_gpu_below(&template.program, kernel, self.machine, trials.unit, limit - launch));
+        match found.clone() {
             Ok(Below::Found(gpu)) => {
                 Outcome::Fits(Box::new(Found { seconds: gpu.seconds + launch, shape, tiling, gpu }))
             }

@@ -23,6 +23,7 @@ mod expr;
 mod facts;
 mod frame;
 mod gpu;
+mod known;
 mod lost;
 mod lower;
 mod options;
@@ -72,7 +73,18 @@ use std::collections::BTreeSet;
 /// assert!(einloom_tile::verify(&plan.program).is_empty());
 /// ```
 pub fn plan(graph: &Graph, bound: &Bound, machine: &Machine, options: &Options) -> Result<Plan, PlanError> {
-    chunks::best(graph, bound, options, &mut |chunk| plan_by(graph, bound, machine, options, chunk))
+    plan_knowing(graph, bound, machine, options, &mut known::Known::default())
+}
+
+/// The same with what was found for other plans of this machine and these options.
+fn plan_knowing(
+    graph: &Graph,
+    bound: &Bound,
+    machine: &Machine,
+    options: &Options,
+    known: &mut known::Known,
+) -> Result<Plan, PlanError> {
+    chunks::best(graph, bound, options, &mut |chunk| plan_by(graph, bound, machine, options, chunk, known))
 }
 
 /// A plan in which recurrences that advance by chunks take this many positions at a time.
@@ -82,6 +94,7 @@ fn plan_by(
     machine: &Machine,
     options: &Options,
     chunk: usize,
+    known: &mut known::Known,
 ) -> Result<Plan, PlanError> {
     let mut exprs = expr::Exprs::default();
     let mut types = types::Types::default();
@@ -108,6 +121,7 @@ fn plan_by(
         machine,
         options,
         products: Default::default(),
+        known,
         work,
     };
     let mut search = search::Search::new(shop);

@@ -9,8 +9,10 @@
 //! reads positions along it nor skips chunks by what data say; no recurrence. A plan within 5 % of its bound stays in one piece,
 //! and so does one that gains less than 1 %.
 
+use crate::Work;
 use crate::build::{Built, Workshop};
-use crate::frame::{Frame, Memory, even_tiles, last};
+use crate::frame::{Descent, Frame, Memory, even_tiles, last};
+use crate::known;
 use crate::program::program_of;
 use einloom_model::transfers;
 use einloom_tile::{Affine, AxisId, AxisKind, Coord, CoordAtom, Kernel, Op, Scalar};
@@ -24,7 +26,8 @@ const WORTH: f64 = 0.01;
 const MOST_GROUPS: usize = 12;
 
 /// Where an index is cut, and the tiles of both parts.
-struct Cut {
+#[derive(Clone, Debug)]
+pub(crate) struct Cut {
     /// The place of the index among the free ones.
     index: usize,
     /// Positions of the head.
@@ -77,7 +80,18 @@ impl Workshop<'_> {
         }
         let mut frame = Frame::new(program, free(&built.kernel));
         let sizes: Vec<usize> = frame.free.iter().map(|f| built.kernel.axis(f[0]).tile).collect();
-        let best = self.best_cut(&mut frame, memory, whole, bound)?;
+        let key = known::text(&mut frame.program, &[]);
+        let (best, work) = match self.known.cuts.get(&key) {
+            Some(found) => found.clone(),
+            None => {
+                let mut work = Work::default();
+                let best = best_cut(&mut frame, memory, whole, bound, &mut work);
+                self.known.cuts.insert(key, (best.clone(), work));
+                (best, work)
+            }
+        };
+        self.work += work;
+        let best = best?;
         if best.bytes as f64 > (1.0 - WORTH) * whole as f64 {
             return None;
         }
@@ -112,53 +126,53 @@ impl Workshop<'_> {
         };
         Some([make(0, best.at, &best.head)?, make(best.at, extent - best.at, &best.tail)?])
     }
+}
 
-    /// The best place to cut some index at.
-    fn best_cut(&mut self, frame: &mut Frame, memory: Memory<'_>, whole: u64, bound: u64) -> Option<Cut> {
-        let extents = frame.extents();
-        let grid: Vec<usize> = (0..frame.free.len()).filter(|&k| on_grid(frame, k)).collect();
-        let mut best: Option<Cut> = None;
-        for &index in &grid {
-            let axis = frame.free[index][0];
-            let shapes = shapes(frame, &grid, index, memory);
-            let mut tails: BTreeMap<usize, Option<(u64, Vec<usize>)>> = BTreeMap::new();
-            for (at, head) in heads(&shapes, index, extents[index]) {
-                let Some(mut part) = frame.of(axis, 0, at) else { break };
-                let bytes = part.moved(&head, memory, &mut self.work);
-                // The tail moves no less than its part of the bound, or hardly.
-                let left = extents[index] - at;
-                let limit = best.as_ref().map_or(whole, |b| b.bytes);
-                if bytes as f64 + bound as f64 * left as f64 / extents[index] as f64 >= limit as f64 {
-                    continue;
-                }
-                let tail = tails.entry(at).or_insert_with(|| {
-                    let mut part = frame.of(axis, at, left)?;
-                    let fill = |shape: &Vec<usize>| {
-                        let mut sizes = shape.clone();
-                        sizes[index] = left.div_ceil(left.div_ceil(shape[index]));
-                        (part.moved(&sizes, memory, &mut self.work), sizes)
-                    };
-                    shapes.iter().map(fill).min()
-                });
-                if let Some((more, tail)) = tail
-                    && bytes + *more < limit
-                {
-                    best = Some(Cut { index, at, head, tail: tail.clone(), bytes: bytes + *more });
-                }
+/// The best place to cut some index at.
+fn best_cut(frame: &mut Frame, memory: Memory<'_>, whole: u64, bound: u64, work: &mut Work) -> Option<Cut> {
+    let extents = frame.extents();
+    let grid: Vec<usize> = (0..frame.free.len()).filter(|&k| on_grid(frame, k)).collect();
+    let mut best: Option<Cut> = None;
+    for &index in &grid {
+        let axis = frame.free[index][0];
+        let shapes = shapes(frame, &grid, index, memory);
+        let mut tails: BTreeMap<usize, Option<(u64, Vec<usize>)>> = BTreeMap::new();
+        for (at, head) in heads(&shapes, index, extents[index]) {
+            let Some(mut part) = frame.of(axis, 0, at) else { break };
+            let bytes = part.moved(&head, memory, work);
+            // The tail moves no less than its part of the bound, or hardly.
+            let left = extents[index] - at;
+            let limit = best.as_ref().map_or(whole, |b| b.bytes);
+            if bytes as f64 + bound as f64 * left as f64 / extents[index] as f64 >= limit as f64 {
+                continue;
+            }
+            let tail = tails.entry(at).or_insert_with(|| {
+                let mut part = frame.of(axis, at, left)?;
+                let fill = |shape: &Vec<usize>| {
+                    let mut sizes = shape.clone();
+                    sizes[index] = left.div_ceil(left.div_ceil(shape[index]));
+                    (part.moved(&sizes, memory, work), sizes)
+                };
+                shapes.iter().map(fill).min()
+            });
+            if let Some((more, tail)) = tail
+                && bytes + *more < limit
+            {
+                best = Some(Cut { index, at, head, tail: tail.clone(), bytes: bytes + *more });
             }
         }
-        // What is searched for the tail alone may be better still.
-        let mut best = best?;
-        let left = extents[best.index] - best.at;
-        let mut part = frame.of(frame.free[best.index][0], best.at, left)?;
-        let before = part.moved(&best.tail, memory, &mut self.work);
-        if let Ok((bytes, sizes)) = part.descend(memory, f64::INFINITY, &mut self.work)
-            && bytes < before
-        {
-            (best.bytes, best.tail) = (best.bytes - before + bytes, sizes);
-        }
-        Some(best)
     }
+    // What is searched for the tail alone may be better still.
+    let mut best = best?;
+    let left = extents[best.index] - best.at;
+    let mut part = frame.of(frame.free[best.index][0], best.at, left)?;
+    let before = part.moved(&best.tail, memory, work);
+    if let Ok(Descent { bytes, sizes, .. }) = part.descend(memory, f64::INFINITY, work)
+        && bytes < before
+    {
+        (best.bytes, best.tail) = (best.bytes - before + bytes, sizes);
+    }
+    Some(best)
 }
 
 impl Frame {

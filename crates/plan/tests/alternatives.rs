@@ -4,7 +4,7 @@
 mod support;
 
 use einloom_cascade::meaning::evaluate;
-use einloom_plan::{Form, Options, choose, plan};
+use einloom_plan::{Form, Options, Work, choose, plan};
 use support::{inputs, interpret, machine, read, sized};
 
 /// Plans every form, by chunks of `chunk` positions of `index`, and compares with the meaning. The number of forms.
@@ -89,4 +89,28 @@ fn sizes_decide() {
         chosen(RETENTION, "H=2,M=4096,N=4096,D=64,E=64"),
         "O.state carried from position to position, by chunks"
     );
+}
+
+#[test]
+fn a_form_has_the_same_plan_whatever_was_planned_before_it() {
+    let text = format!("{RETENTION}\nM1[h,m] = max(e) O[h,m,e]").replace("output O", "output O, M1");
+    let cascade = read(&text);
+    let bound = sized(&cascade, "H=4,M=512,N=512,D=64,E=64");
+    let derivation = einloom_algebra::derive(&cascade);
+    let forms = Form::all(&derivation);
+    let machines = ["two-level", "h200", "cpu-generic"].map(|m| einloom_machine::built_in(m).expect("built in"));
+    for machine in &machines {
+        let (chosen, together) = choose(&forms, &bound, machine, &Options::default()).expect("a plan");
+        let alone = plan(forms[chosen].graph, &bound, machine, &Options::default()).expect("a plan");
+        assert_eq!(together.program, alone.program, "{}", machine.name);
+        assert_eq!(together.seconds, alone.seconds, "{}", machine.name);
+        // What was found for the forms before counts as if it had been looked for. Machines with lanes refuse some forms.
+        if machine.lanes.is_none() {
+            let mut work = Work::default();
+            for form in &forms {
+                work += plan(form.graph, &bound, machine, &Options::default()).expect("a plan").work;
+            }
+            assert_eq!(together.work, work, "{}", machine.name);
+        }
+    }
 }

@@ -1,0 +1,77 @@
+//! What was found for kernels, kept for all plans that are compared with one another.
+//!
+//! Forms of a program, and sizes of its chunks, have most kernels in common. The best tiles of a kernel follow from its text
+//! and the machine, so that they are looked for once. What is found again counts as work again: a plan is the same whatever
+//! was planned before it.
+
+use crate::Work;
+use crate::lost::Cost;
+use crate::parts::Cut;
+use einloom_model::{Below, Misfit};
+use einloom_tile::{AxisId, Program};
+use std::collections::HashMap;
+
+/// See the module's text. All of it is for one machine and one set of options.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// For machines that count elements: by a kernel with free tiles, and whether there was a limit.
+    pub searches: HashMap<(String, bool), Searches>,
+    /// By a kernel with its tiles: the best place to cut it in two, and what it took to find it.
+    pub cuts: HashMap<String, (Option<Cut>, Work)>,
+    /// Numbers of kernels without tiles and the units they are for.
+    kernels: HashMap<(String, Option<String>), usize>,
+    /// How kernels run on a GPU's core.
+    pub on_cores: HashMap<OnCore, Result<Below, Vec<Misfit>>>,
+}
+
+/// A kernel's number, its tiles, and the limit of its time as bits.
+type OnCore = (usize, Vec<usize>, u64);
+
+/// Searches for the tiles of one kernel.
+#[derive(Debug, Default)]
+pub(crate) struct Searches {
+    /// Bytes that the first look came to, after which a search ends that is far above its limit.
+    pub first: Option<u64>,
+    /// What such a search found.
+    pub ended: Option<Searched>,
+    /// What the others found.
+    pub whole: Option<Searched>,
+}
+
+/// What a search for tiles found.
+#[derive(Clone, Debug)]
+pub(crate) struct Searched {
+    /// The best tiles with what they cost, best first; how many elements the smallest take if none fit.
+    pub tiles: Result<Vec<(Vec<usize>, Cost)>, u64>,
+    /// What it took to find them.
+    pub work: Work,
+}
+
+impl Searches {
+    /// What a search with this limit would find, if that is known.
+    pub(crate) fn below(&self, hopeless: f64) -> Option<&Searched> {
+        match self.first {
+            Some(bytes) if bytes as f64 > hopeless => self.ended.as_ref(),
+            _ => self.whole.as_ref(),
+        }
+    }
+}
+
+impl Known {
+    /// The number of a kernel whatever its tiles, for a matrix unit or none.
+    pub(crate) fn number(&mut self, program: &mut Program, unit: Option<&str>) -> usize {
+        let all: Vec<AxisId> = (0..program.kernels[0].axes.len() as u32).map(AxisId).collect();
+        let key = (text(program, &all), unit.map(str::to_string));
+        let next = self.kernels.len();
+        *self.kernels.entry(key).or_insert(next)
+    }
+}
+
+/// A program of one kernel as text, whatever the tiles of the free axes.
+pub(crate) fn text(program: &mut Program, free: &[AxisId]) -> String {
+    let before: Vec<usize> = free.iter().map(|&a| program.kernels[0].axis(a).tile).collect();
+    free.iter().for_each(|a| program.kernels[0].axes[a.at()].tile = 0);
+    let text = format!("{:?} {:?}", program.tensors, program.kernels);
+    free.iter().zip(before).for_each(|(a, tile)| program.kernels[0].axes[a.at()].tile = tile);
+    text
+}
