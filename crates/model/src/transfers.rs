@@ -72,8 +72,8 @@ pub struct LevelTransfers {
     /// No program with these loads and stores moves less: see [`crate::bounds`]. From [`kernel_transfers`] what must
     /// move whatever the capacities, from [`transfers`] also what they make necessary.
     pub bound_bytes: u64,
-    /// `bound_bytes` without what holds only where rows of results stay until they are complete: the bound for every order.
-    /// See [`crate::bounds::ProjectiveNest::incoming_in_whole_rows`].
+    /// `bound_bytes` without what holds only for orders in groups, in which rows of results stay until they are complete: the
+    /// bound for every order. See [`crate::bounds::ProjectiveNest::incoming_in_groups`].
     pub any_order_bytes: u64,
     /// Bytes that the tiles' loops ask for again and that need not come, because they stay in what the tiles leave free:
     /// `bytes` is so much less than what moves without. 0 of caches.
