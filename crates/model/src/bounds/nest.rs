@@ -98,7 +98,7 @@ impl ProjectiveNest {
     }
 
     /// The same for orders in groups: rows of results are in groups that follow one another; all that belongs to a row (what is
-    /// read of it, its sums and `carried` bytes more) stays from its first use to its last; and what comes in of a column while
+    /// read of it, its sums and `carried` bytes more) is there from its first use to its last; and what comes in of a column while
     /// a group is there is used by all its rows, so that it comes in once for the group. `None` where the nest is not one of
     /// rows and columns, all of which meet, at least three of these; where the columns fit; where no row or every row does.
     ///
