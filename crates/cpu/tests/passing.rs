@@ -181,15 +181,15 @@ fn masked([m, n, d]: [usize; 3], tiles: [usize; 2], mask: &[[i64; 3]], dtype: DT
         let [anchor, sum, acc] = g.stream(j, Predicate::always(), states, |g, [anchor, sum, acc]| {
             let k = g.load("k", k, [j, d]);
             let scores = g.mma("scores", q, k);
-            if let Some(all) = all {
-                g.store(all, [i, j], scores);
-            }
             let left = g.map("left", select(here(), scores, f64::NEG_INFINITY));
             let most = g.reduce_onto("most.next", Max, anchor, left, j);
             // Of rows that have nothing so far, a number as well.
             let safe = g.map("safe", most.max(-1e3));
             let by = g.map("by", (anchor.max(-1e3) - safe).exp());
             let weights = g.map("weights", select(here(), (scores - safe).exp(), 0.0));
+            if let Some(all) = all {
+                g.store(all, [i, j], scores);
+            }
             let kept = g.map("sum.kept", sum * by);
             let sum = g.reduce_onto("sum.next", Sum, kept, weights, j);
             let narrow = if dtype == F32 { weights } else { g.map("narrow", weights.round_to(dtype)) };
