@@ -107,7 +107,7 @@ impl Rewriter<'_> {
         let inside = along.is_some();
         let old = Term::Old(a.state, self.graph[a.state].axes.iter().map(|&i| IndexExpr::var(i)).collect());
         let mut value = if inside {
-            let decay = self.stretch(a, None, Some((self.t, later)));
+            let decay = self.stretch_inside(a, None, (self.t, later));
             let body = times(Some(times(Some(query.term()), decay.unwrap_or(Term::Number(1.0)))), old);
             self.local_sum(node, "carried", &r.over, r.filter.clone(), body)
         } else {
@@ -138,7 +138,7 @@ impl Rewriter<'_> {
             if inside {
                 // The other way in time a decay is a growth.
                 filter.insert(0, self.earlier(later));
-                body = times(self.stretch(a, Some(self.n), Some((self.t, later))), body);
+                body = times(self.stretch_inside(a, Some(self.n), (self.t, later)), body);
             }
             let scores = self.local_sum(node, "scores", &r.over, filter, body);
             let decay = if inside { None } else { self.stretch(a, Some(self.n), Some((self.t, later))) };
