@@ -5,7 +5,7 @@ mod support;
 
 use einloom_cascade::DType::{self, Bf16, F32};
 use einloom_tile::TileMonoid::{Max, Min, Sum};
-use einloom_tile::{Builder, Predicate, Program, carry};
+use einloom_tile::{Affine, Builder, Predicate, Program, Scalar, carry, select};
 use support::check;
 
 /// How the left factor is computed from `X[m, k]` and `R[m]`.
@@ -156,5 +156,77 @@ fn extremes_of_a_row_that_has_no_number_are_none() {
         let mut a = numbers(m * k, 37);
         (a[2], a[k * 35 + 32]) = (f64::NAN, f64::INFINITY);
         check(&extremes([m, n, k], 64, dtype), &[a, numbers(k * n, 23)], 1e-5);
+    }
+}
+
+/// Attention over the pairs that a predicate leaves, the largest score of a row as its anchor: scores elsewhere are not
+/// wanted by anybody, and weights are 0 there. With `seen`, scores are stored besides: somebody wants them all.
+fn masked([m, n, d]: [usize; 3], tiles: [usize; 2], mask: &[[i64; 3]], dtype: DType, seen: bool) -> Program {
+    let mut p = Builder::new("masked");
+    let q = p.input("Q", &[m, d], dtype);
+    let (k, v) = (p.input("K", &[n, d], dtype), p.input("V", &[n, d], dtype));
+    let y = p.output("Y", &[m, d], F32);
+    let (most, total) = (p.output("M", &[m], F32), p.output("T", &[m], F32));
+    let all = seen.then(|| p.output("S", &[m, n], F32));
+    p.kernel("masked", |g| {
+        let (i, d) = (g.grid("m", m, tiles[0]), g.whole("d", d));
+        let j = g.stream_axis("n", n, tiles[1]);
+        let affine = |&[outer, inner, constant]: &[i64; 3]| {
+            let terms = [(outer, i), (inner, j)].into_iter().filter(|term| term.0 != 0).collect();
+            Affine { terms, constant }
+        };
+        let here = || Scalar::Within(Predicate { all: mask.iter().map(affine).collect() });
+        let q = g.load("q", q, [i, d]);
+        let states = [carry("most", [i], f64::NEG_INFINITY), carry("total", [i], 0.0), carry("sum", [i, d], 0.0)];
+        let [anchor, sum, acc] = g.stream(j, Predicate::always(), states, |g, [anchor, sum, acc]| {
+            let k = g.load("k", k, [j, d]);
+            let scores = g.mma("scores", q, k);
+            let left = g.map("left", select(here(), scores, f64::NEG_INFINITY));
+            let most = g.reduce_onto("most.next", Max, anchor, left, j);
+            // Of rows that have nothing so far, a number as well.
+            let safe = g.map("safe", most.max(-1e3));
+            let by = g.map("by", (anchor.max(-1e3) - safe).exp());
+            let weights = g.map("weights", select(here(), (scores - safe).exp(), 0.0));
+            if let Some(all) = all {
+                g.store(all, [i, j], scores);
+            }
+            let kept = g.map("sum.kept", sum * by);
+            let sum = g.reduce_onto("sum.next", Sum, kept, weights, j);
+            let narrow = if dtype == F32 { weights } else { g.map("narrow", weights.round_to(dtype)) };
+            let v = g.load("v", v, [j, d]);
+            let kept = g.map("kept", acc * by);
+            [most, sum, g.mma_onto("acc.next", kept, narrow, v)]
+        });
+        g.store(y, [i, d], acc);
+        g.store(most, [i], anchor);
+        g.store(total, [i], sum);
+    });
+    p.finish().expect("well-formed")
+}
+
+#[test]
+fn squares_that_a_mask_leaves_nothing_of_are_left_out_and_nobody_sees_it() {
+    let masks: [&[[i64; 3]]; 8] = [
+        &[[1, -1, 0]],
+        &[[1, -1, -40]],
+        &[[-1, 1, 0]],
+        &[[1, -1, 3], [-1, 1, 36]],
+        &[[2, -3, 10]],
+        &[[-3, 2, 5], [0, -1, 90]],
+        &[[-1, 0, 50]],
+        &[[0, 1, -1000]],
+    ];
+    let sizes =
+        [([70, 133, 32], [70, 133]), ([100, 100, 20], [64, 48]), ([33, 40, 65], [33, 7]), ([5, 200, 32], [5, 200])];
+    for (size, tiles) in sizes {
+        let [m, n, d] = size;
+        let inputs = [numbers(m * d, 37), numbers(n * d, 23), numbers(n * d, 11)];
+        for mask in masks {
+            for (dtype, tolerance) in [(F32, 2e-5), (Bf16, 8e-3)] {
+                for seen in [false, true] {
+                    check(&masked(size, tiles, mask, dtype, seen), &inputs, tolerance);
+                }
+            }
+        }
     }
 }

@@ -68,6 +68,9 @@ pub fn to_toml(machine: &Machine) -> String {
     let o = &machine.overhead;
     let _ =
         writeln!(out, "\n[overhead]\nkernel = \"{}\"\noperation = \"{}\"\nrun = \"{}\"", o.kernel, o.operation, o.run);
+    if let Some(side) = o.masked {
+        let _ = writeln!(out, "masked = {side}");
+    }
     machine.levels.iter().enumerate().for_each(|(k, level)| out += &level_toml(machine, k, level));
     machine.pipes.iter().for_each(|pipe| out += &pipe_toml(pipe));
     if let Some(l) = &machine.lanes {

@@ -61,6 +61,8 @@ pub struct Tally {
     pub ran: u64,
     /// Comparisons that rounding alone explains.
     pub sensitive: u64,
+    /// Elements in them that bounds on the text's own rounding errors excuse, one by one.
+    pub undetermined_elements: u64,
     /// Comparisons in which the text leaves the range of its numbers.
     pub range: u64,
     /// Comparisons in which the derived form is right and loses more digits than the text.
@@ -172,6 +174,7 @@ impl Tally {
         self.compared += report.compared as u64;
         self.ran += report.ran as u64;
         self.sensitive += report.sensitive as u64;
+        self.undetermined_elements += report.undetermined_elements as u64;
         self.range += report.range as u64;
         self.undefined += report.undefined as u64;
         self.unstable += report.unstable.len() as u64;
@@ -202,6 +205,7 @@ impl Tally {
         self.compared += part.compared;
         self.ran += part.ran;
         self.sensitive += part.sensitive;
+        self.undetermined_elements += part.undetermined_elements;
         self.range += part.range;
         self.undefined += part.undefined;
         self.unstable += part.unstable;
@@ -238,6 +242,7 @@ impl fmt::Display for Tally {
         }
         writeln!(f, "compared      {} streamed, {} on the processor", self.compared, self.ran)?;
         writeln!(f, "excused       {} rounding, {} range; {} undefined", self.sensitive, self.range, self.undefined)?;
+        writeln!(f, "  by bounds   {} elements, one by one", self.undetermined_elements)?;
         writeln!(f, "less precise  {} than the text as written, certified equal", self.unstable)?;
         let [certified, not, unevaluated] = self.exact;
         writeln!(f, "exact proof   {certified} certified, {not} not, {unevaluated} not evaluated")?;

@@ -13,6 +13,9 @@ const ASSUMED_MEMORY: f64 = 100e9;
 /// Bytes per cycle and core from a cache, by its distance from the core (L1, L2, further out).
 const ASSUMED_BYTES_PER_CYCLE: [f64; 3] = [64.0, 32.0, 8.0];
 const ASSUMED_CLOCK: f64 = 2e9;
+/// Side of what the CPU backend has a matrix unit multiply at a time: two by two of its tiles of 16 by 16 sums.
+const UNIT_SQUARE: usize = 32;
+
 /// Operations that a core's matrix unit does per cycle: a product of tiles, 16 by 16 sums of 32 terms, every 16 cycles
 /// (Intel 64 and IA-32 Architectures Optimization Reference Manual, chapter on AMX).
 const UNIT_PER_CYCLE: f64 = 1024.0;
@@ -73,7 +76,8 @@ pub fn host(facts: &HostFacts) -> Machine {
     let rates = DType::ALL.into_iter().map(rate).collect();
     let mut pipes = vec![Pipe { name: "SIMD".to_string(), work: Work::Arithmetic, rates, energy: Default::default() }];
     let has = |name: &str| facts.features.iter().any(|f| f == name);
-    if has("amx_tile") && has("amx_bf16") {
+    let unit = has("amx_tile") && has("amx_bf16");
+    if unit {
         let rates = [(DType::Bf16, FlopsPerSecond(UNIT_PER_CYCLE * clock * cores as f64))].into();
         pipes.push(Pipe { name: "AMX".to_string(), work: Work::Products, rates, energy: Default::default() });
     }
@@ -85,7 +89,8 @@ pub fn host(facts: &HostFacts) -> Machine {
         clock: Hertz(clock),
         element: None,
         power: None,
-        overhead: Overhead::default(),
+        // The CPU backend leaves out squares of its matrix unit.
+        overhead: Overhead { masked: unit.then_some(UNIT_SQUARE), ..Overhead::default() },
         levels,
         pipes,
         lanes: None,

@@ -2,7 +2,7 @@
 
 use crate::Seconds;
 
-/// Times that pass beside what is moved and computed.
+/// Times that pass beside what is moved and computed, and what is computed beside what is asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Overhead {
     /// To start a kernel.
@@ -12,6 +12,9 @@ pub struct Overhead {
     pub operation: Seconds,
     /// Until a run of elements arrives that does not follow the one before: no prefetcher knows where it begins.
     pub run: Seconds,
+    /// Side of the squares of a tile, in elements, that are not computed where a mask leaves nothing of them; `None` where
+    /// only whole tiles are left out.
+    pub masked: Option<usize>,
 }
 
 impl Default for Overhead {
@@ -20,6 +23,6 @@ impl Default for Overhead {
     /// Emerald Rapids, by runs of 512 elements and by whole rows.
     fn default() -> Self {
         // As "5 us" and so on are read.
-        Self { kernel: Seconds(5.0 * 1e-6), operation: Seconds(100.0 * 1e-9), run: Seconds(60.0 * 1e-9) }
+        Self { kernel: Seconds(5.0 * 1e-6), operation: Seconds(100.0 * 1e-9), run: Seconds(60.0 * 1e-9), masked: None }
     }
 }

@@ -46,6 +46,8 @@ fn what_is_not_told_of_starting_work_is_as_by_default() {
     let machine = parse(&told).expect("a machine");
     assert_eq!(machine.power, Some(Watts(300.0)));
     assert_eq!(machine.overhead, Overhead { kernel: Seconds(2e-6), ..Overhead::default() });
+    let told = TOY.replacen("[[level]]", "[overhead]\nmasked = 32\n[[level]]", 1);
+    assert_eq!(parse(&told).expect("a machine").overhead.masked, Some(32));
 }
 
 #[test]
@@ -60,6 +62,7 @@ fn mistakes_point_at_their_place() {
         "[overhead]\nkernel = \"5 MB\"\n[[level]]",
         "5:10: overhead kernel: `MB` measures bytes, not a time (write a time as `3 us`)",
     );
+    check("[[level]]", "[overhead]\nmasked = 0\n[[level]]", "5:10: overhead masked: is zero");
     check("name = \"toy\"", "name = \"\"", "1:8: name: is empty");
     check(
         "20 GB/s",

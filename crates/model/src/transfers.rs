@@ -10,7 +10,8 @@ use crate::nest::Nest;
 use crate::resident::resident_bytes;
 use crate::work::Work;
 use einloom_machine::{Bytes, Level, Machine};
-use einloom_tile::{Kernel, Program, TensorId, grid_points};
+use einloom_tile::{AxisId, Kernel, Op, Predicate, Program, TensorId, grid_points};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// What one kernel moves and computes.
@@ -72,8 +73,8 @@ pub struct LevelTransfers {
     /// No program with these loads and stores moves less: see [`crate::bounds`]. From [`kernel_transfers`] what must
     /// move whatever the capacities, from [`transfers`] also what they make necessary.
     pub bound_bytes: u64,
-    /// `bound_bytes` without what holds only where rows of results stay until they are complete: the bound for every order.
-    /// See [`crate::bounds::ProjectiveNest::incoming_in_whole_rows`].
+    /// `bound_bytes` without what holds only for orders in groups, in which rows of results stay until they are complete: the
+    /// bound for every order. See [`crate::bounds::ProjectiveNest::incoming_in_groups`].
     pub any_order_bytes: u64,
     /// Bytes that the tiles' loops ask for again and that need not come, because they stay in what the tiles leave free:
     /// `bytes` is so much less than what moves without. 0 of caches.
@@ -150,7 +151,7 @@ fn kernel_transfers_of(program: &Program, kernel: &Kernel, machine: &Machine, bl
     let least_written = least.iter().map(|t| t.stored_bytes).fold(0, u64::saturating_add);
     let trunk: Vec<&Level> = machine.trunk().collect();
     let work = Work::new(kernel);
-    let compute = work.seconds(machine) / utilisation(kernel, machine);
+    let compute = compute_seconds(kernel, machine);
     let slowest = levels
         .iter()
         .map(|l| (l.seconds, l.level.as_str()))
@@ -287,7 +288,37 @@ fn placed_by_programs(machine: &Machine) -> Option<u64> {
 
 /// Seconds of a kernel's arithmetic if its data were there.
 pub fn compute_seconds(kernel: &Kernel, machine: &Machine) -> f64 {
-    Work::new(kernel).seconds(machine) / utilisation(kernel, machine)
+    let work = match machine.overhead.masked.and_then(|side| by_squares(kernel, side)) {
+        Some(kernel) => Work::new(&kernel),
+        None => Work::new(kernel),
+    };
+    work.seconds(machine) / utilisation(kernel, machine)
+}
+
+/// The kernel with the tiles of its masks' axes cut into squares, which are counted one by one where the machine computes
+/// them one by one. `None` if no stream has a mask.
+fn by_squares(kernel: &Kernel, side: usize) -> Option<Kernel> {
+    fn masks<'k>(ops: &'k [Op], out: &mut Vec<&'k Predicate>) {
+        for op in ops {
+            if let Op::Stream { within, body, .. } = op {
+                out.push(within);
+                masks(body, out);
+            }
+        }
+    }
+    let mut found = vec![];
+    masks(&kernel.body, &mut found);
+    let axes: BTreeSet<AxisId> =
+        found.iter().flat_map(|p| &p.all).flat_map(|affine| &affine.terms).map(|term| term.1).collect();
+    if axes.is_empty() {
+        return None;
+    }
+    let mut kernel = kernel.clone();
+    for axis in axes {
+        let axis = &mut kernel.axes[axis.at()];
+        axis.tile = axis.tile.min(side);
+    }
+    Some(kernel)
 }
 
 /// Elements that loads and stores move between memory and tiles.

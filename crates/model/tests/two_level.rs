@@ -65,17 +65,21 @@ fn attention_is_bounded_as_published() {
 
 #[test]
 fn groups_of_rows_are_whole_in_number() {
-    // Rows of queries, sums, a maximum and a sum of weights: 1024 rows of 16 elements, of which 32 + 2 are held.
+    // Rows of queries, sums, a maximum and a sum of weights: 1024 rows of 16 elements, of which 32 + 2 are held, and beside them a
+    // key, a value, a score and the maximum before.
     let (n, d) = (1024.0, 16.0);
     let sizes = AttentionSizes { b: 1, h: 1, m: 1024, n: 1024, d: 16, e: 16 };
     let bound = |elements: u64| on(attention(sizes, [8, 2], false, DType::F32), elements).levels[0].bound_bytes as f64;
     for (room, groups) in [(512.0f64, 2.0f64), (500.0, 3.0), (342.0, 3.0), (341.0, 4.0), (256.0, 4.0), (255.0, 5.0)] {
-        let elements = 34.0 * room + 1.0;
-        // All keys and values come in so often, but for those that stay from group to group beside fewer rows.
-        let stays = (groups - 1.0) * elements - 34.0 * (n - room);
+        let elements = 34.0 * room + 32.0 + 2.0;
+        // All keys and values come in so often, but for those that stay from group to group beside rows in equal groups.
+        let stays = (groups - 1.0) * (elements - 34.0 * n / groups);
         let expected = 4.0 * (groups * n * 2.0 * d - stays + 2.0 * n * d);
         let found = bound(elements as u64);
         assert!((found / expected - 1.0).abs() < 1e-3, "{room} rows: {found}, expected {expected}");
+        // An element less, and a row less fits, of which there may be a group more then.
+        let more = bound(elements as u64 - 1) / found;
+        assert_eq!(more > 1.1, (room - 1.0) * groups < n, "{room} rows: {more}");
     }
 }
 

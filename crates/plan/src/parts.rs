@@ -74,7 +74,8 @@ impl Workshop<'_> {
         let found = transfers(&program, self.machine).into_iter().next()?;
         // What passes into the innermost memory is told of the level outside it.
         let level = found.levels.iter().rev().nth(1)?;
-        let (whole, bound, level) = (level.bytes, level.bound_bytes, level.level.clone());
+        let (whole, mut bound, any_order) = (level.bytes, level.bound_bytes, level.any_order_bytes);
+        let level = level.level.clone();
         if whole as f64 <= NEAR * bound as f64 {
             return None;
         }
@@ -94,6 +95,10 @@ impl Workshop<'_> {
         let best = best?;
         if best.bytes as f64 > (1.0 - WORTH) * whole as f64 {
             return None;
+        }
+        if best.bytes < bound {
+            // A part that divides rows of results is no order in groups.
+            bound = any_order;
         }
         frame.put(&sizes);
         let axis = frame.free[best.index][0];

@@ -5,7 +5,7 @@ mod support;
 use einloom_algebra::derive;
 use einloom_machine::built_in;
 use einloom_model::transfers;
-use einloom_plan::{Form, Options, choose};
+use einloom_plan::{Form, Options, PlannedKernel, choose};
 use support::{read, sized};
 
 const MATMUL: &str = "input A[m,k]: f32, B[k,n]: f32\noutput C: f32\nC[m,n] = sum(k) A[m,k] * B[k,n]\n";
@@ -14,24 +14,33 @@ const ATTENTION: &str = "input Q[m,d]: f32, K[n,d]: f32, V[n,e]: f32\noutput O: 
     P[m,n] = exp(S[m,n] - max(n) S[m,n])\n\
     O[m,e] = sum(n) P[m,n] / (sum(n) P[m,n]) * V[n,e]\n";
 
-/// Bytes planned, bytes bound, and how many kernels there are. Where one kernel is cut in two, the bound is that of the whole.
-fn planned(text: &str, sizes: &str, capacity: u64) -> (f64, f64, usize) {
+/// Bytes planned, bytes bound, and the kernels, if the memory holds the smallest tiles. Where one kernel is cut in two, the bound is
+/// that of the whole.
+fn tried(text: &str, sizes: &str, capacity: u64) -> Option<(f64, f64, Vec<PlannedKernel>)> {
     let machine = built_in("two-level").and_then(|m| m.with_capacity(capacity).ok()).expect("room for elements");
     let cascade = read(text);
     let derivation = derive(&cascade);
     let forms = Form::all(&derivation);
-    let plan = choose(&forms, &sized(&cascade, sizes), &machine, &Options::default()).expect("a plan").1;
+    let plan = choose(&forms, &sized(&cascade, sizes), &machine, &Options::default()).ok()?.1;
     let (mut moved, mut bound) = (0, 0);
     for (kernel, planned) in transfers(&plan.program, &machine).iter().zip(&plan.kernels) {
         moved += kernel.levels[0].bytes;
         let level = &kernel.levels[0];
         bound += planned.part.as_ref().map_or(level.bound_bytes, |p| p.bound_of(&level.level, level.bound_bytes));
     }
-    (moved as f64, bound as f64, plan.kernels.len())
+    Some((moved as f64, bound as f64, plan.kernels))
+}
+
+/// The same with the number of kernels, where there is a plan.
+fn planned(text: &str, sizes: &str, capacity: u64) -> (f64, f64, usize) {
+    let (moved, bound, kernels) = tried(text, sizes, capacity).expect("a plan");
+    (moved, bound, kernels.len())
 }
 
 /// "A few tiles": as many squares that fill the memory along the shorter side of the result, at least.
 const FEW: f64 = 3.0;
+/// Sizes and capacities of attention that are drawn at random.
+const CASES: usize = 150;
 
 /// From a few tiles a side on, plans are within 5 % of the bound; with two they are within 10 % of `2abc/√M + ac`, which then is
 /// more than the bound. Of fewer elements than 1024 the
@@ -78,42 +87,89 @@ fn tiles_that_stay_are_held_once() {
     assert!((1.0..1.06).contains(&(moved / bound)), "{moved} of {bound}");
 }
 
-/// "A few tiles" of attention: the memory holds two tiles of `D x D` elements or more, and fewer than half of the rows. From
-/// there on plans are within 5 % of the bound in whole groups, within 6 % where there are three groups. While a plan goes
-/// from row to row it holds a key, a value and five numbers more than the bound knows of: where just these make one group more, it
-/// moves no more than that group does.
+/// Numbers from `low` to `high`.
+struct Draw(u64);
+
+impl Draw {
+    fn from(&mut self, low: usize, high: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        low + (self.0 >> 11) as usize % (high - low + 1)
+    }
+}
+
+/// "A few tiles" of attention: the memory holds a square of `2 D + 3` elements a side, a little more than four of `D x D`, and fewer
+/// than half of the rows; neither keys nor values fit as a whole. From there on plans are within 5 % of the bound in groups,
+/// whatever the sizes. With half as much memory a row's numbers are fewer than a key and a value, which an order that holds the
+/// numbers of all rows instead would save: groups of plans have one row less at most.
 #[test]
-fn attention_is_within_five_percent_of_the_bound_in_whole_groups() {
-    let (mut far, mut all, mut more) = (vec![], 0, 0);
-    for [rows, columns, d] in [
-        [1024usize, 1024usize, 32usize],
-        [1000, 1000, 32],
-        [777, 777, 40],
-        [500, 1000, 16],
-        [1137, 1000, 128],
-        [1500, 1500, 64],
-        [637, 500, 24],
-    ] {
-        for tiles in [2.0, 2.3, 2.9, 3.7, 4.4, 5.0, 6.1, 8.0, 9.7, 12.0, 14.9, 17.3, 22.0] {
-            let capacity = (tiles * (d * d) as f64) as usize;
-            let groups = |beside: usize| rows.div_ceil((capacity - beside) / (2 * d + 2));
-            let (most, least) = (groups(2 * d + 5), groups(1));
-            if least < 3 || 2 * columns * d <= capacity {
-                continue;
-            }
-            let sizes = format!("M={rows}, N={columns}, D={d}, E={d}");
-            let (moved, bound, _) = planned(ATTENTION, &sizes, capacity as u64);
-            let found = moved / bound;
-            let near = if least > 3 { 1.05 } else { 1.06 };
-            let allowed = near + (most - least) as f64 / (least + 1) as f64;
-            if !(1.0..=allowed).contains(&found) {
-                far.push(format!("{sizes} at {capacity}: {found:.3}, {most} groups, {least} needed"));
-            }
-            (all, more) = (all + 1, more + usize::from(most > least));
+fn attention_is_within_five_percent_of_the_bound_in_groups() {
+    let (mut far, mut all, mut few, mut small) = (vec![], 0, 0, 0);
+    let mut draw = Draw(0x1234_5678_9ABC_DEF1);
+    while all < CASES {
+        let d = draw.from(8, 128);
+        let capacity = draw.from(2 * d * d, 24 * d * d);
+        let [rows, columns] = [draw.from(128, 3001), draw.from(128, 3001)];
+        let fitting = (capacity - 2 * d) / (2 * d + 2);
+        if rows <= 2 * fitting || columns * d <= capacity {
+            continue;
         }
+        let sizes = format!("M={rows}, N={columns}, D={d}, E={d}");
+        let (moved, bound, _) = planned(ATTENTION, &sizes, capacity as u64);
+        let tiles = capacity >= (2 * d + 3).pow(2);
+        let allowed = if tiles { 1.05 } else { 1.05 + 1.0 / fitting as f64 };
+        if !(1.0..=allowed).contains(&(moved / bound)) {
+            far.push(format!("{sizes} at {capacity}: {:.3}", moved / bound));
+        }
+        (all, few, small) = (all + 1, few + usize::from(rows < 5 * fitting), small + usize::from(!tiles));
     }
     assert!(far.is_empty(), "{far:#?}");
-    assert!(all > 60 && 3 * more < all, "{more} of {all} with a group more");
+    assert!(7 * few > all && 20 * small > all, "{few} with a few groups and {small} in little memory, of {all}");
+}
+
+/// The least that orders in groups move, in elements, by the closed form of `docs/model.md`; `None` where rows or columns fit.
+fn in_groups([rows, columns, d, e]: [usize; 4], capacity: usize) -> Option<f64> {
+    let (row, column) = (d + e + 2, d + e);
+    // A row and a column have three numbers at once: a score and two maxima, of which the row keeps one.
+    let fitting = (capacity.checked_sub(column + 3)? / row).max((capacity + 1 - 3.min(e + 1)) / (row + 1));
+    if fitting == 0 || fitting >= rows || columns < 3 || columns * column <= capacity {
+        return None;
+    }
+    let groups = rows.div_ceil(fitting) as f64;
+    let stays = capacity as f64 - (row * rows) as f64 / groups;
+    Some(groups * (columns * column) as f64 - (groups - 1.0) * stays + (rows * column) as f64)
+}
+
+/// Plans of small problems, down to memories that hold no group: none moves less than its bound, and none in groups less than the
+/// closed form.
+#[test]
+fn no_plan_of_attention_is_below_its_bound() {
+    let (mut below, mut all, mut grouped) = (vec![], 0, 0);
+    let mut draw = Draw(0x0FED_CBA9_8765_4321);
+    while all < 4 * CASES {
+        let [d, e] = [draw.from(1, 9), draw.from(1, 9)];
+        let [rows, columns] = [draw.from(2, 60), draw.from(2, 60)];
+        let capacity = draw.from(2 * (d + e) + 6, 40 * (d + e) + 80);
+        let sizes = format!("M={rows}, N={columns}, D={d}, E={e}");
+        let Some((moved, bound, kernels)) = tried(ATTENTION, &sizes, capacity as u64) else { continue };
+        all += 1;
+        let in_groups = in_groups([rows, columns, d, e], capacity).filter(|_| whole_rows(&kernels, e));
+        grouped += usize::from(in_groups.is_some());
+        let least = bound.max(in_groups.map_or(0.0, |n| 4.0 * n - 4.0));
+        if moved < least {
+            below.push(format!("{sizes} at {capacity}: {moved} of {least}"));
+        }
+    }
+    assert!(below.is_empty(), "{below:#?}");
+    assert!(5 * grouped > all, "{grouped} of {all} in groups");
+}
+
+/// Whether rows are nowhere divided, neither what is read of them nor their results: one kernel, in one piece or in parts.
+fn whole_rows(kernels: &[PlannedKernel], e: usize) -> bool {
+    let one = kernels.len() == 1 || kernels.iter().all(|k| k.part.is_some());
+    let whole = |k: &PlannedKernel| e == 1 || k.group.iter().any(|g| g.0 == "e" && g.1 == e);
+    one && kernels.iter().all(|k| whole(k) && k.stream.iter().all(|s| s.0 == "n"))
 }
 
 /// Where all fits, plans differ by what they compute again, and not by what they move.

@@ -73,7 +73,7 @@ impl Deriver<'_> {
         let result = replace_displaced(term, &self.out, &mut names, 0, &mut { LARGEST });
         for (name, before) in names {
             let why = format!("{name} is pointwise, so only the elements that {} reads need be computed", into.name);
-            let after = show::term(&self.out, &result);
+            let after = show::term(&self.out, &show::unguarded(&result));
             self.step(Rule::Inline, into, &[], why, before, after);
         }
         result
@@ -243,7 +243,7 @@ fn replace_displaced(
         let map = |i: IndexId| axes.iter().position(|&a| a == i).map(|k| at[k].clone());
         let inlined = def.substitute(&map)?;
         *left = left.saturating_sub(operations(def));
-        names.push((graph[n].name.clone(), show::term(graph, term)));
+        names.push((graph[n].name.clone(), show::term(graph, &show::unguarded(term))));
         Some(replace_displaced(&inlined, graph, names, depth + 1, left))
     })
 }

@@ -71,22 +71,23 @@ impl Deriver<'_> {
             NotFinite::Cancels(base) => {
                 let reason = format!(
                     "{} multiplied out is a sum of products that separate, each relative to a maximum of its own, but what cancels in it would no longer cancel before it is multiplied",
-                    show::term(&self.out, base)
+                    self.shown(base)
                 );
                 let hint = "it would be multiplied out if none of its addends could be negative; so would the products themselves, written as sums of their own";
                 return (reason, Some(hint.into()));
             }
             NotFinite::Power(base, power) => {
                 let needs = waiting(base);
-                let shown = show::term(&self.out, base);
+                let shown = self.shown(base);
                 let reason = format!(
                     "({shown}) ^ {power} is no finite sum of products of a function of {index} and a function of {needs}"
                 );
-                return (reason, Some("whole powers from 1 to 8 are: they multiply out".into()));
+                let hint = self.nested(base, over).unwrap_or("whole powers from 1 to 8 are: they multiply out".into());
+                return (reason, Some(hint));
             }
             NotFinite::Exponent(t) => {
                 let needs = waiting(t);
-                let shown = show::term(&self.out, t);
+                let shown = self.shown(t);
                 let reason =
                     format!("exp({shown}) is not a product of a function of {index} and a function of {needs}");
                 let hint = format!(
@@ -96,9 +97,28 @@ impl Deriver<'_> {
             }
             NotFinite::Mixes(t) => (t, waiting(t)),
         };
-        let shown = show::term(&self.out, culprit);
+        let shown = self.shown(culprit);
         let reason = format!("{shown} is not a product of a function of {index} and a function of {needs}");
-        (reason, self.hint(culprit, &index, &needs))
+        let hint = self.nested(culprit, over).or_else(|| self.hint(culprit, &index, &needs));
+        (reason, hint)
+    }
+
+    /// A term for a reader, without guards.
+    fn shown(&self, t: &Term) -> String {
+        show::term(&self.out, &show::unguarded(t))
+    }
+
+    /// Of a factor of a sum over several indices that does not carry all of them: as a sum in a sum it would leave the
+    /// inner one.
+    fn nested(&self, factor: &Term, over: &[IndexId]) -> Option<String> {
+        let (outer, inner): (Vec<IndexId>, Vec<IndexId>) = over.iter().partition(|i| factor.mentions(&[**i]));
+        if outer.is_empty() || inner.is_empty() {
+            return None;
+        }
+        let (outer, inner) = (self.index_names(&outer), self.index_names(&inner));
+        Some(format!(
+            "it does not carry {inner}: as a sum over {inner} inside a sum over {outer} it would leave the inner one"
+        ))
     }
 
     fn is_product(&self, x: &Term) -> bool {
@@ -114,7 +134,7 @@ impl Deriver<'_> {
                 self.out[*n].dtype.map_or("", |d| d.name())
             ),
             Term::Unary(op @ (UnaryOp::Abs | UnaryOp::Relu | UnaryOp::Sign | UnaryOp::Floor | UnaryOp::Round), x) => {
-                let inner = show::term(&self.out, x);
+                let inner = self.shown(x);
                 format!(
                     "{} has pieces, and each element changes its piece as {needs} moves; whole powers of {inner} and its exponential would separate",
                     op.name()

@@ -42,8 +42,13 @@ pub fn invert(a: u64, m: u64) -> Option<u64> {
     (a != 0).then(|| pow(a, m - 2, m))
 }
 
-/// A finite f64, which is a dyadic rational, as an element.
+/// A finite f64 as an element: the quotient of small whole numbers that rounds to it, if there is one, since that is what the
+/// text means by 0.9 and a rule by its inverse; else the dyadic rational that it is.
 pub fn from_f64(v: f64, m: u64) -> u64 {
+    if let Some((over, under)) = quotient(v.abs()) {
+        let value = mul(over % m, invert(under % m, m).unwrap_or(0), m);
+        return if v < 0.0 { negate(value, m) } else { value };
+    }
     let bits = v.to_bits();
     let exponent = ((bits >> 52) & 0x7ff) as i64;
     let fraction = bits & ((1 << 52) - 1);
@@ -52,6 +57,29 @@ pub fn from_f64(v: f64, m: u64) -> u64 {
     let scale = if exponent < 0 { invert(scale, m).unwrap_or(0) } else { scale };
     let value = mul(mantissa % m, scale, m);
     if v < 0.0 { negate(value, m) } else { value }
+}
+
+/// The first convergent of a positive number that rounds to it, while numerator times denominator stays below 2^32: about
+/// one in 2^20 numbers without a meaning has one, and then has it in both forms.
+fn quotient(v: f64) -> Option<(u64, u64)> {
+    // Convergents h/k, the last two of each.
+    let (mut h, mut k, mut rest) = ([0u64, 1], [1u64, 0], v);
+    for _ in 0..32 {
+        let whole = rest.floor();
+        if whole >= 1e9 {
+            return None;
+        }
+        let next = |[before, now]: [u64; 2]| Some([now, (whole as u64).checked_mul(now)?.checked_add(before)?]);
+        (h, k) = (next(h)?, next(k)?);
+        if h[1].checked_mul(k[1]).is_none_or(|size| size >= 1 << 32) {
+            return None;
+        }
+        if h[1] as f64 / k[1] as f64 == v {
+            return Some((h[1], k[1]));
+        }
+        rest = 1.0 / (rest - whole);
+    }
+    None
 }
 
 /// A hash of a few words: a random function, the same for equal arguments.
@@ -68,6 +96,22 @@ pub fn hash(words: &[u64]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quotient_of_small_numbers_is_what_rounds_to_it() {
+        assert_eq!(quotient(0.9), Some((9, 10)));
+        assert_eq!(quotient(1.0 / 0.9), Some((10, 9)));
+        assert_eq!(quotient(0.07), Some((7, 100)));
+        assert_eq!(quotient(1e-5), Some((1, 100_000)));
+        assert_eq!(quotient(0.375), Some((3, 8)));
+        for v in [std::f64::consts::LN_2, std::f64::consts::PI, 0.1 + 0.2, 1e-30, 1e20] {
+            assert_eq!(quotient(v), None, "{v}");
+        }
+        for m in PRIMES {
+            assert_eq!(mul(from_f64(1.0 / 0.9, m), from_f64(0.9, m), m), 1);
+            assert_eq!(from_f64(-0.9, m), negate(from_f64(0.9, m), m));
+        }
+    }
 
     #[test]
     fn the_fields_fit_each_other() {

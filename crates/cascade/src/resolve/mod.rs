@@ -11,6 +11,7 @@ mod indices;
 mod laws;
 mod names;
 mod order;
+mod range;
 mod recurrence;
 mod report;
 mod scope;
@@ -63,6 +64,9 @@ pub(crate) fn resolve<'p>(program: &'p Program<'p>, text_length: usize, report: 
     let uncalled = resolver.uncalled_ops();
     if !resolver.report.has_errors() {
         resolver.order();
+    }
+    if !resolver.report.has_errors() {
+        resolver.ranges();
     }
     resolver.unused(program, &uncalled);
     canonical::canonical(resolver.cascade)

@@ -102,6 +102,14 @@ impl ExpressionPlan {
         !self.wide && self.variants.iter().all(first)
     }
 
+    /// Whether no variant for where a predicate does not hold reads `v`.
+    pub(super) fn reads_only_where(&self, predicate: &Predicate, v: ValueId) -> bool {
+        let Some(at) = self.predicates.iter().position(|p| p == predicate) else { return false };
+        let elsewhere = |number: usize| COVERAGES[number / 3usize.pow(at as u32) % 3] == Coverage::Empty;
+        let reads = |s: &Strips| s.leaves.iter().any(|leaf| matches!(leaf, Leaf::Tile(of, _) if *of == v));
+        self.variants.iter().enumerate().all(|(number, strips)| !elsewhere(number) || !reads(strips))
+    }
+
     /// Whether some variant takes the anchored exponential of what it reads first.
     pub(super) fn exponentiates(&self) -> bool {
         let scaled = |s: &Strips| matches!(s.steps.get(1), Some(Step::ScaledExp { d: 0, by: Operand::Const(_), .. }));

@@ -160,6 +160,8 @@ pub(crate) struct Passing {
     /// A map follows that reduces what it makes of the elements. It is left out where it makes nothing of them, and the
     /// reduction where it does.
     pub unless: Option<ExpressionPlan>,
+    /// Nothing reads the elements of which that map makes a number.
+    pub only: bool,
 }
 
 /// `dst = (start · scale + Σ left · right) · times`; all of one carrier. `right` carries `dst`'s inner axis, `left` its

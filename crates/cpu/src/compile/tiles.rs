@@ -73,6 +73,8 @@ pub(super) fn choose(
     let uses = super::uses(tiles, body);
     multiply_later(body, &uses);
     make_in_passing(body);
+    let uses = super::uses(tiles, body);
+    leave_out(body, &uses);
     let mut packed = order::only_terms(tiles, body);
     super::each_step(body, &mut |step| {
         if let Step::Contract(c) = step {
@@ -353,7 +355,7 @@ fn reduce_in_passing(tiles: &[Tile], steps: &mut Vec<Step>) {
             && matches!(fold.monoid, Monoid::Max | Monoid::Min)
             && fold.start != Some(src)
         {
-            c.fold = Some(Passing { fold, times: 1.0, unless: None });
+            c.fold = Some(Passing { fold, times: 1.0, unless: None, only: false });
             steps.remove(at + 1);
         } else {
             reduce_unless_mapped(steps, at);
@@ -370,8 +372,36 @@ fn reduce_unless_mapped(steps: &mut [Step], at: usize) {
     let extreme = matches!(fold.monoid, Monoid::Max | Monoid::Min) && !fold.across && fold.start != Some(c.dst);
     let only = ends.dropped && ends.store.is_none() && plan.variants.iter().any(|s| s.copies(c.dst));
     if extreme && only && c.parts.is_some() && c.fold.is_none() && plan.reads_first(c.dst) {
-        c.fold = Some(Passing { fold: fold.clone(), times: 1.0, unless: Some(plan.clone()) });
+        c.fold = Some(Passing { fold: fold.clone(), times: 1.0, unless: Some(plan.clone()), only: false });
         ends.passed = Some(c.dst);
+    }
+}
+
+/// Where a map between a result and its reduction makes a number of elements that no other reader wants either, they need
+/// not be computed.
+fn leave_out(steps: &mut [Step], uses: &[usize]) {
+    for at in 0..steps.len() {
+        let (before, rest) = steps.split_at_mut(at + 1);
+        let c = match &mut before[at] {
+            Step::Stream { body, .. } => {
+                leave_out(body, uses);
+                continue;
+            }
+            Step::Contract(c) => c,
+            _ => continue,
+        };
+        let (dst, Some(passing)) = (c.dst, &mut c.fold) else { continue };
+        let Some([predicate]) = passing.unless.as_ref().map(|plan| plan.predicates.as_slice()) else { continue };
+        let only = |step: &Step| match step {
+            Step::Map { plan, ends, .. } => {
+                plan.reads_only_where(predicate, dst) && ends.folds.iter().all(|f| f.start != Some(dst))
+            }
+            _ => false,
+        };
+        let mut readers = rest.iter().filter(|s| reads(s).contains(&dst));
+        let (mut count, mut all) = (0, true);
+        readers.by_ref().for_each(|s| (count, all) = (count + 1, all && only(s)));
+        passing.only = all && count == uses[dst.at()];
     }
 }
 

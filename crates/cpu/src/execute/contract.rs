@@ -4,11 +4,10 @@ use super::place::{Place, Rows, Tiles, pitch};
 use super::worker::Worker;
 use crate::compile::{Carrier, Contract, ElementKind, Fold, Passing, Product};
 use crate::kernels::amx::Engaged;
-use crate::kernels::contract::{Contraction, Dots, Element, Layout, Pack, PairToken, Scale, Start, Terms};
+use crate::kernels::contract::{Contraction, Dots, Element, Layout, Pack, PairToken, Partly, Scale, Start, Terms};
 use crate::kernels::fold::{Monoid, Partial, Totals};
 use crate::kernels::isa::{Token, dispatch};
 use bytemuck::Pod;
-use einloom_tile::{ValueId, coverage};
 
 impl Worker<'_> {
     pub(super) fn contract(&mut self, contract: &Contract) {
@@ -20,21 +19,27 @@ impl Worker<'_> {
                     let mut room = std::mem::take(&mut self.arena.packed);
                     let engaged = self.engaged.take().unwrap_or_else(|| Engaged::new(tiles));
                     let mut partials = vec![];
-                    let passing = contract.fold.as_ref().filter(|p| !self.is_mapped(contract.dst, p));
+                    let reduced = contract.fold.as_ref().and_then(|p| Some((p, self.reduced(contract.dst, p)?)));
+                    let passing = reduced.as_ref().map(|(passing, _)| *passing);
+                    let result = reduced.as_ref().and_then(|(_, live)| live.as_ref());
                     if let Some(Passing { fold, .. }) = passing {
                         let (rows, _) = self.tiles().lengths(contract.dst);
                         partials = self.partials(rows, fold.monoid);
                     }
                     let fold = passing.map(|p| (p.fold.monoid, &mut partials[..]));
+                    let left = self.live[contract.left.at()].take();
+                    let unread = passing.is_some_and(|p| p.only);
+                    let partly = Partly { left: left.as_ref(), result, unread };
                     self.contract_as::<f32>(contract, times, |job, _, codes| match codes {
                         Some(Rows { data, pitch }) => {
                             let job = Contraction { a_i: pitch, a_k: 1, ..job };
-                            job.run_tiles(Some(data), &engaged, parts, &mut room, fold);
+                            job.run_tiles(Some(data), &engaged, parts, &mut room, fold, partly);
                         }
-                        None => job.run_tiles(None, &engaged, parts, &mut room, fold),
+                        None => job.run_tiles(None, &engaged, parts, &mut room, fold, partly),
                     });
                     self.arena.packed = room;
                     self.engaged = Some(engaged);
+                    self.live[contract.left.at()] = left;
                     if let Some(Passing { fold, times, .. }) = passing {
                         self.total(fold, partials, *times);
                     }
@@ -73,12 +78,6 @@ impl Worker<'_> {
         partials.clear();
         partials.resize(rows, Partial::all(monoid.identity()));
         partials
-    }
-
-    /// Whether a map makes something of a contraction's result before it is reduced.
-    fn is_mapped(&self, result: ValueId, passing: &Passing) -> bool {
-        let plan = passing.unless.as_ref();
-        plan.is_some_and(|plan| !plan.variant(|p| coverage(p, &self.windows)).copies(result))
     }
 
     /// Runs it by `run`, which is given the tiles besides, and the left factor's elements where they are still bf16.

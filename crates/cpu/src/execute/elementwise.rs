@@ -253,9 +253,9 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
                                 leaf[r * width..][..width].fill(vectors[number][r0 + r]);
                             }
                         }
-                        Source::Holds(conjuncts) => {
+                        Source::Holds(live) => {
                             for r in 0..height {
-                                holds(conjuncts, r0 + r, c0, &mut leaf[r * width..][..width]);
+                                holds(live, r0 + r, c0, &mut leaf[r * width..][..width]);
                             }
                         }
                         Source::Rows(_) | Source::PerRow | Source::Columns(_) | Source::PerColumn | Source::Same(_) => {
@@ -370,5 +370,6 @@ fn exponentials<T: Real + Pod, I: Instructions>(
         [Gather { monoid: Monoid::Sum, gathered: Gathered::Partial(sums) }] => Some(sums.as_mut_slice()),
         _ => return false,
     };
-    exp::rows::<I>(exp::Rows { from: data, pitch: from.pitch, by: by as f32, less: &less[..rows], columns, to, sums })
+    let (by, less, live) = (by as f32, &less[..rows], None);
+    exp::rows::<I>(exp::Rows { from: data, pitch: from.pitch, by, less, columns, live, to, sums })
 }

@@ -1,12 +1,15 @@
 //! Maps whose results are left factors of the contraction that follows: it has them made while it multiplies.
 
+use super::partly::Somewhere;
 use super::place::Place;
 use super::worker::Worker;
-use crate::compile::{self, Carrier, Contract, ElementKind, ExpressionPlan, Leaf, Tile};
-use crate::kernels::amx::Engaged;
-use crate::kernels::contract::Layout;
-use crate::kernels::exp::Strips;
+use crate::compile::{self, Carrier, Contract, ElementKind, ExpressionPlan, Leaf};
+use crate::kernels::amx::{Engaged, TileToken};
+use crate::kernels::contract::{Layout, PackedLeft};
+use crate::kernels::exp::{self, Strips};
 use crate::kernels::fold::Monoid;
+use crate::kernels::isa::{Instructions, Work, dispatch};
+use crate::kernels::live::Live;
 use crate::kernels::strip::{Operand, Step};
 use einloom_tile::{ValueId, coverage};
 
@@ -15,6 +18,29 @@ struct Exponentials {
     of: ValueId,
     by: f32,
     less: ValueId,
+    /// Others are 0; all are exponentials, if that is not told.
+    live: Option<Live>,
+}
+
+/// Exponentials of whole rows, for one instruction set.
+struct Whole<'a, 't>(exp::Rows<'a, 't>);
+
+impl Work for Whole<'_, '_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<I: Instructions>(self) -> bool {
+        exp::rows::<I>(self.0)
+    }
+}
+
+/// Whether the rows are summed, if nothing else is wanted of them besides.
+fn summed(ends: &compile::Ends) -> Option<bool> {
+    match ends.folds.as_slice() {
+        [] => Some(false),
+        [fold] if fold.monoid == Monoid::Sum && !fold.across => Some(true),
+        _ => None,
+    }
 }
 
 impl Worker<'_> {
@@ -28,13 +54,9 @@ impl Worker<'_> {
     ) -> bool {
         let (Some(unit), Some(parts)) = (self.job.tiles, contract.parts) else { return false };
         let tiles = self.tiles();
-        let Some(job) = self.exponentials(tiles.tile(dst), plan) else { return false };
+        let Some(job) = self.exponentials(dst, plan) else { return false };
         let ([rows, columns], result) = (<[usize; 2]>::from(tiles.lengths(dst)), tiles.lengths(contract.dst));
-        let summed = match ends.folds.as_slice() {
-            [] => false,
-            [fold] if fold.monoid == Monoid::Sum && !fold.across => true,
-            _ => return false,
-        };
+        let Some(summed) = summed(ends) else { return false };
         let packs = match tiles.layout(contract.right) {
             Some(Layout::Packed(right)) => usize::from(right.parts) == parts[1],
             Some(Layout::Panels) => false,
@@ -53,12 +75,12 @@ impl Worker<'_> {
         // The contraction takes no element of its left factor, so that its place is free to say.
         self.places[dst.at()] = Place::Slot;
         let times = Some(contract.times).filter(|x| *x != 1.0);
-        let (from, less) = (job.of, job.less);
+        let (from, less, live) = (job.of, job.less, job.live.as_ref());
         self.contract_as::<f32>(contract, times, |this, tiles, _| {
             let (from, less) = (tiles.rows::<f32>(from), tiles.rows::<f32>(less));
             let less = &less.data[..rows];
             let sums = sums.as_deref_mut();
-            let mut made = Strips { from: from.data, pitch: from.pitch, by: job.by, less, columns, sums };
+            let mut made = Strips { from: from.data, pitch: from.pitch, by: job.by, less, columns, live, sums };
             this.run_made(&mut made, &engaged, parts, &mut room);
         });
         self.arena.packed = room;
@@ -69,12 +91,71 @@ impl Worker<'_> {
         true
     }
 
+    /// Runs a map that packs its result, if it takes anchored exponentials of some elements here and gives 0 for the others;
+    /// nothing is done if not.
+    pub(super) fn exponentiate(
+        &mut self,
+        dst: ValueId,
+        (plan, ends): (&ExpressionPlan, &compile::Ends),
+        (unit, parts): (TileToken, usize),
+    ) -> bool {
+        let Some(Exponentials { of, by, less, live: Some(live) }) = self.exponentials(dst, plan) else { return false };
+        let tiles = self.tiles();
+        let (slot, [rows, columns]) = (tiles.tile(dst).slot, <[usize; 2]>::from(tiles.lengths(dst)));
+        let Some(summed) = summed(ends) else { return false };
+        if rows == 0
+            || columns == 0
+            || ends.store.is_some()
+            || ends.dropped
+            || tiles.is_in(of, slot)
+            || tiles.is_in(less, slot)
+        {
+            return false;
+        }
+        let mut sums = summed.then(|| self.partials(rows, Monoid::Sum));
+        let (mut most, mut target) =
+            (std::mem::take(&mut self.arena.most), std::mem::take(&mut self.arena.slots[slot]));
+        let target_len = PackedLeft::len([rows, columns], parts);
+        let mut to = PackedLeft::new(unit, target.get_mut(target_len), [rows, columns], parts, &mut most);
+        let tiles = self.tiles();
+        let (from, less) = (tiles.rows::<f32>(of), &tiles.rows::<f32>(less).data[..rows]);
+        let (live_here, partials) = (Some(&live), sums.as_deref_mut());
+        let job = exp::Rows {
+            from: from.data,
+            pitch: from.pitch,
+            by,
+            less,
+            columns,
+            live: live_here,
+            to: &mut to,
+            sums: partials,
+        };
+        let done = dispatch(self.job.token, Whole(job));
+        let range = to.range();
+        (self.arena.most, self.arena.slots[slot]) = (most, target);
+        // What cannot be told from its parts is computed again.
+        if !done || parts > 1 && !range.is_all() {
+            self.arena.partials.extend(sums);
+            return false;
+        }
+        self.places[dst.at()] = Place::Packed(range);
+        self.live[dst.at()] = Some(live);
+        if let (Some(sums), [fold]) = (sums, ends.folds.as_slice()) {
+            self.total(fold, sums, 1.0);
+        }
+        true
+    }
+
     /// What the map computes, if it is anchored exponentials of a tile in f32, the anchors one per row of the result.
-    fn exponentials(&self, dst: Tile, plan: &ExpressionPlan) -> Option<Exponentials> {
+    fn exponentials(&self, value: ValueId, plan: &ExpressionPlan) -> Option<Exponentials> {
+        let dst = self.job.plan.tiles[value.at()];
         if plan.wide || dst.carrier != Carrier::F32 {
             return None;
         }
-        let strips = plan.variant(|p| coverage(p, &self.windows));
+        let (strips, live) = match self.somewhere(value, plan) {
+            Some(Somewhere { strips, elsewhere: 0.0, live }) => (strips, Some(live)),
+            _ => (plan.variant(|p| coverage(p, &self.windows)), None),
+        };
         let &[
             Step::Copy { d: 0, from: Operand::Leaf(of) },
             Step::ScaledExp { d: 0, by: Operand::Const(by), less: Operand::Leaf(less) },
@@ -90,6 +171,11 @@ impl Worker<'_> {
             }
             _ => None,
         };
-        Some(Exponentials { of: leaf(of, ElementKind::Full)?, by: by as f32, less: leaf(less, ElementKind::Outer)? })
+        Some(Exponentials {
+            of: leaf(of, ElementKind::Full)?,
+            by: by as f32,
+            less: leaf(less, ElementKind::Outer)?,
+            live,
+        })
     }
 }

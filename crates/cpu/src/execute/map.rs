@@ -16,10 +16,14 @@ use einloom_tile::{ValueId, coverage};
 
 impl Worker<'_> {
     pub(super) fn map(&mut self, dst: ValueId, plan: &ExpressionPlan, ends: &compile::Ends) {
-        if ends.passed.is_some_and(|v| plan.variant(|p| coverage(p, &self.windows)).copies(v)) {
+        self.live[dst.at()] = None;
+        if ends.passed.is_some_and(|v| self.passed(v, plan, &ends.folds)) {
             return;
         }
         let unit = self.job.tiles.and_then(|unit| ends.packed.map(|parts| (unit, parts)));
+        if unit.is_some_and(|unit| self.exponentiate(dst, (plan, ends), unit)) {
+            return;
+        }
         if plan.wide {
             let mut scratch = std::mem::take(&mut self.arena.wide);
             self.map_as::<f64>(dst, plan, (ends, None), &mut scratch);

@@ -10,6 +10,7 @@ mod kept;
 mod load;
 mod make;
 mod map;
+mod partly;
 mod place;
 mod reduce;
 mod relayout;

@@ -1,14 +1,15 @@
 //! Where the leaves of an elementwise operation are.
 
 use super::arena::Buffer;
-use super::place::{Rows, Tiles};
+use super::place::{Rows, Tiles, lengths};
 use crate::compile::{Carrier, ElementKind, Leaf, Tile};
+use crate::kernels::live::Live;
 use crate::kernels::math::f16_to_f32;
 use crate::kernels::real::Real;
 use bytemuck::Pod;
 use einloom_cascade::DType;
 use einloom_cascade::numeric::bf16_to_f32;
-use einloom_tile::{AxisId, ValueId};
+use einloom_tile::{AxisId, Predicate, ValueId};
 
 /// Where a leaf's elements come from.
 pub(super) enum Source<'a, T> {
@@ -31,8 +32,8 @@ pub(super) enum Source<'a, T> {
     /// One element per column, in the scratch vector of the leaf's number.
     PerColumn,
     Same(T),
-    /// 1 where all of `outer * row + inner * column + rest >= 0`, else 0.
-    Holds(Vec<[i64; 3]>),
+    /// 1 there, else 0.
+    Holds(Live),
 }
 
 /// Where the elements of `leaf` come from in a map to `dst`, whose own buffer, if it has one, may hold a leaf.
@@ -101,36 +102,29 @@ pub(super) fn source<'a, T: Real + Pod>(
             }
             if *kind == ElementKind::Outer { Source::PerRow } else { Source::PerColumn }
         }
-        Leaf::Within(predicate) => {
-            let conjunct = |affine: &einloom_tile::Affine| {
-                let mut out = [0, 0, affine.constant];
-                for &(c, axis) in &affine.terms {
-                    out[2] += c * window(axis).base as i64;
-                    out[0] += if dst.outer == Some(axis) { c } else { 0 };
-                    out[1] += if dst.inner == Some(axis) { c } else { 0 };
-                }
-                out
-            };
-            Source::Holds(predicate.all.iter().map(conjunct).collect())
-        }
+        Leaf::Within(predicate) => Source::Holds(live(tiles, dst, predicate)),
     }
 }
 
-/// Sets `out[c]` to whether all conjuncts hold in row `row` at column `first + c`.
-#[inline(always)]
-pub(super) fn holds<T: Real>(conjuncts: &[[i64; 3]], row: usize, first: usize, out: &mut [T]) {
-    let (mut low, mut high) = (0, out.len() as i64);
-    for &[outer, inner, rest] in conjuncts {
-        let rest = rest + outer * row as i64 + inner * first as i64;
-        match inner {
-            0 if rest < 0 => high = 0,
-            0 => {}
-            c if c > 0 => low = low.max((-rest).div_euclid(c) + i64::from((-rest).rem_euclid(c) != 0)),
-            c => high = high.min(rest.div_euclid(-c) + 1),
+/// Where a predicate holds in a tile.
+pub(super) fn live(tiles: Tiles<'_>, tile: Tile, predicate: &Predicate) -> Live {
+    let conjunct = |affine: &einloom_tile::Affine| {
+        let mut out = [0, 0, affine.constant];
+        for &(c, axis) in &affine.terms {
+            out[2] += c * tiles.windows[axis.at()].base as i64;
+            out[0] += if tile.outer == Some(axis) { c } else { 0 };
+            out[1] += if tile.inner == Some(axis) { c } else { 0 };
         }
-    }
-    let low = low.clamp(0, out.len() as i64) as usize;
-    let high = high.clamp(low as i64, out.len() as i64) as usize;
+        out
+    };
+    Live::new(predicate.all.iter().map(conjunct).collect(), lengths(tile, tiles.windows).1)
+}
+
+/// Sets `out[c]` to whether the predicate holds in row `row` at column `first + c`.
+#[inline(always)]
+pub(super) fn holds<T: Real>(live: &Live, row: usize, first: usize, out: &mut [T]) {
+    let live = live.row(row);
+    let [low, high] = [live.start, live.end].map(|end| end.saturating_sub(first).min(out.len()));
     out[..low].fill(T::default());
     out[low..high].fill(T::ONE);
     out[high..].fill(T::default());

@@ -9,6 +9,7 @@ use crate::compile::{Carried, Carrier, Plan, Step};
 use crate::kernels::amx::{Engaged, TileToken};
 use crate::kernels::contract::{Ahead, PairToken};
 use crate::kernels::isa::Token;
+use crate::kernels::live::Live;
 use crate::kernels::memory::{self, Asked, Shared};
 use einloom_cascade::numeric::round;
 use einloom_tile::{
@@ -49,6 +50,8 @@ pub(crate) struct Worker<'a> {
     pub asked: Vec<Asked>,
     /// Inside of a stream.
     pub streams: bool,
+    /// Of tiles that are packed, per value, which elements are more than 0; all, if that is not told.
+    pub live: Vec<Option<Live>>,
     /// The processor's matrix unit, while a point uses it.
     pub engaged: Option<Engaged>,
     /// Bytes loaded, per tensor.
@@ -81,6 +84,7 @@ impl<'a> Worker<'a> {
             following: vec![],
             asked: vec![],
             streams: false,
+            live: vec![None; job.plan.tiles.len()],
             engaged: None,
             loaded: vec![0; job.tensors.len()],
             stored: vec![0; job.tensors.len()],

@@ -24,7 +24,7 @@ pub(crate) use pairs::{Pack, PairToken, Terms};
 pub(crate) use parts::x86::put_parts;
 pub(crate) use parts::{PackRight, Packed, Range, parts};
 pub use rates::{ProductRates, TileRates};
-pub(crate) use tiles::Room;
+pub(crate) use tiles::{Partly, Room};
 
 /// Columns of a panel: see [`Layout::Panels`].
 pub(crate) const PANEL: usize = 64;

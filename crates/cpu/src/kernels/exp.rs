@@ -12,7 +12,7 @@ use super::math::{EXP_MOST, LN2_HIGH, LN2_LOW};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use lines::Lines;
 pub(crate) use packed::{Rows, rows};
-pub(crate) use strips::{ROWS, Strips};
+pub(crate) use strips::{ROWS, Strips, blocks};
 
 /// `2^(i/16)`.
 #[cfg(target_arch = "x86_64")]

@@ -12,6 +12,7 @@ pub(crate) mod exp;
 pub(crate) mod fold;
 pub(crate) mod isa;
 mod lanes;
+pub(crate) mod live;
 pub(crate) mod math;
 pub(crate) mod memory;
 pub(crate) mod real;

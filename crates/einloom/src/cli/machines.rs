@@ -33,6 +33,8 @@ struct OverheadJson {
     kernel: f64,
     operation: f64,
     run: f64,
+    /// Side of the squares of a tile that are left out where a mask leaves nothing of them.
+    masked: Option<usize>,
 }
 
 #[derive(Debug, Serialize)]
@@ -100,6 +102,11 @@ fn detail(m: &Machine) -> String {
             "{} to start a kernel, {} to dispatch a tile operation, {} until a run of elements begins\n",
             each.kernel, each.operation, each.run
         );
+        if let Some(side) = each.masked {
+            out += &format!(
+                "squares of {side} by {side} elements are left out of a tile where a mask leaves nothing of them\n"
+            );
+        }
     }
     let mut table = Table::new(&["level", "inside", "kind", "count", "capacity", "bandwidth", "energy"]);
     let or = |text: Option<String>| text.unwrap_or_else(|| "-".to_string());
@@ -169,6 +176,7 @@ fn to_json(m: &Machine) -> MachineJson {
             kernel: m.overhead.kernel.0,
             operation: m.overhead.operation.0,
             run: m.overhead.run.0,
+            masked: m.overhead.masked,
         },
         levels: m.levels.iter().map(level).collect(),
         rates: computed.map(|d| (d.to_string(), m.rate(d).0)).collect(),

@@ -89,7 +89,7 @@ struct LevelJson {
     level: String,
     bytes: u64,
     bound_bytes: u64,
-    /// The bound without what holds only where rows of results stay until they are complete.
+    /// The bound without what holds only where groups of rows follow one another, each until it is complete.
     bound_any_order_bytes: u64,
     /// What is asked for again and stays in what tiles leave free.
     kept_bytes: u64,
@@ -356,7 +356,7 @@ fn kernel_text(
         if l.bound_bytes > l.any_order_bytes && !is_cut_for(kernel, l) {
             let any = units::bytes(l.any_order_bytes as f64);
             out += &format!(
-                "  bound of {}: where rows of results stay until they are complete; in any order {any}\n",
+                "  bound of {}: where groups of rows follow one another, each until it is complete; in any order {any}\n",
                 l.level
             );
         }

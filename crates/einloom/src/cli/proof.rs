@@ -40,6 +40,7 @@ struct NumericJson {
     out_of_range: usize,
     masked_infinities: usize,
     sensitive: usize,
+    undetermined_elements: usize,
     missing_sizes: Vec<String>,
     worst_rel_error: BTreeMap<String, f64>,
     worst_rel_error_as_declared: BTreeMap<String, f64>,
@@ -123,6 +124,7 @@ fn numeric(proof: &Proof) -> NumericJson {
         out_of_range: proof.out_of_range,
         masked_infinities: proof.masked,
         sensitive: proof.sensitive,
+        undetermined_elements: proof.undetermined,
         missing_sizes: proof.missing.clone(),
         worst_rel_error: proof.worst.clone(),
         worst_rel_error_as_declared: proof.worst_declared.clone(),
@@ -165,6 +167,12 @@ fn numeric_text(proof: &Proof) -> String {
     ];
     for (count, what) in of_these.iter().filter(|p| p.0 > 0) {
         out += &format!("    of these {count}: {what}\n");
+    }
+    if proof.undetermined > 0 {
+        out += &format!(
+            "    elements that the text's own rounding does not determine, excused one by one: {}\n",
+            proof.undetermined
+        );
     }
     if !proof.missing.is_empty() {
         out += &format!("  not tried, for no such sizes were found: {}\n", proof.missing.join("; "));

@@ -22,6 +22,9 @@ pub struct ExactProof {
 
 /// Points of a set of sizes: with three, the error is far below that of the hardware.
 const POINTS: usize = 3;
+/// Bits at a set of sizes below which it says little, as where steps square a degree many times over: it counts only if no
+/// other says more.
+const LITTLE: u32 = 40;
 /// Scalar operations of an evaluation of the meaning at sizes for the exact proof, which is much slower.
 const EXACT_WORK: f64 = 4e3;
 /// Sets of random sizes for the exact proof.
@@ -32,16 +35,13 @@ pub fn prove_exactly(derived: &Derived, seed: u64) -> ExactProof {
     let (bindings, _) = sizes::bindings(derived.cascade(), seed, EXACT_SIZES, EXACT_WORK);
     let forms = named_forms(derived);
     let mut proof = ExactProof { forms: forms.len(), bits: u32::MAX, ..ExactProof::default() };
-    let mut told = vec![false; forms.len()];
+    // Per set of sizes what was found of each form; nothing where it tells nothing.
+    let mut found: Vec<Vec<Option<(usize, u32)>>> = vec![];
     for bound in &bindings {
-        let mut all = true;
-        for ((name, form), told) in forms.iter().zip(&mut told) {
+        let mut here = vec![];
+        for (name, form) in &forms {
             match certify(form.derivation(), bound, POINTS) {
-                Certificate::Certified { points, bits } => {
-                    proof.points += points;
-                    proof.bits = proof.bits.min(bits);
-                    *told = true;
-                }
+                Certificate::Certified { points, bits } => here.push(Some((points, bits))),
                 Certificate::NotCertified { output } => {
                     proof.not_certified = Some(match name {
                         None => output,
@@ -50,13 +50,23 @@ pub fn prove_exactly(derived: &Derived, seed: u64) -> ExactProof {
                     return ExactProof { bits: 0, ..proof };
                 }
                 // A gather through random positions leaves its tensor: these sizes tell nothing.
-                Certificate::NotEvaluated => all = false,
+                Certificate::NotEvaluated => here.push(None),
             }
         }
-        proof.sizes += usize::from(all);
+        found.push(here);
     }
-    if !told.iter().all(|&told| told) {
-        proof.sizes = 0;
+    let tells = |least: u32, k: usize| found.iter().any(|here| here[k].is_some_and(|f| f.1 >= least));
+    let least = if (0..forms.len()).all(|k| tells(LITTLE, k)) { LITTLE } else { 0 };
+    if !(0..forms.len()).all(|k| tells(least, k)) {
+        return ExactProof { bits: 0, ..proof };
+    }
+    for here in &found {
+        let told: Vec<(usize, u32)> = here.iter().filter_map(|f| f.filter(|f| f.1 >= least)).collect();
+        proof.sizes += usize::from(told.len() == forms.len());
+        for (points, bits) in told {
+            proof.points += points;
+            proof.bits = proof.bits.min(bits);
+        }
     }
     if proof.sizes == 0 {
         proof.bits = 0;

@@ -24,6 +24,8 @@ pub struct Proof {
     pub masked: usize,
     /// Inputs so sensitive that rounding on the way moves the meaning by more than a hundredth: they prove little.
     pub sensitive: usize,
+    /// Elements among these that bounds on the text's own rounding errors do not determine, excused one by one.
+    pub undetermined: usize,
     /// Largest relative error per output with everything in f64.
     pub worst: BTreeMap<String, f64>,
     /// Largest relative error per output in the declared number types.

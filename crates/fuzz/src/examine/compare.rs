@@ -42,6 +42,8 @@ pub(super) enum Verdict {
     Agrees,
     /// Rounding alone moves the meaning as far.
     Sensitive,
+    /// Bounds on the text's own rounding errors are as wide, at this many elements.
+    Undetermined(usize),
     /// The text as written leaves the range of f64, or comes near its end.
     Range,
     /// A position of an extremum among values that are no numbers.

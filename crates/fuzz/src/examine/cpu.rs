@@ -155,6 +155,7 @@ impl Subject {
                     match self.within_bounds(&forms, inputs, &compared) {
                         _ if self.saturates(inputs) => report.range += 1,
                         Some(Verdict::Unstable(difference)) => report.unstable.push(difference.error),
+                        Some(Verdict::Undetermined(elements)) => report.undetermined(elements),
                         Some(_) => report.sensitive += 1,
                         None => return self.disagree(report, way, how, inputs, kind, d),
                     }
@@ -162,6 +163,7 @@ impl Subject {
                 Verdict::Range => report.range += 1,
                 Verdict::Undefined => report.undefined += 1,
                 Verdict::Unstable(difference) => report.unstable.push(difference.error),
+                Verdict::Undetermined(elements) => report.undetermined(elements),
                 Verdict::Sensitive => report.sensitive += 1,
                 Verdict::Agrees => {}
             }

@@ -104,6 +104,8 @@ pub struct Report {
     pub undefined: usize,
     /// Comparisons that rounding alone may have moved.
     pub sensitive: usize,
+    /// Elements among these that bounds on the text's own rounding errors excuse, one by one.
+    pub undetermined_elements: usize,
     /// Comparisons in which the text as written over- or underflows.
     pub range: usize,
     /// Comparisons in which rounding errors grow more than in the text as written, the algebra being right: the worst
@@ -117,6 +119,14 @@ pub struct Report {
     pub exact: Option<Certificate>,
     /// Where parts disagree: at most one a way.
     pub disagreements: Vec<Disagreement>,
+}
+
+impl Report {
+    /// A comparison in which the text does not determine these elements but for rounding.
+    fn undetermined(&mut self, elements: usize) {
+        self.sensitive += 1;
+        self.undetermined_elements += elements;
+    }
 }
 
 /// Why a program was not examined.
@@ -254,6 +264,7 @@ impl Subject {
             match self.compare_wide(form, inputs, expected, &found, cut) {
                 Verdict::Agrees => {}
                 Verdict::Sensitive => report.sensitive += 1,
+                Verdict::Undetermined(elements) => report.undetermined(elements),
                 Verdict::Range => report.range += 1,
                 Verdict::Undefined => report.undefined += 1,
                 Verdict::Unstable(difference) => report.unstable.push(difference.error),

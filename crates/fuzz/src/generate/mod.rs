@@ -4,11 +4,13 @@
 mod anchored;
 mod chain;
 mod condition;
+mod coupled;
 mod expression;
 mod moments;
 mod prefix;
 mod recurrence;
 mod scope;
+mod scored;
 mod split;
 mod three;
 
@@ -36,11 +38,11 @@ pub fn program(seed: u64) -> Program {
     writer.declare();
     let target = 1 + writer.roll(6);
     while writer.statements.len() < target {
-        match writer.roll(24) {
+        match writer.roll(28) {
             0..=5 => writer.anchored(),
             6..=8 => writer.moments(),
             9..=11 => writer.chain(),
-            12 | 20 => writer.three(),
+            12 | 24 => writer.three(),
             13 => writer.recurrence(),
             14 => writer.prefix(),
             15 => writer.outer(),
@@ -48,6 +50,9 @@ pub fn program(seed: u64) -> Program {
             17 => writer.split(),
             18 => writer.shifted(),
             19 => writer.gathers(),
+            20 | 21 => writer.scored(),
+            22 => writer.semiring(),
+            23 => writer.coupled(),
             _ => writer.anything(),
         }
     }

@@ -5,7 +5,7 @@ use super::scope::{Known, TIME, Tensor};
 
 impl Writer {
     /// A tensor of the caller's over time, and perhaps over rank B.
-    fn moving(&mut self, with_row: bool) -> String {
+    pub(super) fn moving(&mut self, with_row: bool) -> String {
         let ranks = if with_row { vec![TIME, 1] } else { vec![TIME] };
         if let Some(t) = self.tensors.iter().find(|t| t.is_input && t.ranks == ranks && t.known == Known::Real)
             && self.random.unit() < 0.5

@@ -13,11 +13,12 @@ impl<'t> Reader<'t> {
             return out;
         };
         let at = Section { table, name: "overhead".to_string(), span: value.span() };
-        self.keys(&at, &["kernel", "operation", "run"]);
+        self.keys(&at, &["kernel", "operation", "run", "masked"]);
         let times = [("kernel", &mut out.kernel), ("operation", &mut out.operation), ("run", &mut out.run)];
         for (key, time) in times {
             *time = self.quantity::<Seconds>(&at, key).unwrap_or(*time);
         }
+        out.masked = if table.contains_key("masked") { self.count(&at, "masked") } else { None };
         out
     }
 }

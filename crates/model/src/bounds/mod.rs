@@ -13,14 +13,17 @@
 //! two contractions by themselves, of order `q x d / √M`. The smaller of the two changes over at `M = d²` of itself.
 //!
 //! On machines that count elements rows of such chains are held whole, so that groups of them are whole in number:
-//! [`ProjectiveNest::incoming_in_whole_rows`] says under which condition, and proves it.
+//! [`ProjectiveNest::incoming_in_groups`] says under which condition, and proves it.
 //!
 //! The largest of all is taken, for one kernel: what it reads and writes is given, not what else could be fused.
 
+mod beside;
+mod between;
 mod nest;
 mod simplex;
 mod spaces;
 
+pub use beside::Beside;
 pub use nest::{Exponents, Incoming, NestArray, ProjectiveNest};
 pub(crate) use spaces::Spaces;
 

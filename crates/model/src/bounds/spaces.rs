@@ -1,10 +1,11 @@
 //! The loop nests in a tile kernel, found by what computes and reads its values.
 
-use super::{Incoming, NestArray, ProjectiveNest};
+use super::between::between;
+use super::{Beside, Incoming, NestArray, ProjectiveNest};
 use crate::count::elements;
 use crate::nest::{Loop, Nest, grid_loops, sides};
 use einloom_machine::Machine;
-use einloom_tile::{AxisId, Coord, CoordAtom, Kernel, Op, Program, Scalar, TensorId, TileMonoid, ValueId};
+use einloom_tile::{AxisId, Coord, CoordAtom, Kernel, Op, Program, Scalar, State, TensorId, TileMonoid, ValueId};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,16 +44,15 @@ impl Spaces {
         out
     }
 
-    /// Bytes that must be read with this much fast memory per core or group of cores: in any order, and where rows stay until
-    /// they are complete.
+    /// Bytes that must be read with this much fast memory per core or group of cores: in any order, and in orders in groups.
     pub fn incoming(&self, capacity: f64) -> [f64; 2] {
         let bytes = |i: Incoming| (i.passing + i.resting) * self.ratio;
         let mut most =
             self.single.iter().map(|n| bytes(n.incoming(capacity))).fold([0.0; 2], |m, b| m.map(|x| b.max(x)));
-        for Chain { rows, parts, carried } in &self.chains {
+        for Chain { rows, parts, beside } in &self.chains {
             let apart: f64 = parts.iter().map(|n| n.incoming_in_parts(capacity).passing * self.ratio).sum();
             let any = bytes(rows.incoming(capacity));
-            let whole = rows.incoming_in_whole_rows(capacity, *carried).filter(|_| self.placed).map_or(0.0, bytes);
+            let whole = rows.incoming_in_groups(capacity, beside).filter(|_| self.placed).map_or(0.0, bytes);
             most = [most[0].max(any.min(apart)), most[1].max(any.max(whole).min(apart))];
         }
         most
@@ -65,8 +65,8 @@ struct Chain {
     rows: ProjectiveNest,
     /// The contractions by themselves.
     parts: Vec<ProjectiveNest>,
-    /// Bytes that each row carries through the last stream beside its sums: maxima, sums of weights.
-    carried: f64,
+    /// What the last stream holds of each row beside its sums.
+    beside: Beside,
 }
 
 /// Where a value comes from.
@@ -169,15 +169,18 @@ impl<'a> Finder<'a> {
         let made = c.factors.iter().copied().find(|&f| self.made_by_sums(f, 0))?;
         let points = self.depends(made).clone();
         let (mut leaves, sums) = self.leaves(made, &points, 0);
+        let first: BTreeSet<TensorId> = leaves.iter().map(|l| l.tensor).collect();
         for &f in c.factors.iter().filter(|f| **f != made) {
             leaves.extend(self.leaves(f, &points, 0).0);
         }
+        let last = leaves.iter().map(|l| l.tensor).filter(|t| !first.contains(t));
+        let last: BTreeSet<String> = last.map(|t| self.program.tensor(t).name.clone()).collect();
         // Axes of the result that the points lack are whole.
         let own: BTreeSet<AxisId> = self.depends(c.result).union(&sides(self.kernel, c.result)).copied().collect();
         let rest: f64 = own.difference(&points).map(|&a| self.extent(a)).product();
         let rows = self.nest_of(c, &points, leaves, &[(c.result, rest)], &[])?;
         let mut parts = vec![];
-        for sum in sums {
+        for &sum in &sums {
             let inner = self.contraction(self.defs.get(&sum)?)?;
             parts.extend(self.single(&inner));
         }
@@ -188,27 +191,31 @@ impl<'a> Finder<'a> {
             }
             parts.extend(self.nest_of(c, &c.points, leaves, &[(c.result, 1.0)], &[made]));
         }
-        let carried = self.carried(&self.kernel.body, c.result, &own).unwrap_or(0.0);
-        Some(Chain { rows, parts, carried })
+        let beside = self.beside(c.result, &own, &points, &sums, last).unwrap_or_default();
+        Some(Chain { rows, parts, beside })
     }
 
-    /// Bytes per row of what the stream that computes `result` carries beside it: states over axes of the results, but not
-    /// over all that the result's own sides are.
-    fn carried(&self, ops: &[Op], result: ValueId, own: &BTreeSet<AxisId>) -> Option<f64> {
-        for op in ops {
-            let Op::Stream { states, body, .. } = op else { continue };
-            if let Some(found) = self.carried(body, result, own) {
-                return Some(found);
-            }
-            if body.iter().any(|o| matches!(o, Op::Mma { dst, .. } if *dst == result)) {
-                let beside = states.iter().map(|s| s.value).filter(|&v| {
-                    let over = sides(self.kernel, v);
-                    over.is_subset(own) && over.len() < sides(self.kernel, result).len()
-                });
-                return Some(beside.map(|v| self.machine.held_bytes(self.kernel.value(v).dtype) as f64).sum());
-            }
-        }
-        None
+    /// What the stream that computes `result` carries beside it, states over axes of the results, but not over all that the
+    /// result's own sides are; and what it holds between `sums` and `result`, where it computes these too.
+    fn beside(
+        &self,
+        result: ValueId,
+        own: &BTreeSet<AxisId>,
+        points: &BTreeSet<AxisId>,
+        sums: &[ValueId],
+        last: BTreeSet<String>,
+    ) -> Option<Beside> {
+        let (states, body) = stream_of(&self.kernel.body, result)?;
+        let beside = states.iter().map(|s| s.value).filter(|&v| {
+            let over = sides(self.kernel, v);
+            over.is_subset(own) && over.len() < sides(self.kernel, result).len()
+        });
+        let carried = beside.map(|v| self.machine.held_bytes(self.kernel.value(v).dtype) as f64).sum();
+        let rows: BTreeSet<AxisId> = own.intersection(points).copied().collect();
+        let columns: BTreeSet<AxisId> = points.difference(own).copied().collect();
+        let numbers = between(self.kernel, (states, body), sums, result, [&rows, &columns]).unwrap_or(0);
+        let number = self.machine.element.map_or(1.0, |e| e.0 as f64);
+        Some(Beside { carried, numbers, number, last })
     }
 
     /// Whether a value depends on contractions at every one of its points.
@@ -414,6 +421,19 @@ impl<'a> Finder<'a> {
         self.counted.borrow_mut().insert(conditional, counted);
         Some(free * counted)
     }
+}
+
+/// The stream that computes a contraction in its body.
+fn stream_of(ops: &[Op], result: ValueId) -> Option<(&[State], &[Op])> {
+    ops.iter().find_map(|op| match op {
+        Op::Stream { states, body, .. } => {
+            match body.iter().any(|o| matches!(o, Op::Mma { dst, .. } if *dst == result)) {
+                true => Some((&states[..], &body[..])),
+                false => stream_of(body, result),
+            }
+        }
+        _ => None,
+    })
 }
 
 /// The tiles that an expression reads.

@@ -76,8 +76,17 @@ impl Rewriter<'_> {
         let name = self.graph[a.state].name.clone();
         let hint = Some("a sum of products with one slice of the state would do".to_string());
         let other = (format!("{} reads {name} other than as a factor of a sum", node.name), hint);
-        if r.monoid != Monoid::Sum || r.over.contains(&self.t) || !r.streaming.anchors.is_empty() {
+        if r.monoid != Monoid::Sum || r.over.contains(&self.t) {
             return Err(other);
+        }
+        // Summed once its anchors are complete, a state is what it was repaired to be; but what is repaired by it needs it as
+        // it runs.
+        let me = self.graph.ids().find(|&n| self.graph[n] == *node);
+        let runs = |n: NodeId| matches!(&self.graph[n].def, Def::Reduce(o) if me.is_some_and(|me| o.streaming.anchors.contains(&me)));
+        if let Some(n) = self.graph.ids().find(|&n| runs(n)) {
+            let reason =
+                format!("{} is repaired by the running value of {}, which reads {name}", self.graph[n].name, node.name);
+            return Err((reason, Some("sums that need only what is complete would do".into())));
         }
         let mut query = Product::of(&r.body, &self.graph);
         let is_state = |t: &Term| matches!(t, Term::Read(n, _) if *n == a.state);
@@ -107,7 +116,7 @@ impl Rewriter<'_> {
         let inside = along.is_some();
         let old = Term::Old(a.state, self.graph[a.state].axes.iter().map(|&i| IndexExpr::var(i)).collect());
         let mut value = if inside {
-            let decay = self.stretch(a, None, Some((self.t, later)));
+            let decay = self.stretch_inside(a, None, (self.t, later));
             let body = times(Some(times(Some(query.term()), decay.unwrap_or(Term::Number(1.0)))), old);
             self.local_sum(node, "carried", &r.over, r.filter.clone(), body)
         } else {
@@ -138,7 +147,7 @@ impl Rewriter<'_> {
             if inside {
                 // The other way in time a decay is a growth.
                 filter.insert(0, self.earlier(later));
-                body = times(self.stretch(a, Some(self.n), Some((self.t, later))), body);
+                body = times(self.stretch_inside(a, Some(self.n), (self.t, later)), body);
             }
             let scores = self.local_sum(node, "scores", &r.over, filter, body);
             let decay = if inside { None } else { self.stretch(a, Some(self.n), Some((self.t, later))) };

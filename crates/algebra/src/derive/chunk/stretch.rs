@@ -5,11 +5,21 @@
 //! difference of two sums of exponents from the chunk's start. A step whose decay is 0, such as `exp(-inf)`, must not
 //! enter these, since `-inf - -inf` is no number and a huge exponent would take the digits of all others: such steps count
 //! as exponent 0, and where one lies in the stretch the decay is 0.
+//!
+//! The difference of two such sums is off by the last digit of the larger: in f32 by 2^-24 of what a whole chunk decays,
+//! however short the stretch is. Where a decay stays inside a sum over an index that it carries, each element is an
+//! exponential anyway, and two more additions beside it are cheap: there every exponent is taken apart into a multiple of
+//! [`GRAIN`], of which a chunk's sums are exact, and a rest below it, of which they are small.
 
 use super::step::Affine;
 use super::{Rewriter, times};
 use crate::{Def, Reduction, Streaming, Term, product};
 use einloom_cascade::{BinaryOp, IndexId, Monoid, UnaryOp};
+
+/// What the coarse parts of exponents are multiples of, as its inverse: their sums are exact in f32 up to 2^24 of it, which
+/// is 65536, and an exponent of less than -104 has a decay of 0 there. The rests of a thousand steps sum up to no more
+/// than 2, whose last digit is 2^-23.
+const GRAIN: f64 = 256.0;
 
 fn binary(op: BinaryOp, a: Term, b: Term) -> Term {
     Term::Binary(op, Box::new(a), Box::new(b))
@@ -19,6 +29,21 @@ impl Rewriter<'_> {
     /// The product of the decays at the positions after `from` (nothing: from the chunk's first) and up to `to`, that one
     /// included or not (nothing: up to the chunk's last). Nothing if it is 1.
     pub(super) fn stretch(&mut self, a: &Affine, from: Option<IndexId>, to: Option<(IndexId, bool)>) -> Option<Term> {
+        self.stretched(a, from, to, false)
+    }
+
+    /// The same inside a sum over an index that the decay carries.
+    pub(super) fn stretch_inside(&mut self, a: &Affine, from: Option<IndexId>, to: (IndexId, bool)) -> Option<Term> {
+        self.stretched(a, from, Some(to), true)
+    }
+
+    fn stretched(
+        &mut self,
+        a: &Affine,
+        from: Option<IndexId>,
+        to: Option<(IndexId, bool)>,
+        apart: bool,
+    ) -> Option<Term> {
         let mut out = None;
         if let Some(constant) = a.constant.clone() {
             let length = self.length(a, from, to);
@@ -26,7 +51,7 @@ impl Rewriter<'_> {
             out = Some(if whole { power(constant, length) } else { power_or_one(constant, length) });
         }
         if !a.exponent.is_empty() {
-            out = Some(times(out, self.exponential(a, from, to)));
+            out = Some(times(out, self.exponential(a, from, to, apart)));
         }
         if let Some(factor) = a.factor.clone() {
             let product = self.over_stretch(a, Monoid::Prod, &factor, vec![], from, to);
@@ -35,8 +60,9 @@ impl Rewriter<'_> {
         out
     }
 
-    /// `exp` of the sum of the exponents of a stretch.
-    fn exponential(&mut self, a: &Affine, from: Option<IndexId>, to: Option<(IndexId, bool)>) -> Term {
+    /// `exp` of the sum of the exponents of a stretch, which are taken apart if a difference of two sums is to keep the
+    /// digits of a short stretch.
+    fn exponential(&mut self, a: &Affine, from: Option<IndexId>, to: Option<(IndexId, bool)>, apart: bool) -> Term {
         let exp = |x| Term::Unary(UnaryOp::Exp, Box::new(x));
         let zero = || Term::Number(0.0);
         let exponent = product::sum_term(&a.exponent);
@@ -46,16 +72,27 @@ impl Rewriter<'_> {
         };
         let kept = binary(BinaryOp::Ne, decay.clone(), zero());
         let counted = Term::Select(Box::new(kept), Box::new(exponent), Box::new(zero()));
-        let upper = self.over_stretch(a, Monoid::Sum, &counted, vec![], None, Some(to));
+        let parts = match apart {
+            true => {
+                let coarse = coarse(&counted);
+                vec![coarse.clone(), binary(BinaryOp::Sub, counted, coarse)]
+            }
+            false => vec![counted],
+        };
+        let mut up_to = |to| -> Vec<Term> {
+            parts.iter().map(|part| self.over_stretch(a, Monoid::Sum, part, vec![], None, Some(to))).collect()
+        };
+        let (mut sums, lower) = (up_to(to), from.map(|from| up_to((from, true))));
+        if let Some(lower) = lower {
+            sums = sums.into_iter().zip(lower).map(|(upper, lower)| binary(BinaryOp::Sub, upper, lower)).collect();
+        }
+        let sum = sums.into_iter().reduce(|a, b| binary(BinaryOp::Add, a, b)).unwrap_or(zero());
         // The last step up to there that keeps nothing; -inf if none does.
         let void = vec![binary(BinaryOp::Eq, decay, zero())];
         let last = self.over_stretch(a, Monoid::Max, &Term::Position(self.t), void, None, Some(to));
-        let (holds, sum) = match from {
-            None => (binary(BinaryOp::Lt, last, zero()), upper),
-            Some(from) => {
-                let lower = self.over_stretch(a, Monoid::Sum, &counted, vec![], None, Some((from, true)));
-                (binary(BinaryOp::Le, last, Term::Position(from)), binary(BinaryOp::Sub, upper, lower))
-            }
+        let holds = match from {
+            None => binary(BinaryOp::Lt, last, zero()),
+            Some(from) => binary(BinaryOp::Le, last, Term::Position(from)),
         };
         Term::Select(Box::new(holds), Box::new(exp(sum)), Box::new(zero()))
     }
@@ -116,6 +153,12 @@ impl Rewriter<'_> {
         let (body, streaming) = (Term::Position(self.s), Streaming::default());
         self.member(&like, what, Def::Reduce(Reduction { monoid, over: vec![self.s], filter: vec![], body, streaming }))
     }
+}
+
+/// The nearest multiple of the grain.
+fn coarse(exponent: &Term) -> Term {
+    let grains = binary(BinaryOp::Mul, exponent.clone(), Term::Number(GRAIN));
+    binary(BinaryOp::Mul, Term::Unary(UnaryOp::Round, Box::new(grains)), Term::Number(1.0 / GRAIN))
 }
 
 /// The same, and 1 for a stretch of no positions, whatever the base: `exp(-inf · 0)` is no number.

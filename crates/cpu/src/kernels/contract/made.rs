@@ -51,11 +51,12 @@ impl Contraction<'_, '_, f32> {
         let lines = made.len(parts[0]) * size_of::<f32>() / size_of::<Line>();
         let (mut here, mut there) = grown(left, 2 * lines)[..2 * lines].split_at_mut(lines);
         let sums = grown(sums, 2 * SQUARE * SQUARE * size_of::<f32>() / size_of::<Line>()).as_mut_ptr().cast::<f32>();
-        let blocks = k.div_ceil(TERMS);
-        let b_bytes = blocks * usize::from(packed.parts) * TILE;
-        let turns = n.div_ceil(SQUARE) * blocks * products(parts) * 4;
+        let b_bytes = k.div_ceil(TERMS) * usize::from(packed.parts) * TILE;
         // SAFETY: who has engaged the unit has a processor that rounds to bf16; `made` is borrowed until the end.
-        let mut range = unsafe { Lines::<LEFT>::begin(made, 0, bytemuck::cast_slice_mut(here), turns).rest() };
+        let (mut range, mut some) = unsafe {
+            let mut first = Lines::<LEFT>::begin(made, 0, bytemuck::cast_slice_mut(here), 1);
+            (first.rest(), first.blocks())
+        };
         let mut rows_of_b = None;
         let mut base = c.as_mut_ptr();
         let mut pending: Option<Finish> = None;
@@ -64,6 +65,9 @@ impl Contraction<'_, '_, f32> {
             let rows = SQUARE.min(m - i);
             let last = i + SQUARE >= m;
             let to = bytemuck::cast_slice_mut(there);
+            // Terms of which these rows have none are left out.
+            let [skipped, blocks] = some;
+            let turns = n.div_ceil(SQUARE) * blocks * products(parts) * 4;
             let mut next = (!last).then(|| Lines::<LEFT>::begin(made, i + SQUARE, to, turns));
             let good = range.multiplies(packed.range);
             let kept = match (start, scale) {
@@ -78,6 +82,7 @@ impl Contraction<'_, '_, f32> {
             for j in (0..if good { n } else { 0 }).step_by(SQUARE) {
                 let columns = SQUARE.min(n - j);
                 let b0 = b.as_ptr().cast::<u8>().wrapping_add(j / SIDE * b_bytes);
+                let b0 = b0.wrapping_add(skipped * usize::from(packed.parts) * TILE);
                 let b1 = if columns > SIDE { b0.wrapping_add(b_bytes) } else { b0 };
                 let to = base.wrapping_add(i * c_i + j);
                 let sums = sums.wrapping_add(turn * SQUARE * SQUARE);
@@ -104,7 +109,9 @@ impl Contraction<'_, '_, f32> {
                 let factor = Factor::at(scale, [i, j]);
                 let (sums, times, fold) = (sums.cast_const(), times.unwrap_or(1.0), std::ptr::null_mut());
                 let to = Some(to);
-                let finish = Finish { sums, pitch, rows, columns, to, to_i: c_i, acc, acc_i, factor, times, fold };
+                let live = None;
+                let finish =
+                    Finish { sums, pitch, rows, columns, to, to_i: c_i, acc, acc_i, factor, times, fold, live };
                 turn ^= 1;
                 if let Some(before) = pending.replace(finish) {
                     // SAFETY: the instructions as above; the checks found the rows and columns to be there.
@@ -139,7 +146,7 @@ impl Contraction<'_, '_, f32> {
             }
             if let Some(next) = &mut next {
                 // SAFETY: as above.
-                range = unsafe { next.rest() };
+                (range, some) = unsafe { (next.rest(), next.blocks()) };
                 std::mem::swap(&mut here, &mut there);
             }
         }

@@ -1,7 +1,7 @@
 //! How fast the ways to multiply bf16 are on the processor at hand, measured once.
 
 use super::pairs::PairToken;
-use super::tiles::{Room, SQUARE};
+use super::tiles::{Partly, Room, SQUARE};
 use super::{Ahead, Contraction, Layout, Packed, Scale, Start};
 use crate::kernels::amx::{Engaged, TileToken};
 use crate::kernels::isa::{Isa, Token};
@@ -68,7 +68,7 @@ impl ProductRates {
                         let layout = Layout::Packed(Packed::new(parts));
                         let parts = [usize::from(parts); 2];
                         let run = |job: Contraction<'_, '_, f32>| {
-                            job.run_tiles(None, &Engaged::new(unit), parts, &mut room, None)
+                            job.run_tiles(None, &Engaged::new(unit), parts, &mut room, None, Partly::default())
                         };
                         *tiled = tiled.min(seconds(UNIT, layout, run));
                     }

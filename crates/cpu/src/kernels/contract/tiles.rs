@@ -6,8 +6,10 @@ use super::left::{PackedLeft, unpack_left};
 use super::parts::{PackLeft, PackRight, Packed, unpack};
 use super::{Contraction, Layout, Scale, Start};
 use crate::kernels::amx::{Engaged, SIDE, Square, TERMS, TILE};
+use crate::kernels::exp::blocks;
 use crate::kernels::fold::{Monoid, Partial};
 use crate::kernels::isa::dispatch;
+use crate::kernels::live::{Live, bits};
 use crate::kernels::memory::{Asked, Line};
 use einloom_cascade::numeric::bf16_to_f32;
 use std::ops::Range;
@@ -38,6 +40,18 @@ pub(super) fn grown(lines: &mut Vec<Line>, len: usize) -> &mut [Line] {
     lines
 }
 
+/// Which elements of a contraction matter.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Partly<'a> {
+    /// Those of a left factor that is packed: others are 0, and where they are so in 32 rows, they are not there. All, if
+    /// that is not told.
+    pub left: Option<&'a Live>,
+    /// Those of the result that are reduced; all, if that is not told.
+    pub result: Option<&'a Live>,
+    /// Nothing reads the others.
+    pub unread: bool,
+}
+
 impl Contraction<'_, '_, f32> {
     /// Runs it on factors of so many parts of bf16. The slices must hold the matrices; panics otherwise. The left factor's
     /// elements are `codes`, if those are given, in rows of adjacent elements; `a` is not looked at then.
@@ -50,6 +64,7 @@ impl Contraction<'_, '_, f32> {
         parts: [usize; 2],
         room: &mut Room,
         fold: Option<(Monoid, &mut [Partial])>,
+        partly: Partly<'_>,
     ) {
         let from = codes.map_or(Elements::F32(self.a), Elements::Bf16);
         self.check_with(from.len());
@@ -57,6 +72,8 @@ impl Contraction<'_, '_, f32> {
         let Self { m, n, k, a, a_i, a_k, b, b_layout, c, c_i, start, scale, times, ahead, packed: left_packed } = self;
         let there = left_packed.is_none() || codes.is_none() && a.len() >= PackedLeft::len([m, k], parts[0]);
         assert!(there, "a packed left factor is too short");
+        assert!(partly.left.is_none_or(|live| live.columns() <= k), "terms that are not there");
+        assert!(partly.result.is_none_or(|live| live.columns() <= n), "columns that are not there");
         if m == 0 || n == 0 {
             return;
         }
@@ -83,7 +100,7 @@ impl Contraction<'_, '_, f32> {
                 let job = Contraction { m, n, k, a, a_i, a_k, b, b_layout, c, c_i, start, scale, times, ahead, packed };
                 job.run(token);
                 if let Some((monoid, rows)) = fold {
-                    fold_rows(monoid, &mut rows[..m], c, [n, c_i]);
+                    fold_rows(monoid, &mut rows[..m], c, [n, c_i], (partly.result, 0));
                 }
                 return;
             }
@@ -92,14 +109,22 @@ impl Contraction<'_, '_, f32> {
             && parts != [1, 1]
             && !range.multiplies(packed.range)
         {
-            let a = &unpack_left(a, [m, k], parts[0]);
+            let mut a = unpack_left(a, [m, k], parts[0]);
+            if let Some(live) = partly.left {
+                for (row, terms) in a.chunks_exact_mut(k).enumerate() {
+                    let there = live.row(row);
+                    terms[..there.start].fill(0.0);
+                    terms[there.end..].fill(0.0);
+                }
+            }
+            let a = &a;
             let rows = matches!(b_layout, Layout::Packed(_)).then(|| unpack(packed, right, k, n));
             let (b, b_layout) = rows.as_ref().map_or((b, b_layout), |rows| (&rows[..], Layout::Rows(n)));
             let (to, a_i, a_k, packed) = (&mut *c, k, 1, None);
             let job = Contraction { m, n, k, a, a_i, a_k, b, b_layout, c: to, c_i, start, scale, times, ahead, packed };
             job.run(token);
             if let Some((monoid, rows)) = fold {
-                fold_rows(monoid, &mut rows[..m], c, [n, c_i]);
+                fold_rows(monoid, &mut rows[..m], c, [n, c_i], (partly.result, 0));
             }
             return;
         }
@@ -136,6 +161,8 @@ impl Contraction<'_, '_, f32> {
             let columns_here = j0..n.min(j0 + some_columns);
             let rows = SQUARE.min(m - i);
             let mut good = true;
+            let [some, all] = partly.result.map_or([0..n, 0..n], |live| live.rows(i..i + rows));
+            let blocks_of = partly.left.filter(|_| left_packed.is_some()).map(|live| blocks(Some(live), i, rows, k));
             for k0 in (0..k).step_by(part) {
                 let terms = part.min(k - k0);
                 let strides = [a_i, a_k];
@@ -148,28 +175,37 @@ impl Contraction<'_, '_, f32> {
                         break;
                     }
                 }
-                let blocks = terms.div_ceil(TERMS);
+                let all_blocks = terms.div_ceil(TERMS);
+                let [skipped, blocks] = blocks_of.unwrap_or([0, all_blocks]);
                 let a0 = if left_packed.is_some() {
                     a[PackedLeft::len([i, k], parts[0])..].as_ptr().cast::<u8>()
                 } else {
                     left.as_ptr().cast::<u8>()
                 };
-                let a1 = if rows > SIDE { a0.wrapping_add(blocks * parts[0] * TILE) } else { a0 };
+                let a0 = a0.wrapping_add(skipped * parts[0] * TILE);
+                let a1 = if rows > SIDE { a0.wrapping_add(all_blocks * parts[0] * TILE) } else { a0 };
                 let last = k0 + terms == k;
                 // What is packed next is asked for while this is multiplied: its rows are too short for the processor to
                 // find them by itself.
                 let (next, then) = if last { (i + SQUARE, 0) } else { (i, k0 + terms) };
                 let next_rows = if left_packed.is_some() { 0..0 } else { next..m.min(next + SQUARE) };
                 let window = [next_rows, then..k.min(then + part)];
-                let (mut asked, some) = packed_next((from, strides), window, n);
+                let (mut asked, lines) = packed_next((from, strides), window, n);
                 for j in columns_here.clone().step_by(SQUARE) {
                     let columns = SQUARE.min(n - j);
-                    asked.some(some);
+                    asked.some(lines);
+                    if partly.unread && (j >= some.end || j + columns <= some.start) {
+                        continue;
+                    }
                     let b0 = right.as_ptr().cast::<u8>().wrapping_add(j / SIDE * b_bytes);
-                    let b0 = b0.wrapping_add(k0 / TERMS * usize::from(packed.parts) * TILE);
+                    let b0 = b0.wrapping_add((k0 / TERMS + skipped) * usize::from(packed.parts) * TILE);
                     let b1 = if columns > SIDE { b0.wrapping_add(b_bytes) } else { b0 };
                     let to = base.wrapping_add(i * c_i + j);
-                    let straight = straight && rows == SQUARE && columns == SQUARE;
+                    // Of these the reduction looks at some only.
+                    let partly_there = all.start > j || all.end < j + columns;
+                    let live = partly.result.filter(|_| partly_there).map(|live| (live, [i, j]));
+                    let looks = live.is_none() || partials.is_null();
+                    let straight = straight && looks && rows == SQUARE && columns == SQUARE;
                     let sums = sums.wrapping_add(if one { turn * SQUARE * SQUARE } else { j * SQUARE });
                     let (sums_to, pitch) = if straight { (to, c_i) } else { (sums, SQUARE) };
                     let kept = k0 > 0 || straight && matches!(start, Start::Kept);
@@ -190,7 +226,8 @@ impl Contraction<'_, '_, f32> {
                     let fold = if partials.is_null() { partials } else { partials.wrapping_add(i) };
                     let to = (!straight).then_some(to);
                     let sums = if straight { sums_to.cast_const() } else { sums };
-                    let finish = Finish { sums, pitch, rows, columns, to, to_i: c_i, acc, acc_i, factor, times, fold };
+                    let finish =
+                        Finish { sums, pitch, rows, columns, to, to_i: c_i, acc, acc_i, factor, times, fold, live };
                     turn ^= 1;
                     if let Some(before) = pending.replace(finish) {
                         // SAFETY: the token's instructions; the checks found the rows and columns to be there.
@@ -242,17 +279,24 @@ impl Contraction<'_, '_, f32> {
             if !partials.is_null() {
                 // SAFETY: as many partial results as rows; nobody else holds them.
                 let partials = unsafe { std::slice::from_raw_parts_mut(partials.wrapping_add(i), rows) };
-                fold_rows(monoid, partials, &c[i * c_i..], [n, c_i]);
+                fold_rows(monoid, partials, &c[i * c_i..], [n, c_i], (partly.result, i));
             }
             base = c.as_mut_ptr();
         }
     }
 }
 
-/// Reduces rows of so many elements, so far apart.
-fn fold_rows(monoid: Monoid, partials: &mut [Partial], rows: &[f32], [columns, pitch]: [usize; 2]) {
+/// Reduces rows of so many elements, so far apart; of those that are partly there, the first is told by its number.
+fn fold_rows(
+    monoid: Monoid,
+    partials: &mut [Partial],
+    rows: &[f32],
+    [columns, pitch]: [usize; 2],
+    (live, first): (Option<&Live>, usize),
+) {
     for (row, partial) in partials.iter_mut().enumerate() {
-        partial[0] = rows[row * pitch..][..columns].iter().fold(partial[0], |all, &x| monoid.combine(all, x));
+        let there = live.map_or(0..columns, |live| live.row(first + row));
+        partial[0] = rows[row * pitch..][there].iter().fold(partial[0], |all, &x| monoid.combine(all, x));
     }
 }
 
@@ -308,7 +352,7 @@ const LEAST: u8 = 2;
 
 /// Sums on their way to the result: `to = (acc · factor + sums) · times`.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-pub(super) struct Finish {
+pub(super) struct Finish<'l> {
     pub sums: *const f32,
     /// Elements from row to row.
     pub pitch: usize,
@@ -324,9 +368,11 @@ pub(super) struct Finish {
     pub times: f32,
     /// Partial results of the rows; null if there are none.
     pub fold: *mut Partial,
+    /// Which elements are reduced, of a tile in which the sums lie from a row and a column on; all if that is not told.
+    pub live: Option<(&'l Live, [usize; 2])>,
 }
 
-impl Finish {
+impl Finish<'_> {
     /// # Safety
     /// The instructions are there, and the rows and columns.
     pub(super) unsafe fn finish(self, monoid: Monoid) {
@@ -345,14 +391,14 @@ impl Finish {
 }
 
 #[cfg(target_arch = "x86_64")]
-impl Finish {
+impl Finish<'_> {
     /// # Safety
     /// The instructions are there, and the rows and columns.
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma")]
     unsafe fn run<const FOLD: u8>(self) {
         use std::arch::x86_64::*;
 
-        let Self { sums, pitch, rows, columns, to, to_i, acc, acc_i, factor, times, fold } = self;
+        let Self { sums, pitch, rows, columns, to, to_i, acc, acc_i, factor, times, fold, live } = self;
         let Some(to) = to else {
             // SAFETY: the caller's.
             return unsafe { reduce::<FOLD>(sums, pitch, fold) };
@@ -389,9 +435,10 @@ impl Finish {
                 if FOLD != NOTHING {
                     let at = fold.add(row).cast::<f32>();
                     let mut all = _mm512_loadu_ps(at);
-                    for (mask, result) in masks.into_iter().zip(result) {
+                    let there = live.map_or(u32::MAX, |(live, [i, j])| bits(&live.row(i + row), j));
+                    for (half, (mask, result)) in masks.into_iter().zip(result).enumerate() {
                         // A NaN stays.
-                        let mask = mask & _mm512_cmp_ps_mask::<_CMP_ORD_Q>(all, all);
+                        let mask = mask & (there >> (SIDE * half)) as u16 & _mm512_cmp_ps_mask::<_CMP_ORD_Q>(all, all);
                         all = match FOLD {
                             MOST => _mm512_mask_max_ps(all, mask, all, result),
                             _ => _mm512_mask_min_ps(all, mask, all, result),

@@ -3,6 +3,7 @@
 use crate::kernels::contract::PackedLeft;
 use crate::kernels::fold::Partial;
 use crate::kernels::isa::Instructions;
+use crate::kernels::live::Live;
 
 /// `2^(i/32)`.
 #[cfg(target_arch = "x86_64")]
@@ -50,6 +51,8 @@ pub(crate) struct Rows<'a, 't> {
     /// One per row.
     pub less: &'a [f32],
     pub columns: usize,
+    /// Others are 0, and blocks of 32 columns that are 0 in 32 rows are left out; all are live if that is not told.
+    pub live: Option<&'a Live>,
     pub to: &'a mut PackedLeft<'t>,
     /// To which the exponentials are added, before they are rounded.
     pub sums: Option<&'a mut [Partial]>,
@@ -77,8 +80,10 @@ pub(crate) fn rows<I: Instructions>(job: Rows<'_, '_>) -> bool {
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod x86 {
+    use super::super::strips::{ROWS, blocks};
     use super::{Rows, THIRTY_SECONDS};
     use crate::kernels::contract::put_parts;
+    use crate::kernels::live::bits;
     use crate::kernels::math::EXP_MOST;
     use crate::kernels::strip::LEAST_NORMAL;
     use std::arch::x86_64::*;
@@ -90,44 +95,55 @@ pub(super) mod x86 {
 
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
     pub(super) fn rows<const PARTS: usize>(job: Rows<'_, '_>) {
-        let Rows { from, pitch, by, less, columns, to, mut sums } = job;
+        let Rows { from, pitch, by, less, columns, live, to, mut sums } = job;
         let rows = less.len();
         assert!(rows > 0 && columns > 0 && from.len() >= (rows - 1) * pitch + columns, "too short");
+        assert!(live.is_none_or(|live| live.columns() <= columns), "columns that are not there");
         let table = table();
         let by = _mm512_set1_ps(by);
+        let mut some = [0, columns.div_ceil(32)];
         for (row, &less) in less.iter().enumerate() {
+            if row % ROWS == 0 && live.is_some() {
+                some = blocks(live, row, ROWS.min(rows - row), columns);
+            }
+            let there = live.map_or(0..columns, |live| live.row(row));
             let from = from[row * pitch..][..columns].as_ptr();
             let less = _mm512_set1_ps(less);
             let exp = |x: Vector| {
                 let y = _mm512_fmsub_ps(x, by, less);
                 if PARTS == 3 { exp(y, table) } else { rounded_exp(y) }
             };
-            let mut lines = to.row(row, columns);
+            let mut lines = to.row(row, columns).wrapping_add(some[0] * PARTS * TILE);
             let mut all = [_mm512_setzero_ps(); 2];
             let mut most = _mm512_setzero_ps();
-            let mut at = 0;
-            // SAFETY: so many columns are there, of the last the masks have a bit per element; `to` has a line for each 32 of
-            // them, a tile apart, and that they are packed says that the processor rounds to bf16.
+            // SAFETY: so many columns are there, of lines that are not whole the masks have a bit per element; `to` has a line for
+            // each 32 of them, a tile apart, and that they are packed says that the processor rounds to bf16.
             unsafe {
-                while at + 32 <= columns {
-                    let (x, y) = (exp(_mm512_loadu_ps(from.add(at))), exp(_mm512_loadu_ps(from.add(at + 16))));
-                    all = [_mm512_add_ps(all[0], x), _mm512_add_ps(all[1], y)];
-                    put_parts::<PARTS>(x, y, lines);
-                    if PARTS > 1 {
-                        most = larger(larger(x, y), most);
+                let (mut at, end) = (32 * some[0], 32 * (some[0] + some[1]));
+                while at < end {
+                    // Those that are whole follow each other.
+                    while there.start <= at && at + 32 <= there.end {
+                        let (x, y) = (exp(_mm512_loadu_ps(from.add(at))), exp(_mm512_loadu_ps(from.add(at + 16))));
+                        all = [_mm512_add_ps(all[0], x), _mm512_add_ps(all[1], y)];
+                        put_parts::<PARTS>(x, y, lines);
+                        if PARTS > 1 {
+                            most = larger(larger(x, y), most);
+                        }
+                        lines = lines.wrapping_add(PARTS * TILE);
+                        at += 32;
                     }
-                    lines = lines.wrapping_add(PARTS * TILE);
-                    at += 32;
-                }
-                if at < columns {
-                    let there = (1u32 << (columns - at)) - 1;
-                    let half = |mask: u16, at: usize| {
-                        _mm512_maskz_mov_ps(mask, exp(_mm512_maskz_loadu_ps(mask, from.wrapping_add(at))))
-                    };
-                    let (x, y) = (half(there as u16, at), half((there >> 16) as u16, at + 16));
-                    all = [_mm512_add_ps(all[0], x), _mm512_add_ps(all[1], y)];
-                    put_parts::<PARTS>(x, y, lines);
-                    most = larger(larger(x, y), most);
+                    if at < end {
+                        let bits = bits(&there, at);
+                        let half = |mask: u16, at: usize| {
+                            _mm512_maskz_mov_ps(mask, exp(_mm512_maskz_loadu_ps(mask, from.wrapping_add(at))))
+                        };
+                        let (x, y) = (half(bits as u16, at), half((bits >> 16) as u16, at + 16));
+                        all = [_mm512_add_ps(all[0], x), _mm512_add_ps(all[1], y)];
+                        put_parts::<PARTS>(x, y, lines);
+                        most = larger(larger(x, y), most);
+                        lines = lines.wrapping_add(PARTS * TILE);
+                        at += 32;
+                    }
                 }
             }
             if PARTS > 1 {
@@ -236,6 +252,7 @@ mod tests {
                 by,
                 less: &less,
                 columns: from.len(),
+                live: None,
                 to: &mut packed,
                 sums: Some(&mut sums),
             };

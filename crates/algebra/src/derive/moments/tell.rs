@@ -1,0 +1,64 @@
+//! What is said of a vector of states.
+
+use super::Moments;
+use crate::derive::Deriver;
+use crate::derive::polynomial::{Offset, Polynomial};
+use crate::{NodeId, Reduction, Rule, Term, product, show};
+
+impl Deriver<'_> {
+    /// That an exponential is taken relative to a maximum.
+    fn shrinking(&self, (by, maximum): &(Term, NodeId)) -> String {
+        let (by, maximum) = (show::term(&self.out, &show::unguarded(by)), &self.out[*maximum].name);
+        format!("; its exponential is relative to {maximum}, the maximum so far, and shrinks by {by} when that grows")
+    }
+
+    pub(super) fn explain_moments(
+        &mut self,
+        m: &Moments,
+        p: &Polynomial,
+        shown: &Reduction,
+        before: &str,
+        value: &Term,
+    ) {
+        let means: Vec<String> =
+            m.centres.iter().map(|c| show::term(&self.out, &show::unguarded(&c.bare.term()))).collect();
+        // What is subtracted is the centre itself where that is an extremum.
+        let beside = |o: &&Offset| !o.rest.is_empty() && o.slopes.iter().all(|s| m.centres[s.0].stood.is_none());
+        let added: Vec<String> =
+            (p.offsets.iter().filter(beside)).map(|o| show::term(&self.out, &product::sum_term(&o.rest))).collect();
+        let added = match added.as_slice() {
+            [] => String::new(),
+            [one] => format!("; {one} is added to the elements"),
+            all => format!("; {} are added to the elements", all.join(" and ")),
+        };
+        let states: Vec<&str> = m.states.values().map(|&s| self.out[s].name.as_str()).collect();
+        let what = match (m.centres.iter().any(|c| c.stood.is_none()), m.centres.iter().any(|c| c.stood.is_some())) {
+            (_, false) => "mean",
+            (false, _) => "extremum",
+            _ => "centre",
+        };
+        let means = match (means.as_slice(), what) {
+            ([one], _) => format!("the running {what} is {one}"),
+            (_, "extremum") => format!("the running extrema are {}", means.join(" and ")),
+            _ => format!("the running {what}s are {}", means.join(" and ")),
+        };
+        let mut shrinks: Vec<String> =
+            m.centres.iter().filter_map(|c| c.shrinks.as_ref()).map(|s| self.shrinking(s)).collect();
+        shrinks.dedup();
+        // A square of several variables, such as a residual: the text's elements may be small where their moments are not.
+        let most = p.monomials.iter().map(|m| m.powers.iter().sum::<u32>()).max().unwrap_or(0);
+        let mut joined: Vec<&[u32]> =
+            (p.monomials.iter().map(|m| &m.powers[..])).filter(|powers| powers.iter().sum::<u32>() == most).collect();
+        joined.sort();
+        joined.dedup();
+        let lost = match most > 1 && joined.len() > 1 {
+            true => "; where these nearly cancel, as in the residual of a near fit, as many digits are lost",
+            false => "",
+        };
+        let why = format!("{means}, the states are {}{added}{}{lost}", states.join(", "), shrinks.concat());
+        let after =
+            format!("{}; {} = {}", self.state_text(shown), m.node.name, show::term(&self.out, &show::unguarded(value)));
+        let over = m.r.over.clone();
+        self.step(Rule::Centre, m.node, &over, why, before.to_string(), after);
+    }
+}
