@@ -269,14 +269,14 @@ impl Subject {
                 return Verdict::Undefined;
             }
         }
-        let evaluate = |graph: &Graph, cut: Cut| -> Option<(Array, bool, bool)> {
+        let evaluate = |graph: &Graph, cut: Cut| -> Option<(Array, bool, f64)> {
             let range = Range::new(graph, &self.bound, inputs);
             let (shape, values) = evaluate_in(&range, graph, &self.bound, cut)?.swap_remove(number);
             let values = values.into_iter().map(|v| v.to_f64()).collect();
             // A product of numbers that vanish is a small number, a quotient by one is none.
             let vanishes = seen.error.is_infinite() && range.nearest.get() < NEAR_ZERO;
             let extreme = vanishes || range.farthest.get() > NEAR_OVERFLOW;
-            Some((Array { shape, values }, extreme, range.left_noise.get()))
+            Some((Array { shape, values }, extreme, range.noise.get()))
         };
         let (Some((truth, extreme, noise)), Some((mut derived, ..))) =
             (evaluate(&derivation.written, Cut::Whole), evaluate(&derivation.derived, cut))
@@ -306,6 +306,10 @@ impl Subject {
         if only_undefined(&truth, &derived, &precision, dtype) {
             return Verdict::Range;
         }
+        // What is left where numbers cancel is no more than these digits round.
+        if (difference.expected - difference.found).abs() <= noise {
+            return Verdict::Sensitive;
+        }
         let accident = match difference.error.is_finite() {
             true => self.by_noise(derivation, inputs, number, &truth, &difference),
             false => self.by_accident(derivation, inputs, number, cut),
@@ -315,7 +319,7 @@ impl Subject {
         }
         // The text divides by a sum of which only rounding is left even here, and that exact arithmetic may find to be 0:
         // as derived it is, and the quotient is no number.
-        if noise
+        if noise > 0.0
             && difference.error.is_infinite()
             && let Certificate::Certified { .. } = certify(derivation, &self.bound, 2)
         {

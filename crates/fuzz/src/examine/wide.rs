@@ -204,6 +204,8 @@ pub(super) struct Range<'a> {
     pub(super) nearest: Cell<i64>,
     /// Whether some sum of two numbers cancelled but for what these numbers round: it may well be 0.
     pub(super) left_noise: Cell<bool>,
+    /// The most that such a sum may be off by.
+    pub(super) noise: Cell<f64>,
 }
 
 impl<'a> Range<'a> {
@@ -211,7 +213,8 @@ impl<'a> Range<'a> {
         let (met_nan, met_infinity) = (Cell::new(false), Cell::new(false));
         let (met_infinite_factor, left_noise) = (Cell::new(false), Cell::new(false));
         let (farthest, nearest) = (Cell::new(0), Cell::new(0));
-        Self { graph, bound, inputs, met_nan, met_infinity, met_infinite_factor, farthest, nearest, left_noise }
+        let noise = Cell::new(0.0);
+        Self { graph, bound, inputs, met_nan, met_infinity, met_infinite_factor, farthest, nearest, left_noise, noise }
     }
 
     fn noted(&self, v: Wide) -> Wide {
@@ -230,6 +233,8 @@ impl<'a> Range<'a> {
         let sum = a.add(b);
         if a.is_plain() && b.is_plain() && sum.is_plain() && sum.exponent < a.exponent.max(b.exponent) - CERTAIN {
             self.left_noise.set(true);
+            let least = (a.exponent.max(b.exponent) - CERTAIN).clamp(-1000, 1000);
+            self.noise.set(self.noise.get().max(2f64.powi(least as i32)));
         }
         self.noted(sum)
     }
