@@ -9,8 +9,9 @@ use crate::levels::{Reuse, Traffic};
 use crate::nest::Nest;
 use crate::resident::resident_bytes;
 use crate::work::Work;
+use einloom_cascade::UnaryOp;
 use einloom_machine::{Bytes, Level, Machine};
-use einloom_tile::{AxisId, Kernel, Op, Predicate, Program, TensorId, grid_points};
+use einloom_tile::{AxisId, Kernel, Op, Predicate, Program, Scalar, TensorId, grid_points};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -296,14 +297,27 @@ pub fn compute_seconds(kernel: &Kernel, machine: &Machine) -> f64 {
 }
 
 /// The kernel with the tiles of its masks' axes cut into squares, which are counted one by one where the machine computes
-/// them one by one. `None` if no stream has a mask.
+/// them one by one: exponentials in a stream under its own condition, and what they are taken and summed of. `None` if
+/// there are none; what other masks leave out is computed.
 fn by_squares(kernel: &Kernel, side: usize) -> Option<Kernel> {
     fn masks<'k>(ops: &'k [Op], out: &mut Vec<&'k Predicate>) {
         for op in ops {
             if let Op::Stream { within, body, .. } = op {
-                out.push(within);
+                if body.iter().any(|op| matches!(op, Op::Map { expr, .. } if exponentiates(expr, within))) {
+                    out.push(within);
+                }
                 masks(body, out);
             }
+        }
+    }
+    fn exponentiates(expr: &Scalar, within: &Predicate) -> bool {
+        match expr {
+            Scalar::Round(_, x) => exponentiates(x, within),
+            Scalar::Select(mask, x, other) => {
+                let zero = matches!(other.as_ref(), Scalar::Const(x) if *x == 0.0);
+                zero && **mask == Scalar::Within(within.clone()) && matches!(x.as_ref(), Scalar::Unary(UnaryOp::Exp, _))
+            }
+            _ => false,
         }
     }
     let mut found = vec![];
