@@ -157,8 +157,8 @@ pub(crate) struct Passing {
     pub fold: Fold,
     /// What its results are multiplied by: a number that is not negative, so that the largest stays the largest.
     pub times: f32,
-    /// A map follows that reduces what it makes of the elements. It is left out where it makes nothing of them, and the
-    /// reduction where it does.
+    /// A map follows that reduces what it makes of the elements. It is left out where it leaves them as they are, or leaves
+    /// some and makes of the others what changes nothing; elsewhere this reduction is.
     pub unless: Option<ExpressionPlan>,
     /// Nothing reads the elements of which that map makes a number.
     pub only: bool,
