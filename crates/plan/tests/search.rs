@@ -251,3 +251,26 @@ fn a_recurrence_that_reads_itself_elsewhere_is_refused() {
         assert!(told.contains("its own recurrence reads it at positions of another index"), "{told}");
     }
 }
+
+#[test]
+fn only_masks_that_leave_squares_out_make_larger_tiles_cheaper() {
+    let whole = machine("cpu-generic");
+    let mut squares = whole.clone();
+    squares.overhead.masked = Some(32);
+    let both = |path: &str, sizes: &str| {
+        let cascade = program(path);
+        let bound = sized(&cascade, sizes);
+        [&whole, &squares].map(|machine| planned(&cascade, &bound, machine))
+    };
+    // Chunks of a scan are computed as a whole, whatever their mask: other sizes would not pay.
+    for (path, sizes) in [
+        ("cascades/retention.ein", "B=1, H=8, M=4096, N=4096, D=64, E=64"),
+        ("cascades/mamba2.ein", "H=8, T=4096, P=64, N=64"),
+    ] {
+        let [without, with] = both(path, sizes);
+        assert_eq!(einloom_tile::print(&without.program), einloom_tile::print(&with.program), "{path}");
+        assert_eq!(without.seconds, with.seconds, "{path}");
+    }
+    let [without, with] = both("cascades/attention_causal.ein", "B=1, H=8, M=1024, N=1024, D=64, E=64");
+    assert!(with.seconds < without.seconds, "{} and {} seconds", with.seconds, without.seconds);
+}

@@ -66,6 +66,7 @@ impl Live {
 }
 
 /// Of 32 elements from one on, a bit for each that is among these.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub(crate) fn bits(live: &Range<usize>, from: usize) -> u32 {
     let below = |end: usize| (1u64 << end.saturating_sub(from).min(32)) - 1;
     (below(live.end) & !below(live.start)) as u32

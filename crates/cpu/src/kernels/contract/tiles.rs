@@ -9,7 +9,7 @@ use crate::kernels::amx::{Engaged, SIDE, Square, TERMS, TILE};
 use crate::kernels::exp::blocks;
 use crate::kernels::fold::{Monoid, Partial};
 use crate::kernels::isa::dispatch;
-use crate::kernels::live::{Live, bits};
+use crate::kernels::live::Live;
 use crate::kernels::memory::{Asked, Line};
 use einloom_cascade::numeric::bf16_to_f32;
 use std::ops::Range;
@@ -396,6 +396,7 @@ impl Finish<'_> {
     /// The instructions are there, and the rows and columns.
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma")]
     unsafe fn run<const FOLD: u8>(self) {
+        use crate::kernels::live::bits;
         use std::arch::x86_64::*;
 
         let Self { sums, pitch, rows, columns, to, to_i, acc, acc_i, factor, times, fold, live } = self;
