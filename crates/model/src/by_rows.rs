@@ -7,6 +7,11 @@
 //! Conditions, for rows along an axis: the body has no stream, no store and no condition on data in it; no operation
 //! sums or reduces along the axis. Then what has no such rows is loaded and computed first and stays until the last row is
 //! done; what states hold of a row is replaced in place.
+//!
+//! Where rows are few and what they meet is long, another order holds less: a product's factor without rows *passes* by all rows
+//! element by element, and only between such products is it done row by row. Each row that waits then holds what it has
+//! before or after these operations, of attention one number, but neither a key nor a value is there as a whole. Condition for
+//! a factor: it is loaded in the body, at a place that no tile tells, and the product alone reads it.
 
 use crate::gpu::registers::Loop;
 use crate::gpu::uses::{reads, written};
@@ -14,35 +19,57 @@ use crate::nest::sides;
 use einloom_tile::{AxisId, Kernel, Op, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Which values each map that is made where it is read reads.
+type Fused = BTreeMap<ValueId, Vec<ValueId>>;
+
 /// What a body holds if it goes through the rows along an axis one by one.
 #[derive(Clone, Debug)]
 pub(crate) struct ByRows {
     pub axis: AxisId,
     /// Whole tiles: from outside, of states, and without rows along the axis.
     whole: Vec<ValueId>,
-    /// Tiles of which there is one row, by moment.
-    rows: Vec<Vec<ValueId>>,
+    moments: Vec<Moment>,
+}
+
+/// What is there of the tiles with rows at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Moment {
+    /// Of the row at hand.
+    row: Vec<ValueId>,
+    /// Of every other row.
+    others: Vec<ValueId>,
+    /// Elements of factors that pass.
+    passing: usize,
+}
+
+/// An operation, its result, what is alive after it, and what dies at it.
+struct Step<'k> {
+    op: &'k Op,
+    dst: ValueId,
+    alive: BTreeSet<ValueId>,
+    dying: Vec<ValueId>,
 }
 
 impl ByRows {
-    /// Every axis along which the body can go.
-    pub fn all(
-        kernel: &Kernel,
-        body: &Loop<'_>,
-        fused: &BTreeMap<ValueId, Vec<ValueId>>,
-        replaces: &dyn Fn(&Op, ValueId) -> bool,
-    ) -> Vec<Self> {
+    /// Every way in which the body can go along an axis.
+    pub fn all(kernel: &Kernel, body: &Loop<'_>, fused: &Fused, replaces: &dyn Fn(&Op, ValueId) -> bool) -> Vec<Self> {
         let written = body.ops.iter().filter_map(written);
         let axes: BTreeSet<AxisId> = written.flat_map(|v| sides(kernel, v)).collect();
-        axes.into_iter().filter_map(|axis| Self::new(kernel, body, axis, fused, replaces)).collect()
+        let ways = |axis: AxisId| {
+            let passing = passing(kernel, body, axis);
+            let pass = (!passing.is_empty()).then(|| Self::new(kernel, body, axis, fused, replaces, &passing));
+            [Self::new(kernel, body, axis, fused, replaces, &BTreeSet::new()), pass.flatten()]
+        };
+        axes.into_iter().flat_map(ways).flatten().collect()
     }
 
     fn new(
         kernel: &Kernel,
         body: &Loop<'_>,
         axis: AxisId,
-        fused: &BTreeMap<ValueId, Vec<ValueId>>,
+        fused: &Fused,
         replaces: &dyn Fn(&Op, ValueId) -> bool,
+        passing: &BTreeSet<ValueId>,
     ) -> Option<Self> {
         let has = |v: ValueId| sides(kernel, v).contains(&axis);
         for op in body.ops {
@@ -54,49 +81,110 @@ impl ByRows {
                 return None;
             }
         }
-        let ops: Vec<(&Op, ValueId)> = body.ops.iter().filter_map(|op| Some((op, written(op)?))).collect();
-        let ops: Vec<(&Op, ValueId)> = ops.into_iter().filter(|(_, dst)| !fused.contains_key(dst)).collect();
-        let sources = |op: &Op| -> BTreeSet<ValueId> {
-            reads(op).into_iter().flat_map(|v| fused.get(&v).cloned().unwrap_or(vec![v])).collect()
+        let steps = steps(body, fused);
+        // Rows that lie where a state's row was, and which.
+        let mut placed: BTreeMap<ValueId, ValueId> =
+            body.states.iter().map(|s| s.value).filter(|&v| has(v)).map(|v| (v, v)).collect();
+        let slots: Vec<ValueId> = placed.keys().copied().collect();
+        let own: BTreeSet<ValueId> = steps.iter().map(|s| s.dst).filter(|&v| has(v)).collect();
+        // Of the values that are alive while all rows wait, those that no state's place is free for.
+        let waiting = |alive: &BTreeSet<ValueId>, placed: &BTreeMap<ValueId, ValueId>| -> Vec<ValueId> {
+            let taken: BTreeSet<ValueId> = alive.iter().filter_map(|v| placed.get(v)).copied().collect();
+            let mut free: Vec<ValueId> = slots.iter().copied().filter(|s| !taken.contains(s)).collect();
+            let stays = |v: &ValueId| match free.iter().position(|&s| sides(kernel, s) == sides(kernel, *v)) {
+                Some(k) => {
+                    free.swap_remove(k);
+                    false
+                }
+                None => true,
+            };
+            alive.iter().copied().filter(|v| own.contains(v) && !placed.contains_key(v)).filter(stays).collect()
         };
-        // What is read for the last time by each operation.
-        let mut alive: BTreeSet<ValueId> = body.states.iter().map(|s| s.next).collect();
-        let mut after = vec![];
-        for (op, dst) in ops.iter().rev() {
-            let dying: Vec<ValueId> = sources(op).into_iter().filter(|v| !alive.contains(v)).collect();
-            after.push((alive.clone(), dying));
-            alive.remove(dst);
-            alive.extend(sources(op));
-        }
-        after.reverse();
-        // Rows that lie where a state's row was.
-        let mut placed: BTreeSet<ValueId> = body.states.iter().map(|s| s.value).filter(|&v| has(v)).collect();
-        let own: BTreeSet<ValueId> = ops.iter().map(|o| o.1).filter(|&v| has(v)).collect();
-        let mut rows = vec![];
-        for ((op, dst), (alive, dying)) in ops.iter().zip(&after) {
+        let mut moments = BTreeSet::new();
+        let (mut before, mut rows) = (vec![], vec![]);
+        let mut close = |rows: &mut Vec<Vec<ValueId>>, before: &[ValueId], after: &[ValueId]| {
+            for row in rows.drain(..) {
+                for others in [before, after] {
+                    moments.insert(Moment { row: row.clone(), others: others.to_vec(), passing: 0 });
+                }
+            }
+        };
+        let mut at_once = vec![];
+        let mut alive_before: BTreeSet<ValueId> = slots.iter().copied().collect();
+        for Step { op, dst, alive, dying } in &steps {
             let fits = |v: &&ValueId| replaces(op, **v) && sides(kernel, **v) == sides(kernel, *dst);
-            let replaced = dying.iter().filter(fits).max_by_key(|v| placed.contains(v)).copied();
-            if replaced.is_some_and(|v| placed.contains(&v)) {
-                placed.insert(*dst);
+            let replaced = dying.iter().filter(fits).max_by_key(|v| placed.contains_key(v)).copied();
+            let alone = reads(op).iter().filter(|v| passing.contains(v)).count();
+            if alone > 0 {
+                let ahead = waiting(&alive_before, &placed);
+                close(&mut rows, &before, &ahead);
+            }
+            if let Some(slot) = replaced.and_then(|v| placed.get(&v)).copied() {
+                placed.insert(*dst, slot);
             }
             let there =
                 alive.iter().copied().chain(dying.iter().copied().filter(|v| Some(*v) != replaced)).chain([*dst]);
-            let there: BTreeSet<ValueId> = there.filter(|v| own.contains(v) && !placed.contains(v)).collect();
-            rows.push(there.into_iter().collect());
+            let there: BTreeSet<ValueId> = there.collect();
+            if alone > 0 {
+                let all = waiting(&there, &placed);
+                at_once.push(Moment { row: all.clone(), others: all, passing: alone });
+                before = waiting(alive, &placed);
+            } else {
+                rows.push(there.into_iter().filter(|v| own.contains(v) && !placed.contains_key(v)).collect());
+            }
+            alive_before.clone_from(alive);
         }
-        rows.sort();
-        rows.dedup();
+        // After the last operation what states hold is in their places.
+        close(&mut rows, &before, &[]);
+        moments.extend(at_once);
         let states = body.states.iter().map(|s| s.value);
-        let without = ops.iter().map(|o| o.1).filter(|v| !own.contains(v));
+        let without = steps.iter().map(|s| s.dst).filter(|v| !own.contains(v) && !passing.contains(v));
         let whole: BTreeSet<ValueId> = body.outside.iter().copied().chain(states).chain(without).collect();
-        Some(Self { axis, whole: whole.into_iter().collect(), rows })
+        Some(Self { axis, whole: whole.into_iter().collect(), moments: moments.into_iter().collect() })
     }
 
     /// The largest sum of sizes, with `side` rows in a tile; tiles that are `kept` are there all the time.
     pub fn most(&self, sizes: &[f64], side: f64, kept: &BTreeSet<ValueId>) -> f64 {
+        let side = side.max(1.0);
         let size = |v: &ValueId| if kept.contains(v) { 0.0 } else { sizes[v.at()] };
         let beside: f64 = kept.iter().map(|v| sizes[v.at()]).sum();
-        let row = |values: &Vec<ValueId>| values.iter().map(size).sum::<f64>() / side.max(1.0);
-        beside + self.whole.iter().map(size).sum::<f64>() + self.rows.iter().map(row).fold(0.0, f64::max)
+        let sum = |values: &[ValueId]| values.iter().map(size).sum::<f64>() / side;
+        let moment = |m: &Moment| sum(&m.row) + (side - 1.0) * sum(&m.others) + m.passing as f64;
+        beside + self.whole.iter().map(size).sum::<f64>() + self.moments.iter().map(moment).fold(0.0, f64::max)
     }
+}
+
+/// The operations of a body that hold a result, with what is read for the last time by each.
+fn steps<'k>(body: &Loop<'k>, fused: &Fused) -> Vec<Step<'k>> {
+    let sources = |op: &Op| -> BTreeSet<ValueId> {
+        reads(op).into_iter().flat_map(|v| fused.get(&v).cloned().unwrap_or(vec![v])).collect()
+    };
+    let mut alive: BTreeSet<ValueId> = body.states.iter().map(|s| s.next).collect();
+    let mut steps = vec![];
+    for op in body.ops.iter().rev() {
+        let Some(dst) = written(op).filter(|dst| !fused.contains_key(dst)) else { continue };
+        let dying = sources(op).into_iter().filter(|v| !alive.contains(v)).collect();
+        steps.push(Step { op, dst, alive: alive.clone(), dying });
+        alive.remove(&dst);
+        alive.extend(sources(op));
+    }
+    steps.reverse();
+    steps
+}
+
+/// Factors that pass element by element.
+fn passing(kernel: &Kernel, body: &Loop<'_>, axis: AxisId) -> BTreeSet<ValueId> {
+    let readers = |v: ValueId| -> usize {
+        let states = body.states.iter().filter(|s| s.next == v).count();
+        states + body.ops.iter().flat_map(reads).filter(|r| *r == v).count()
+    };
+    let loaded = body.ops.iter().filter(|op| matches!(op, Op::Load { .. }) && reads(op).is_empty());
+    let loaded: BTreeSet<ValueId> = loaded.filter_map(written).collect();
+    let has = |v: ValueId| sides(kernel, v).contains(&axis);
+    // The other factor has the rows, and is there as a whole.
+    let factor = |op: &Op| match op {
+        Op::Mma { a, b, .. } if has(*a) != has(*b) => Some(if has(*a) { *b } else { *a }),
+        _ => None,
+    };
+    body.ops.iter().filter_map(factor).filter(|&f| loaded.contains(&f) && readers(f) == 1).collect()
 }

@@ -9,13 +9,14 @@ use std::collections::BTreeSet;
 
 /// The most elements of tiles that are alive at once at one point of the grid. Accumulators are updated in place, and so
 /// are tiles by maps that are their last reader; a map that is read once is computed where it is read. A stream's body is
-/// computed row by row where that holds less: see the module `by_rows`. Clipped tiles count as full ones.
+/// computed row by row where that holds less, and factors of products pass by its rows element by element where that does: see the
+/// module `by_rows`. Clipped tiles count as full ones.
 ///
 /// ```
 /// use einloom_cascade::DType::F32;
-/// // 64 x 128 sums and 64 x 32 of one factor; of the other one column of 32 at a time.
+/// // 64 x 128 sums and 64 x 32 of one factor; of the other one element at a time.
 /// let program = einloom_tile::by_hand::matmul([256, 256, 256], [64, 128, 32], F32).expect("well-formed");
-/// assert_eq!(einloom_model::held_elements(&program.kernels[0]), 64 * 128 + 64 * 32 + 32);
+/// assert_eq!(einloom_model::held_elements(&program.kernels[0]), 64 * 128 + 64 * 32 + 1);
 /// ```
 pub fn held_elements(kernel: &Kernel) -> u64 {
     Held::new(kernel).elements(kernel)

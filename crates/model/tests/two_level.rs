@@ -2,7 +2,7 @@
 
 use einloom_cascade::DType;
 use einloom_machine::{Machine, built_in};
-use einloom_model::{KernelTransfers, transfers};
+use einloom_model::{KernelTransfers, held_elements, transfers};
 use einloom_tile::by_hand::{AttentionSizes, attention, matmul};
 use einloom_tile::{Builder, Defect, Predicate, Program, carry};
 
@@ -80,6 +80,18 @@ fn groups_of_rows_are_whole_in_number() {
         // An element less, and a row less fits, of which there may be a group more then.
         let more = bound(elements as u64 - 1) / found;
         assert_eq!(more > 1.1, (room - 1.0) * groups < n, "{room} rows: {more}");
+    }
+}
+
+#[test]
+fn few_rows_hold_a_number_each_and_no_key() {
+    // Queries, sums, maxima and sums of weights stay. Beside them are two keys, two values and four numbers where rows follow one
+    // another; or two numbers of each row, two more of that at hand, while keys and values pass element by element.
+    let sizes = AttentionSizes { b: 1, h: 1, m: 256, n: 64, d: 16, e: 16 };
+    for rows in [2, 16, 31, 32, 33, 34, 64, 128] {
+        let program = attention(sizes, [rows, 2], false, DType::F32).expect("well-formed");
+        let rows = rows as u64;
+        assert_eq!(held_elements(&program.kernels[0]), 34 * rows + (64 + 4).min(2 * rows + 2), "{rows} rows");
     }
 }
 
