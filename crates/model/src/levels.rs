@@ -29,6 +29,19 @@ pub(crate) struct Into {
     pub resident_bytes: u64,
 }
 
+/// What a kernel moves whose regions do not fit as a whole.
+struct Apart {
+    /// Bytes of memory for it.
+    share: u64,
+    /// Those that its tiles take.
+    tiles: u64,
+    /// The most that it holds.
+    held: u64,
+    traffic: Traffic,
+    /// At which depth each access is counted.
+    counted: Vec<(usize, usize)>,
+}
+
 /// A kernel with what the analysis needs of it.
 pub(crate) struct Reuse<'a> {
     pub program: &'a Program,
@@ -75,8 +88,17 @@ impl Reuse<'_> {
                 return Into { traffic, without, resident_bytes };
             }
         }
-        let (mut held, mut counted) = (self.resident_bytes, vec![]);
-        self.descend(&self.nest.body, grid, capacity.0 / active, &mut traffic, &mut held, &mut counted);
+        let (stay, tiles) = match active {
+            1 => self.stay(grid, capacity.0),
+            _ => (BTreeMap::new(), self.resident_bytes),
+        };
+        let mut apart = Apart { share: capacity.0 / active, tiles, held: tiles, traffic, counted: vec![] };
+        for (&k, &depth) in &stay {
+            self.region(&[k], depth, Lean::High, &mut apart.traffic);
+            apart.counted.push((k, depth));
+        }
+        self.descend(&self.nest.body, grid, &stay, &mut apart);
+        let Apart { mut held, mut traffic, counted, .. } = apart;
         let without = traffic.clone();
         held = held.saturating_add(self.keep(counted, capacity.0.saturating_sub(held), active, &mut traffic));
         Into { traffic, without, resident_bytes: held.saturating_mul(active) }
@@ -92,30 +114,47 @@ impl Reuse<'_> {
         if access.store || data { depth } else { depth - outer.take_while(|l| !moves(l.axis)).count() }
     }
 
-    /// The traffic of a body that does not fit as a whole: of its accesses one by one, and of the streams in it; `held` is
-    /// raised to what the largest region holds that fits; at which depth each access is counted goes into `counted`.
-    fn descend(
-        &self,
-        body: &Body,
-        depth: usize,
-        share: u64,
-        traffic: &mut Traffic,
-        held: &mut u64,
-        counted: &mut Vec<(usize, usize)>,
-    ) {
-        for &k in &body.accesses {
-            self.region(&[k], depth, Lean::High, traffic);
-            counted.push((k, depth));
+    /// Tiles that are loaded outside streams, are all that their access touches in an outer loop of the grid, and may stay where they
+    /// are through all of it: each access with that depth, and the bytes of all tiles then. Where programs decide what is held.
+    fn stay(&self, grid: usize, capacity: u64) -> (BTreeMap<usize, usize>, u64) {
+        let (mut stay, mut tiles) = (BTreeMap::new(), self.resident_bytes);
+        let Some(element) = self.element else { return (stay, tiles) };
+        let mut kept = BTreeSet::new();
+        for &k in &self.nest.body.accesses {
+            let access = &self.nest.accesses[k];
+            let depth = self.stays_from(k, grid);
+            let [regions, all] = [depth, grid].map(|d| self.nest.iterations(self.kernel, k, d));
+            if access.store || regions == 0 || regions == all || !self.is_tile(k, depth, regions) {
+                continue;
+            }
+            kept.insert(access.tile);
+            let held = self.held(&kept).saturating_mul(element);
+            if held <= capacity {
+                stay.insert(k, depth);
+                tiles = tiles.max(held);
+            } else {
+                kept.remove(&access.tile);
+            }
+        }
+        (stay, tiles)
+    }
+
+    /// The traffic of a body that does not fit as a whole: of its accesses one by one, but for those that `stay`, and of the
+    /// streams in it.
+    fn descend(&self, body: &Body, depth: usize, stay: &BTreeMap<usize, usize>, apart: &mut Apart) {
+        for &k in body.accesses.iter().filter(|k| !stay.contains_key(k)) {
+            self.region(&[k], depth, Lean::High, &mut apart.traffic);
+            apart.counted.push((k, depth));
         }
         for stream in &body.streams {
             let all = stream.all();
-            let fits = |d: usize| Some((d, self.fits(&all, d, share, self.resident_bytes)?));
+            let fits = |d: usize| Some((d, self.fits(&all, d, apart.share, apart.tiles)?));
             if let Some((fitting, bytes)) = [depth, depth + 1].into_iter().find_map(fits) {
-                self.region(&all, fitting, Lean::High, traffic);
-                counted.extend(all.iter().map(|&k| (k, fitting)));
-                *held = (*held).max(bytes);
+                self.region(&all, fitting, Lean::High, &mut apart.traffic);
+                apart.counted.extend(all.iter().map(|&k| (k, fitting)));
+                apart.held = apart.held.max(bytes);
             } else {
-                self.descend(stream, depth + 1, share, traffic, held, counted);
+                self.descend(stream, depth + 1, stay, apart);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The prediction for a whole program.
 
-use crate::bounds::{Spaces, compulsory};
+use crate::bounds::{BoundFrom, Needed, Spaces, compulsory};
 use crate::counts::Counts;
 use crate::energy::Energy;
 use crate::gpu::l2_traffic;
@@ -74,8 +74,10 @@ pub struct LevelTransfers {
     /// No program with these loads and stores moves less: see [`crate::bounds`]. From [`kernel_transfers`] what must
     /// move whatever the capacities, from [`transfers`] also what they make necessary.
     pub bound_bytes: u64,
-    /// `bound_bytes` without what holds only for orders in groups, in which rows of results stay until they are complete: the
-    /// bound for every order. See [`crate::bounds::ProjectiveNest::incoming_in_groups`].
+    /// What `bound_bytes` rests on, and for which orders it holds.
+    pub bound_from: BoundFrom,
+    /// `bound_bytes` without what holds only for some orders, in which sums stay until they are complete: the bound for every order. See
+    /// [`crate::bounds::ProjectiveNest::incoming_in_groups`] and [`crate::bounds::ProjectiveNest::incoming_with_sums`].
     pub any_order_bytes: u64,
     /// Bytes that the tiles' loops ask for again and that need not come, because they stay in what the tiles leave free:
     /// `bytes` is so much less than what moves without. 0 of caches.
@@ -131,11 +133,24 @@ fn bound_by_capacity(program: &Program, kernel: &Kernel, machine: &Machine, foun
         let part = trunk.get(k + 1).map_or(1, |next| next.shared_by) as f64 / machine.cores.max(1) as f64;
         let Some(inside) = inside.map(|b| b.0 as f64 * part) else { continue };
         let tiles = found.resident_bytes as f64;
-        let [any, whole] = spaces.incoming(inside.max(tiles));
-        bound.any_order_bytes = bound.any_order_bytes.max((any as u64).saturating_add(written));
-        // What moves less puts rows aside half-way, so that the other bound is none for it.
-        let whole = (whole as u64).saturating_add(written);
-        bound.bound_bytes = if whole <= bound.bytes { bound.any_order_bytes.max(whole) } else { bound.any_order_bytes };
+        let Needed { any, once, with_sums, in_groups } = spaces.incoming(inside.max(tiles));
+        // What moves less is in none of the orders that a bound for some orders is for.
+        let (moved, bytes) = (bound.bytes, |b: f64| (b as u64).saturating_add(written));
+        bound.raise(bytes(any.0), any.1);
+        bound.any_order_bytes = bound.bound_bytes;
+        for (needed, from) in [once, (with_sums, BoundFrom::Sums), (in_groups, BoundFrom::Groups)] {
+            if bytes(needed) <= moved {
+                bound.raise(bytes(needed), from);
+            }
+        }
+    }
+}
+
+impl LevelTransfers {
+    fn raise(&mut self, bytes: u64, from: BoundFrom) {
+        if bytes > self.bound_bytes {
+            (self.bound_bytes, self.bound_from) = (bytes, from);
+        }
     }
 }
 
@@ -240,6 +255,7 @@ impl Found {
                 bytes,
                 resident_bytes: 0,
                 bound_bytes: bound,
+                bound_from: BoundFrom::Once,
                 any_order_bytes: bound,
                 kept_bytes,
                 tensors,

@@ -6,6 +6,7 @@ use super::table::Table;
 use super::ui::Ui;
 use super::{explain, kernel_formula, prepare, source, units};
 use einloom::{Derived, Planned};
+use einloom_model::bounds::BoundFrom;
 use einloom_model::{KernelTransfers, OnGpu};
 use einloom_plan::PlannedKernel;
 use serde::Serialize;
@@ -89,7 +90,9 @@ struct LevelJson {
     level: String,
     bytes: u64,
     bound_bytes: u64,
-    /// The bound without what holds only where groups of rows follow one another, each until it is complete.
+    /// `once`, `contraction`, `parts` or `apart` in any order; `rows`, `sums` or `groups` in some.
+    bound_from: &'static str,
+    /// The bound without what holds only for some orders.
     bound_any_order_bytes: u64,
     /// What is asked for again and stays in what tiles leave free.
     kept_bytes: u64,
@@ -174,6 +177,15 @@ fn kernel(
         level: l.level.clone(),
         bytes: l.bytes,
         bound_bytes: l.bound_bytes,
+        bound_from: match l.bound_from {
+            BoundFrom::Once => "once",
+            BoundFrom::Contraction => "contraction",
+            BoundFrom::Parts => "parts",
+            BoundFrom::Apart => "apart",
+            BoundFrom::Rows => "rows",
+            BoundFrom::Sums => "sums",
+            BoundFrom::Groups => "groups",
+        },
         bound_any_order_bytes: l.any_order_bytes,
         kept_bytes: l.kept_bytes,
         ratio: own_ratio(kernel, l),
@@ -250,6 +262,41 @@ pub(crate) fn ratio(l: &einloom_model::LevelTransfers) -> Option<f64> {
 /// The same of one kernel. A part has none at the level that both were cut for: the bound is that of the whole.
 fn own_ratio(kernel: &PlannedKernel, l: &einloom_model::LevelTransfers) -> Option<f64> {
     ratio(l).filter(|_| !is_cut_for(kernel, l))
+}
+
+/// More of the bound than this says what the bound does not count.
+const NEAR: f64 = 1.05;
+
+/// For which orders a bound holds, where not for all; and on machines that count elements what it leaves out, where a plan is far
+/// from it. For both parts of a kernel beside the first.
+fn bound_text(planned: &Planned, kernel: &PlannedKernel, l: &einloom_model::LevelTransfers) -> Option<String> {
+    let part = kernel.part.as_ref().filter(|_| is_cut_for(kernel, l));
+    let some = match l.bound_from {
+        BoundFrom::Groups => Some("where groups of rows follow one another, each until it is complete"),
+        BoundFrom::Sums => Some("where every row comes in once, and sums stay until they are complete"),
+        BoundFrom::Rows => Some("where every weight is made once"),
+        _ => None,
+    };
+    if let Some(some) = some.filter(|_| part.is_none()) {
+        return Some(format!("{some}; in any order {}", units::bytes(l.any_order_bytes as f64)));
+    }
+    let ratio = match part {
+        Some(part) if part.from > 0 => return None,
+        Some(part) => of_both(planned, part) as f64 / (part.bound_bytes as f64).max(1.0),
+        None => ratio(l)?,
+    };
+    if planned.machine().element.is_none() || ratio <= NEAR {
+        return None;
+    }
+    let left_out = match l.bound_from {
+        BoundFrom::Once => "everything once; what comes again because it does not fit is not known",
+        BoundFrom::Contraction => "for tiles that need not be whole in number, with nothing beside their sums",
+        BoundFrom::Apart => "for each product by itself; what is between them is not counted",
+        BoundFrom::Parts | BoundFrom::Rows | BoundFrom::Sums | BoundFrom::Groups => {
+            "for rows that need not be whole in number, with nothing beside them"
+        }
+    };
+    Some(format!("{left_out}; it holds in any order"))
 }
 
 fn is_cut_for(kernel: &PlannedKernel, l: &einloom_model::LevelTransfers) -> bool {
@@ -353,12 +400,8 @@ fn kernel_text(
         out += &format!("  both parts at {}: {moved} planned, {bound} bound, ratio {ratio:.2}\n", part.level);
     }
     for l in &transfers.levels {
-        if l.bound_bytes > l.any_order_bytes && !is_cut_for(kernel, l) {
-            let any = units::bytes(l.any_order_bytes as f64);
-            out += &format!(
-                "  bound of {}: where groups of rows follow one another, each until it is complete; in any order {any}\n",
-                l.level
-            );
+        if let Some(why) = bound_text(planned, kernel, l) {
+            out += &format!("  bound of {}: {why}\n", l.level);
         }
         if l.kept_bytes > 0 {
             let kept = units::bytes(l.kept_bytes as f64);

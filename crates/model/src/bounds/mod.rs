@@ -13,22 +13,45 @@
 //! two contractions by themselves, of order `q x d / √M`. The smaller of the two changes over at `M = d²` of itself.
 //!
 //! On machines that count elements rows of such chains are held whole, so that groups of them are whole in number:
-//! [`ProjectiveNest::incoming_in_groups`] says under which condition, and proves it.
+//! [`ProjectiveNest::incoming_in_groups`] says under which condition, and proves it; [`ProjectiveNest::incoming_with_sums`] does
+//! for orders that make weights again for parts of a row's results.
 //!
 //! The largest of all is taken, for one kernel: what it reads and writes is given, not what else could be fused.
 
 mod beside;
 mod between;
 mod nest;
+mod orders;
 mod simplex;
 mod spaces;
 
 pub use beside::Beside;
 pub use nest::{Exponents, Incoming, NestArray, ProjectiveNest};
-pub(crate) use spaces::Spaces;
+pub(crate) use spaces::{Needed, Spaces};
 
 use crate::levels::{Reuse, Traffic};
 use crate::region::Lean;
+
+/// What a bound on traffic rests on, and with that for which orders of the computation it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BoundFrom {
+    /// Everything comes in and goes out once, in any order.
+    #[default]
+    Once,
+    /// A contraction's projections, in any order.
+    Contraction,
+    /// Those of two contractions, of which the first needs whole rows for each weight of the second, in any order: weights may be made
+    /// again and again.
+    Parts,
+    /// Those of two contractions, each by itself, in any order.
+    Apart,
+    /// Those of two contractions of whole rows, in orders that make every weight once.
+    Rows,
+    /// Orders in which sums stay until they are complete: [`ProjectiveNest::incoming_with_sums`].
+    Sums,
+    /// Orders in groups of rows: [`ProjectiveNest::incoming_in_groups`].
+    Groups,
+}
 
 /// Elements that must be read and written, per tensor.
 pub(crate) fn compulsory(reuse: &Reuse<'_>) -> Traffic {

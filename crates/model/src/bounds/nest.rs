@@ -14,7 +14,6 @@
 //! Toledo and Tiskin 2004; constants as in Kwasniewski et al., "COSMA", SC 2019, theorem 1: for a matmul
 //! `2mnk/√M + mn`, the results being stored once more).
 
-use super::beside::Beside;
 use super::simplex::{Solution, pack};
 use num_rational::Ratio;
 use std::collections::BTreeSet;
@@ -89,67 +88,33 @@ impl ProjectiveNest {
 
     /// Bytes that must be read if fast memory holds `capacity` bytes.
     pub fn incoming(&self, capacity: f64) -> Incoming {
-        self.least(capacity, self.ways(true))
+        self.least(capacity, self.ways(true), self.resting())
+    }
+
+    /// The same where what rests may be several sets of arrays: of the bytes `X` that the best piece touches `M = X (σ - 1) / σ` were
+    /// there, so that arrays rest whose exponents sum up to `σ - 1`, and of these those that have least to read come in once.
+    pub(super) fn incoming_beside_all_that_rests(&self, capacity: f64) -> Incoming {
+        let exponents = self.exponents().filter(|_| self.arrays.len() <= 10);
+        let resting = exponents.map_or(0.0, |Exponents { sum, arrays, .. }| {
+            let rest = |set: &usize| {
+                let of = (0..arrays.len()).filter(|k| set >> k & 1 == 1);
+                of.map(|k| arrays[k]).fold(Ratio::from_integer(0), |a, b| a + b) >= sum - 1
+            };
+            let read = |set: usize| -> f64 {
+                let of = self.arrays.iter().enumerate().filter(|(k, _)| set >> k & 1 == 1);
+                of.map(|(_, a)| a.read_bytes * self.positions(&a.over)).sum()
+            };
+            (0..1usize << arrays.len()).filter(rest).map(read).fold(f64::INFINITY, f64::min)
+        });
+        self.least(capacity, self.ways(true), resting)
     }
 
     /// The same for computations that hold sums while they are incomplete.
     pub fn incoming_in_parts(&self, capacity: f64) -> Incoming {
-        self.least(capacity, vec![])
+        self.least(capacity, vec![], self.resting())
     }
 
-    /// The same for orders in groups: rows of results are in groups that follow one another; all that belongs to a row (what is
-    /// read of it, its sums and `carried` bytes more) is there from its first use to its last; and what comes in of a column while
-    /// a group is there is used by all its rows, so that it comes in once for the group. `None` where the nest is not one of
-    /// rows and columns, all of which meet, at least three of these; where the columns fit; where no row or every row does.
-    ///
-    /// *Passes.* With `p` rows of `w` bytes in a group, `p w` and what is held beside them fit `M`: [`Beside`] has how much that is. So groups
-    /// have at most `a` rows, and of `q` rows there are `G ≥ ⌈q / a⌉` groups.
-    ///
-    /// *What stays.* In each group some row ends first; from when the row that begins last begins until then all rows of the
-    /// group are there, and all columns are used: whoever begins last needs all of the first one, whoever ends first all of the
-    /// last one. Cut time between two groups either where a row of the earlier one ends first or where one of the later one
-    /// begins last, where the group is larger. All columns `C` are used between two cuts, and come in but for what is there at
-    /// the cut before, at most `M - w max(p_i, p_{i+1})`. As `max(p_i, p_{i+1}) ≥ ((G-i) p_i + i p_{i+1}) / G`, the sum of these
-    /// maxima is at least `q (G-1) / G`, and at least `G C - (G-1) (M - w q / G)` comes in. It grows with `G`, as `C > M`.
-    pub fn incoming_in_groups(&self, capacity: f64, beside: &Beside) -> Option<Incoming> {
-        let all: BTreeSet<usize> = (0..self.extents.len()).collect();
-        let sums = self.arrays.iter().filter(|a| a.sum);
-        let rows = sums.map(|a| a.over.clone()).reduce(|a, b| &a & &b)?;
-        // What moves every array repeats the rest.
-        let common = self.arrays.iter().map(|a| a.over.clone()).reduce(|a, b| &a & &b)?;
-        let rows = &rows - &common;
-        let columns = &(&all - &rows) - &common;
-        if rows.is_empty() || columns.is_empty() || self.points < self.positions(&all) {
-            return None;
-        }
-        let mut held = [beside.carried, 0.0];
-        let mut read = [0.0, 0.0];
-        let mut last = 0.0;
-        for a in &self.arrays {
-            let over = &a.over - &common;
-            let side = if over == rows { 0 } else { 1 };
-            if !over.is_empty() && over != rows && over != columns {
-                return None;
-            }
-            if !over.is_empty() {
-                held[side] += a.bytes;
-                read[side] += a.read_bytes;
-                last += if side == 1 && beside.last.contains(&a.name) { a.bytes } else { 0.0 };
-            }
-        }
-        let (q, n) = (self.positions(&rows), self.positions(&columns));
-        let fitting = beside.rows(capacity, held, last);
-        if fitting < 1.0 || fitting >= q || held[1] <= 0.0 || n < 3.0 || n * held[1] <= capacity {
-            return None;
-        }
-        let groups = (q / fitting).ceil();
-        let all = n * held[1];
-        let passing = groups * all - (groups - 1.0) * (capacity - held[0] * q / groups);
-        let repeated = self.positions(&common);
-        Some(Incoming { passing: repeated * passing.max(all) * read[1] / held[1], resting: repeated * q * read[0] })
-    }
-
-    fn least(&self, capacity: f64, complete: Vec<Power>) -> Incoming {
+    fn least(&self, capacity: f64, complete: Vec<Power>, rests: f64) -> Incoming {
         let partial = self.ways(false);
         let total: f64 = self.arrays.iter().map(|a| a.bytes * self.positions(&a.over)).sum();
         let most = |ways: &[Power], x: f64| ways.iter().map(|w| w.at(x)).fold(f64::INFINITY, f64::min);
@@ -161,7 +126,7 @@ impl ProjectiveNest {
             if points.is_finite() && points > 0.0 && self.points >= points {
                 let passing = self.points * (x - capacity) / points;
                 if passing > best.passing {
-                    let resting = self.resting() * (1.0 - c / p).clamp(0.0, 1.0);
+                    let resting = rests * (1.0 - c / p).clamp(0.0, 1.0);
                     best = Incoming { passing, resting };
                 }
             }
@@ -196,7 +161,7 @@ impl ProjectiveNest {
         sets.into_iter().map(|s| s.1).reduce(f64::min).unwrap_or(0.0)
     }
 
-    fn positions(&self, over: &BTreeSet<usize>) -> f64 {
+    pub(super) fn positions(&self, over: &BTreeSet<usize>) -> f64 {
         over.iter().filter_map(|&i| self.extents.get(i)).map(|&n| n as f64).product()
     }
 
@@ -241,7 +206,7 @@ impl ProjectiveNest {
         // Each subset of the classes but all of them may be taken as whole; more than a few are not tried.
         let tried = classes.len().min(10);
         let subsets = (0..1usize << tried).take((1usize << tried) - usize::from(tried == classes.len()));
-        subsets.filter_map(|w| self.way(&classes, w, &arrays, factor, fixed)).collect()
+        subsets.flat_map(|w| self.way(&classes, w, &arrays, factor, fixed)).collect()
     }
 
     /// Indices in sets that move the same arrays: each set is one index of the product of its positions.
@@ -257,6 +222,8 @@ impl ProjectiveNest {
         classes.into_iter().map(|c| c.1).collect()
     }
 
+    /// By exponents of least sum, of which the linear program may have several, and by the means of two: between them are those by
+    /// which points that need a part of each array are fewest.
     fn way(
         &self,
         classes: &[BTreeSet<usize>],
@@ -264,73 +231,36 @@ impl ProjectiveNest {
         arrays: &[(BTreeSet<usize>, f64)],
         factor: f64,
         fixed: f64,
-    ) -> Option<Power> {
+    ) -> Vec<Power> {
         let is_whole = |c: usize| c < usize::BITS as usize && whole >> c & 1 == 1;
         let free: Vec<&BTreeSet<usize>> = (0..classes.len()).filter(|&c| !is_whole(c)).map(|c| &classes[c]).collect();
         let rows: Vec<Vec<usize>> =
             arrays.iter().map(|a| (0..free.len()).filter(|&c| !a.0.is_disjoint(free[c])).collect()).collect();
-        let Solution { value, dual, .. } = pack(&rows, free.len())?;
-        let real = |q: &Ratio<i64>| *q.numer() as f64 / *q.denom() as f64;
-        let sigma = real(&value);
-        let mut scale = factor;
-        for c in (0..classes.len()).filter(|&c| is_whole(c)) {
-            scale *= self.positions(&classes[c]);
-        }
-        for ((_, bytes), s) in arrays.iter().zip(dual.iter().map(real)).filter(|(_, s)| *s > 0.0) {
-            scale *= (s / (sigma * bytes)).powf(s);
-        }
-        Some(Power { scale, fixed, sigma })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Beside, NestArray, ProjectiveNest};
-    use std::collections::BTreeSet;
-
-    /// The least that comes in of the columns over all ways to put rows in groups, largest groups first or in any order: of what
-    /// is there between two groups as much stays as fits beside the larger one.
-    fn least(rows: usize, most: usize, before: Option<usize>, all: f64, memory: f64, row: f64) -> f64 {
-        if rows == 0 {
-            return 0.0;
-        }
-        let group = |p: usize| {
-            let stays = before.map_or(0.0, |b| memory - row * b.max(p) as f64);
-            all - stays + least(rows - p, most, Some(p), all, memory, row)
-        };
-        (1..=most.min(rows)).map(group).fold(f64::INFINITY, f64::min)
-    }
-
-    #[test]
-    fn no_groups_take_less() {
-        let array = |name: &str, over, bytes, read_bytes, sum| NestArray {
-            name: name.to_string(),
-            over: BTreeSet::from([over]),
-            bytes,
-            read_bytes,
-            sum,
-        };
-        let (mut near, mut tried) = (0, 0);
-        for (q, n, d) in (4..12).flat_map(|q| [(q, 5, 1), (q, 7, 2), (q, 9, 3)]) {
-            let width = d as f64;
-            let arrays = vec![
-                array("Q", 0, width, width, false),
-                array("K", 1, width, width, false),
-                array("V", 1, width, width, false),
-                array("O", 0, width, 0.0, true),
-            ];
-            let nest = ProjectiveNest { extents: vec![q, n], points: (q * n) as f64, arrays };
-            let beside = Beside { carried: 2.0, numbers: 3, number: 1.0, last: BTreeSet::from(["V".to_string()]) };
-            for capacity in 1..2 * n * d {
-                let memory = capacity as f64;
-                let fit = beside.rows(memory, [2.0 * width + 2.0, 2.0 * width], width);
-                let Some(found) = nest.incoming_in_groups(memory, &beside) else { continue };
-                let all = (2 * n * d) as f64;
-                let least = least(q as usize, fit as usize, None, all, memory, 2.0 * width + 2.0);
-                assert!(found.passing <= least + 1e-6, "{q} {n} {d} {memory}: {} of {least}", found.passing);
-                (tried, near) = (tried + 1, near + usize::from(found.passing > 0.98 * least));
+        // Another order of arrays or indices may find other exponents.
+        let Some(one) = pack(&rows, free.len()) else { return vec![] };
+        let mut vertices = BTreeSet::from([one.dual]);
+        for first in 0..rows.len() {
+            let turned: Vec<Vec<usize>> = rows[first..].iter().chain(&rows[..first]).cloned().collect();
+            let mirrored = turned.iter().map(|r| r.iter().map(|c| free.len() - 1 - c).collect()).collect();
+            for rows in [turned, mirrored] {
+                if let Some(mut found) = pack(&rows, free.len()) {
+                    found.dual.rotate_right(first);
+                    vertices.insert(found.dual);
+                }
             }
         }
-        assert!(tried > 100 && near > tried / 3, "{near} of {tried}");
+        let real = |q: &Ratio<i64>| *q.numer() as f64 / *q.denom() as f64;
+        let sigma = real(&one.value);
+        let factor: f64 =
+            (0..classes.len()).filter(|&c| is_whole(c)).map(|c| self.positions(&classes[c])).product::<f64>() * factor;
+        let power = |exponents: &[f64]| {
+            let parts = arrays.iter().zip(exponents).filter(|(_, s)| **s > 0.0);
+            let scale = parts.map(|((_, bytes), &s)| (s / (sigma * bytes)).powf(s)).product::<f64>() * factor;
+            Power { scale, fixed, sigma }
+        };
+        let vertices: Vec<Vec<f64>> = vertices.iter().map(|v| v.iter().map(real).collect()).collect();
+        let mean = |a: &[f64], b: &[f64]| -> Vec<f64> { a.iter().zip(b).map(|(x, y)| (x + y) / 2.0).collect() };
+        let pairs = vertices.iter().enumerate().flat_map(|(k, a)| vertices[k..].iter().map(move |b| mean(a, b)));
+        pairs.map(|s| power(&s)).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! The loop nests in a tile kernel, found by what computes and reads its values.
 
 use super::between::between;
-use super::{Beside, Incoming, NestArray, ProjectiveNest};
+use super::{Beside, BoundFrom, Incoming, NestArray, ProjectiveNest};
 use crate::count::elements;
 use crate::nest::{Loop, Nest, grid_loops, sides};
 use einloom_machine::Machine;
@@ -44,25 +44,57 @@ impl Spaces {
         out
     }
 
-    /// Bytes that must be read with this much fast memory per core or group of cores: in any order, and in orders in groups.
-    pub fn incoming(&self, capacity: f64) -> [f64; 2] {
+    /// Bytes that must be read with this much fast memory per core or group of cores.
+    pub fn incoming(&self, capacity: f64) -> Needed {
         let bytes = |i: Incoming| (i.passing + i.resting) * self.ratio;
-        let mut most =
-            self.single.iter().map(|n| bytes(n.incoming(capacity))).fold([0.0; 2], |m, b| m.map(|x| b.max(x)));
-        for Chain { rows, parts, beside } in &self.chains {
+        let (mut most, mut once) = (Needed::default(), (0.0, BoundFrom::Once));
+        let mut any = |b: f64, from: BoundFrom| {
+            if b > most.any.0 {
+                most.any = (b, from);
+            }
+        };
+        self.single.iter().for_each(|n| any(bytes(n.incoming(capacity)), BoundFrom::Contraction));
+        let mut restricted = [0.0f64; 2];
+        for Chain { rows, again, parts, beside } in &self.chains {
             let apart: f64 = parts.iter().map(|n| n.incoming_in_parts(capacity).passing * self.ratio).sum();
-            let any = bytes(rows.incoming(capacity));
-            let whole = rows.incoming_in_groups(capacity, beside).filter(|_| self.placed).map_or(0.0, bytes);
-            most = [most[0].max(any.min(apart)), most[1].max(any.max(whole).min(apart))];
+            let least = |found: f64, from| if found <= apart { (found, from) } else { (apart, BoundFrom::Apart) };
+            let again = again.as_ref().map_or(0.0, |n| bytes(n.incoming_beside_all_that_rests(capacity)));
+            let (found, from) = least(again, BoundFrom::Parts);
+            any(found, from);
+            let (found, from) = least(bytes(rows.incoming(capacity)), BoundFrom::Rows);
+            if found > once.0 {
+                once = (found, from);
+            }
+            let orders = [rows.incoming_with_sums(capacity, beside), rows.incoming_in_groups(capacity, beside)];
+            for (most, found) in restricted.iter_mut().zip(orders) {
+                *most = most.max(found.filter(|_| self.placed).map_or(0.0, bytes).min(apart));
+            }
         }
+        [most.with_sums, most.in_groups] = restricted;
+        most.once = once;
         most
     }
+}
+
+/// What must be read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Needed {
+    /// In any order, and what says so.
+    pub any: (f64, BoundFrom),
+    /// In orders that make every weight once.
+    pub once: (f64, BoundFrom),
+    /// In orders in which sums stay until they are complete, if that is known to be more.
+    pub with_sums: f64,
+    /// In orders in groups of rows, if that is known to be more.
+    pub in_groups: f64,
 }
 
 /// A contraction of what others made.
 struct Chain {
     /// Whole rows.
     rows: ProjectiveNest,
+    /// Points of the last contraction, for each of which there are whole rows of what its weight is made of.
+    again: Option<ProjectiveNest>,
     /// The contractions by themselves.
     parts: Vec<ProjectiveNest>,
     /// What the last stream holds of each row beside its sums.
@@ -170,6 +202,7 @@ impl<'a> Finder<'a> {
         let points = self.depends(made).clone();
         let (mut leaves, sums) = self.leaves(made, &points, 0);
         let first: BTreeSet<TensorId> = leaves.iter().map(|l| l.tensor).collect();
+        let weights = leaves.clone();
         for &f in c.factors.iter().filter(|f| **f != made) {
             leaves.extend(self.leaves(f, &points, 0).0);
         }
@@ -179,6 +212,11 @@ impl<'a> Finder<'a> {
         let own: BTreeSet<AxisId> = self.depends(c.result).union(&sides(self.kernel, c.result)).copied().collect();
         let rest: f64 = own.difference(&points).map(|&a| self.extent(a)).product();
         let rows = self.nest_of(c, &points, leaves, &[(c.result, rest)], &[])?;
+        let mut leaves = weights;
+        for &f in c.factors.iter().filter(|f| **f != made) {
+            leaves.extend(self.leaves(f, &c.points, 0).0);
+        }
+        let again = self.nest_of(c, &c.points, leaves, &[(c.result, 1.0)], &[]);
         let mut parts = vec![];
         for &sum in &sums {
             let inner = self.contraction(self.defs.get(&sum)?)?;
@@ -192,7 +230,7 @@ impl<'a> Finder<'a> {
             parts.extend(self.nest_of(c, &c.points, leaves, &[(c.result, 1.0)], &[made]));
         }
         let beside = self.beside(c.result, &own, &points, &sums, last).unwrap_or_default();
-        Some(Chain { rows, parts, beside })
+        Some(Chain { rows, again, parts, beside })
     }
 
     /// What the stream that computes `result` carries beside it, states over axes of the results, but not over all that the
