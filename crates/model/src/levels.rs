@@ -75,8 +75,17 @@ impl Reuse<'_> {
             if let Some(held) = self.fits(&all, depth, share, self.resident_bytes.saturating_mul(points)) {
                 // What does not move from one region to the next is used again before it is pushed out.
                 let mut by_depth: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+                let (mut kept, mut held) = (BTreeSet::new(), held);
                 for &k in &all {
-                    by_depth.entry(self.stays_from(k, depth)).or_default().push(k);
+                    let from = self.stays_from(k, depth);
+                    let from = match self.keeps_tile(k, [from, depth], held, share, &mut kept) {
+                        Some(more) => {
+                            held = held.max(more);
+                            from
+                        }
+                        None => depth,
+                    };
+                    by_depth.entry(from).or_default().push(k);
                 }
                 by_depth.iter().for_each(|(&d, some)| self.region(some, d, Lean::High, &mut traffic));
                 let counted =
@@ -102,6 +111,30 @@ impl Reuse<'_> {
         let without = traffic.clone();
         held = held.saturating_add(self.keep(counted, capacity.0.saturating_sub(held), active, &mut traffic));
         Into { traffic, without, resident_bytes: held.saturating_mul(active) }
+    }
+
+    /// The bytes that a region of the second of two depths holds, if what an access touches in it stays through one of the first: where
+    /// programs decide what is held, a tile that is all that it touches there must not lose its place. `None` if that does not fit.
+    fn keeps_tile(
+        &self,
+        k: usize,
+        [from, depth]: [usize; 2],
+        held: u64,
+        share: u64,
+        kept: &mut BTreeSet<ValueId>,
+    ) -> Option<u64> {
+        let [outer, regions] = [from, depth].map(|d| self.nest.iterations(self.kernel, k, d));
+        let Some(element) = self.element.filter(|_| outer < regions && self.is_tile(k, depth, regions)) else {
+            return Some(held);
+        };
+        let tile = self.nest.accesses[k].tile;
+        let new = kept.insert(tile);
+        let more = self.held(kept).saturating_mul(element).saturating_sub(self.resident_bytes);
+        let all = held.max(self.resident_bytes.saturating_add(more));
+        if all > share && new {
+            kept.remove(&tile);
+        }
+        (all <= share).then_some(all)
     }
 
     /// The depth of the outermost region that a load touches the same elements in as in the region of this depth, because

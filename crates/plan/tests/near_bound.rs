@@ -191,6 +191,16 @@ fn no_plan_of_attention_is_below_its_bound() {
     assert!(6 * grouped > all && summed > 20, "{grouped} of {all} in groups, {summed} with sums in parts");
 }
 
+/// Keys and values that take each other's place in a memory do not both stay from row to row.
+#[test]
+fn tiles_that_lose_their_place_come_in_again() {
+    for ([rows, columns, d, e], capacity) in [([40, 6, 9, 8], 78), ([18, 7, 7, 6], 64)] {
+        let sizes = format!("M={rows}, N={columns}, D={d}, E={e}");
+        let (moved, bound, _) = planned_kernels(ATTENTION, &sizes, capacity);
+        assert!(moved >= bound, "{sizes} at {capacity}: {moved} of {bound}");
+    }
+}
+
 /// Where a few rows too many are there for one group, all of them stay and their results are computed in two parts: less moves than in
 /// two groups, and there is a bound for it.
 #[test]
