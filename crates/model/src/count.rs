@@ -157,12 +157,6 @@ impl Group {
 }
 
 impl Sum<'_, '_> {
-    /// The sum.
-    pub fn total(&self) -> u64 {
-        let groups = self.groups(&Counts::default());
-        groups.iter().fold(1, |product, g| product.saturating_mul(g.total(self.kernel)))
-    }
-
     /// The groups whose sums' product is the sum.
     pub fn groups(&self, counts: &Counts) -> Vec<Rc<Group>> {
         let loops: Vec<(&Loop<'_>, bool)> =
@@ -272,7 +266,18 @@ pub(crate) fn iterations<'s, 'a>(kernel: &'a Kernel, loops: &'s [Loop<'a>]) -> S
 
 /// Number of elements over these axes, each iteration of `loops` counted: whole axes once per iteration.
 pub(crate) fn elements(kernel: &Kernel, loops: &[Loop<'_>], axes: &BTreeSet<AxisId>) -> u64 {
+    let parts = parts_of_elements(kernel, loops, axes, &Counts::default());
+    parts.iter().fold(1, |product, part| product.saturating_mul(part.total(kernel)))
+}
+
+/// The groups whose sums' product is that number.
+pub(crate) fn parts_of_elements(
+    kernel: &Kernel,
+    loops: &[Loop<'_>],
+    axes: &BTreeSet<AxisId>,
+    counts: &Counts,
+) -> Vec<Rc<Group>> {
     let factors: Vec<_> = axes.iter().map(|&a| Factor::length(a)).collect();
     debug_assert!(axes.iter().all(|&a| kernel.axis(a).kind != AxisKind::Stream || loops.iter().any(|l| l.axis == a)));
-    Sum { kernel, outer: loops, inner: &[], factors: &factors, additive: true, union: Union::Hull }.total()
+    Sum { kernel, outer: loops, inner: &[], factors: &factors, additive: true, union: Union::Hull }.groups(counts)
 }

@@ -5,6 +5,7 @@
 //! that it depends on.
 
 use crate::count::Group;
+use crate::work::Task;
 use einloom_tile::Kernel;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,6 +21,8 @@ pub struct Counts {
     groups: Known<Vec<u64>, Rc<Group>>,
     /// Which elements an access touches, as text, by its number and depth.
     places: Known<(usize, usize), Rc<str>>,
+    /// What operations do.
+    tasks: RefCell<Option<Rc<[Task]>>>,
 }
 
 pub(crate) type Known<K, V> = RefCell<HashMap<K, V, BuildHasherDefault<Quick>>>;
@@ -82,6 +85,15 @@ impl Counts {
     /// A part that is made of this.
     pub(crate) fn group(&self, key: Vec<u64>, make: impl FnOnce() -> Group) -> Rc<Group> {
         get(&self.groups, key, || Rc::new(make()))
+    }
+
+    pub(crate) fn tasks(&self, make: impl FnOnce() -> Vec<Task>) -> Rc<[Task]> {
+        let known = self.tasks.borrow().clone();
+        known.unwrap_or_else(|| {
+            let made: Rc<[Task]> = make().into();
+            *self.tasks.borrow_mut() = Some(made.clone());
+            made
+        })
     }
 
     pub(crate) fn place(&self, access: usize, depth: usize, text: impl FnOnce() -> String) -> Rc<str> {

@@ -46,7 +46,7 @@ impl Workshop<'_> {
                         continue;
                     }
                 };
-                let free = self.free(roles, &tried);
+                let (free, only) = (self.free(roles, &tried), !tried.choice);
                 let cuts = tried.tiling.cuts.iter().filter(|c| c.1.kind == AxisKind::Whole).map(|c| *c.0);
                 if shapes.insert((free.clone(), cuts.collect())) {
                     self.work.emitted += 1;
@@ -54,6 +54,10 @@ impl Workshop<'_> {
                         Ok(tried) => found.extend(tried),
                         Err(elements) => least = least.min(elements),
                     }
+                }
+                // The other index would be the same one.
+                if only {
+                    break;
                 }
             }
         }
@@ -154,7 +158,7 @@ fn search(mut frame: Frame, memory: Memory<'_>, limit: f64) -> (Option<u64>, Sea
         let computing = match bytes == least {
             true => {
                 frame.put(&sizes);
-                compute_seconds(frame.kernel(), memory.machine)
+                frame.computing(memory.machine)
             }
             false => 0.0,
         };
