@@ -357,7 +357,7 @@ fn by_squares(kernel: &Kernel, side: usize) -> Option<Kernel> {
 }
 
 /// Elements that loads and stores move between memory and tiles.
-pub(crate) fn innermost(program: &Program, kernel: &Kernel, nest: &Nest<'_>) -> Traffic {
+pub(crate) fn innermost(program: &Program, kernel: &Kernel, nest: &Nest) -> Traffic {
     let mut innermost = Traffic::new();
     for (k, access) in nest.accesses.iter().enumerate() {
         let elements = nest.moved(program, kernel, k);

@@ -75,7 +75,7 @@ struct Tasks<'t, 'k> {
 }
 
 impl<'k> Tasks<'_, 'k> {
-    fn ops(&mut self, ops: &'k [Op], loops: &mut Vec<Loop<'k>>) {
+    fn ops(&mut self, ops: &'k [Op], loops: &mut Vec<Loop>) {
         let kernel = self.kernel;
         let dtype = |v: ValueId| kernel.value(v).dtype;
         let scalar = |v: ValueId| if dtype(v) == DType::F64 { DType::F64 } else { DType::F32 };
@@ -100,7 +100,7 @@ impl<'k> Tasks<'_, 'k> {
                     self.add(loops, &sides(kernel, *src), 1, (t, t), &[(Kind::Arithmetic, t, 1)]);
                 }
                 Op::Stream { axis, within, body, .. } => {
-                    loops.push(Loop { axis: *axis, within: Some(within) });
+                    loops.push(Loop::stream(*axis, within));
                     self.ops(body, loops);
                     loops.pop();
                 }
@@ -111,7 +111,7 @@ impl<'k> Tasks<'_, 'k> {
 
     fn add(
         &mut self,
-        loops: &[Loop<'_>],
+        loops: &[Loop],
         axes: &BTreeSet<AxisId>,
         each: u64,
         types: (DType, DType),

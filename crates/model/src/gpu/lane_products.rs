@@ -101,12 +101,12 @@ struct Count<'a> {
 }
 
 impl<'a> Count<'a> {
-    fn ops(&mut self, ops: &'a [Op], loops: &mut Vec<Loop<'a>>) {
+    fn ops(&mut self, ops: &'a [Op], loops: &mut Vec<Loop>) {
         for op in ops {
             match op {
                 Op::Mma { dst, a, b, .. } if !self.in_unit.contains_key(a) => self.product([*dst, *a, *b], loops),
                 Op::Stream { axis, within, body, .. } => {
-                    loops.push(Loop { axis: *axis, within: Some(within) });
+                    loops.push(Loop::stream(*axis, within));
                     self.ops(body, loops);
                     loops.pop();
                 }
@@ -115,7 +115,7 @@ impl<'a> Count<'a> {
         }
     }
 
-    fn product(&mut self, [dst, a, b]: [ValueId; 3], loops: &[Loop<'a>]) {
+    fn product(&mut self, [dst, a, b]: [ValueId; 3], loops: &[Loop]) {
         let axes: BTreeSet<AxisId> = sides(self.kernel, a).union(&sides(self.kernel, b)).copied().collect();
         let terms = elements(self.kernel, loops, &axes) as f64;
         let size = |axis: &AxisId| self.kernel.axis(*axis).tile.min(self.kernel.axis(*axis).extent).max(1) as f64;
