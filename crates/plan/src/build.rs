@@ -309,9 +309,8 @@ impl Workshop<'_> {
 
     /// The same for a kernel that goes through its tiles element by element: what is not close comes in order, and
     /// costs no more than its way. Nothing is computed meanwhile but what the bytes that have arrived allow, so part of
-    /// the time at the inner levels adds to that of the slowest.
+    /// the time at the inner levels adds to that of the slowest (`[overhead]`).
     fn cost_of_sweeps(&mut self, template: &Template) -> Cost {
-        const NOT_HIDDEN: f64 = 0.25;
         self.work.tilings += 1;
         let k = template.kernel();
         let t = kernel_transfers_counted(&template.program, k, self.machine, &template.counts);
@@ -323,7 +322,11 @@ impl Workshop<'_> {
         let compute = ("compute".to_string(), t.compute_seconds);
         let mut parts: Vec<(String, f64)> = levels.chain([compute, ("issue".to_string(), issue)]).collect();
         parts.sort_by(|a, b| b.1.total_cmp(&a.1));
-        Cost { seconds: t.seconds * spill + NOT_HIDDEN * others + issue, bound_by: t.bound_by, parts }
+        Cost {
+            seconds: t.seconds * spill + self.machine.overhead.inner_shows * others + issue,
+            bound_by: t.bound_by,
+            parts,
+        }
     }
 
     /// Seconds to bring the factors of products into the order in which they are multiplied, which takes its place

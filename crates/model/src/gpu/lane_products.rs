@@ -16,11 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Elements that a read brings where factors are f32.
 const WIDE: f64 = 4.0;
-/// Parts of the bytes of 16-byte reads for which the pipe is busy: every element is read by two lanes that stand next to each
-/// other, which takes it once (`docs/gpu-log.md`).
-const TOGETHER: f64 = 0.5;
-/// Instructions of a thread for a term beside reads and multiply-adds. This and what follows is counted in the machine code that
-/// NVRTC 13.0 makes for sm_90a (`docs/gpu-log.md`): 11 for eight terms.
+/// Instructions of a thread for a term beside reads and multiply-adds. This and what follows is not measured on a machine but
+/// counted in the code that NVRTC 13.0 makes for sm_90a (`docs/gpu-log.md`): 11 for eight terms.
 const BESIDE_TERM: f64 = 11.0 / 8.0;
 /// The same for a chunk, and for every 16 bytes of it that the thread copies.
 const BESIDE_CHUNK: [f64; 2] = [55.0, 3.1];
@@ -29,9 +26,6 @@ const BESIDE_CHUNK: [f64; 2] = [55.0, 3.1];
 const CLASHES: [f64; 2] = [0.25, 1.6];
 /// Instructions beside a read of one element: conversion too.
 const BESIDE_SINGLE: f64 = 2.0;
-/// The part of the time of reads that shows where one set of threads fills the lanes, with nobody to cover it: 0.44 to 0.46 of
-/// it with 128 and with 64 elements a thread, on an H200 (`docs/gpu-log.md`).
-const READS_SHOW: f64 = 0.45;
 
 /// How a block stands on a core.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +59,7 @@ pub(super) fn beside(
     // Other sets cover a read. Those of one block leave its barriers together and read together, those of others do not.
     // A warp waits as long where there are too few of them to fill the lanes.
     let covers = sets.max(1.0) * blocks.min(sets.max(1.0)) * filled;
-    let shown = READS_SHOW / covers * found.read / clock.shared;
+    let shown = clock.calibration.reads_show / covers * found.read / clock.shared;
     // At every chunk the whole block waits for its last warp.
     let wait = clock.calibration.own_stage
         + match stand.awaited {
@@ -126,8 +120,11 @@ impl<'a> Count<'a> {
         let across = each / down;
         let bytes = |v: ValueId| self.kernel.value(v).dtype.bytes().max(4) as f64;
         let wide = [a, b].iter().all(|v| self.kernel.value(*v).dtype == DType::F32);
-        let (at_once, beside, term, together) =
-            if wide { (WIDE, 0.0, BESIDE_TERM, TOGETHER) } else { (1.0, BESIDE_SINGLE, 0.0, 1.0) };
+        let (at_once, beside, term, together) = if wide {
+            (WIDE, 0.0, BESIDE_TERM, self.clock.calibration.reads_joined)
+        } else {
+            (1.0, BESIDE_SINGLE, 0.0, 1.0)
+        };
         let reads = (1.0 / down + 1.0 / across) / at_once;
         let chunks = terms / axes.iter().map(size).product::<f64>();
         let tile = |v: ValueId| sides(self.kernel, v).iter().map(size).product::<f64>() * bytes(v);
