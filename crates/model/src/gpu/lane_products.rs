@@ -1,17 +1,19 @@
 //! What products cost beside their multiply-adds where lanes compute them.
 //!
 //! A thread has a block of `r` by `c` elements of the result. For four terms it reads `r + c` times 16 bytes of shared memory,
-//! where factors are f32, and multiplies `4 r c` times; other factors are read one by one. All that takes turns in the same
+//! where factors are f32 and lie so that four neighbours are of one thread, and multiplies `4 r c` times; other factors are read
+//! one by one. Blocks at the edges of the result are computed whole. All that takes turns in the same
 //! slots, in which a core starts as many instructions a cycle as it has arithmetic lanes. What is read has a pipe of its
 //! own, which the few sets of threads of a core do not keep wholly beside the slots. And a multiply-add has three registers to
 //! read, of two banks that give one each a cycle: where none is still there from the instruction before, or two are in
 //! one bank, it takes the slot of another.
 
 use super::cycles::Clock;
+use super::lying::{Lying, Read, lying};
 use crate::count::elements;
 use crate::nest::{Loop, grid_loops, sides};
 use einloom_cascade::DType;
-use einloom_tile::{AxisId, Kernel, Op, ValueId, grid_points};
+use einloom_tile::{AxisId, Kernel, Op, Program, ValueId, grid_points};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Elements that a read brings where factors are f32.
@@ -19,8 +21,15 @@ const WIDE: f64 = 4.0;
 /// Instructions of a thread for a term beside reads and multiply-adds. This and what follows is not measured on a machine but
 /// counted in the code that NVRTC 13.0 makes for sm_90a (`docs/gpu-log.md`): 11 for eight terms.
 const BESIDE_TERM: f64 = 11.0 / 8.0;
-/// The same for a chunk, and for every 16 bytes of it that the thread copies.
-const BESIDE_CHUNK: [f64; 2] = [55.0, 3.1];
+/// The same for a chunk.
+const BESIDE_CHUNK: f64 = 55.0;
+/// The same for a copy by the thread, of up to 16 bytes: at constant distances from the one before; and with an address of its own,
+/// or a test whether it is there: 11.25 to 12.25.
+const BESIDE_COPY: [f64; 2] = [3.1, 11.5];
+/// Instructions beside a read of 16 bytes along the sum, where a thread has groups of neighbouring columns: 144 for 32 reads.
+const BESIDE_ALONG: f64 = 4.5;
+/// Instructions beside a read of one element of a left factor whose rows lie side by side: 143 for 64 reads.
+const BESIDE_ACROSS: f64 = 2.2;
 /// Slots that are lost at a multiply-add because two of its registers are in one bank; and at one with both factors new, of
 /// which there is one in every row of a thread's block. Counted: 0.45 with rows of 8, 0.35 with rows of 16.
 const CLASHES: [f64; 2] = [0.25, 1.6];
@@ -42,14 +51,26 @@ pub(super) struct Stand {
 /// Seconds of all cores at work that a kernel's products take beside their multiply-adds; products that a matrix unit takes are
 /// left out. `None` without any.
 pub(super) fn beside(
+    program: &Program,
     kernel: &Kernel,
     clock: &Clock<'_>,
     in_unit: &BTreeMap<ValueId, usize>,
     stand: Stand,
 ) -> Option<f64> {
     let threads = stand.threads as f64;
-    let mut found =
-        Count { kernel, in_unit, clock, threads, multiplied: 0.0, issued: 0.0, lost: 0.0, read: 0.0, chunks: 0.0 };
+    let mut found = Count {
+        program,
+        kernel,
+        in_unit,
+        clock,
+        threads,
+        needed: 0.0,
+        multiplied: 0.0,
+        issued: 0.0,
+        lost: 0.0,
+        read: 0.0,
+        chunks: 0.0,
+    };
     found.ops(&kernel.body, &mut grid_loops(kernel));
     let (cores, points) = (clock.machine.cores.max(1), grid_points(kernel).max(1));
     let blocks = stand.blocks as f64;
@@ -71,18 +92,21 @@ pub(super) fn beside(
     // As many slots as multiply-adds at the machine's rate.
     let slots = 2.0 * (found.issued + found.lost) / clock.machine.rate(DType::F32).0;
     let all = clock.hertz * cores as f64;
-    let each = (found.multiplied + slots) / filled - found.multiplied + (shown + waits) / all;
+    let each = (found.multiplied + slots) / filled - found.needed + (shown + waits) / all;
     // As the multiply-adds, until the core with the most blocks has done them.
     let busiest = (points.div_ceil(cores) * cores) as f64 / points as f64;
     (found.chunks > 0.0).then_some(each * busiest)
 }
 
 struct Count<'a> {
+    program: &'a Program,
     kernel: &'a Kernel,
     in_unit: &'a BTreeMap<ValueId, usize>,
     clock: &'a Clock<'a>,
     threads: f64,
-    /// Seconds of multiply-adds, with all lanes of all cores at work.
+    /// Seconds of the multiply-adds that are asked for, with all lanes of all cores at work.
+    needed: f64,
+    /// The same of those that are made: with what tiles reach beyond the result's edges.
     multiplied: f64,
     /// Instructions beside multiply-adds.
     issued: f64,
@@ -119,25 +143,40 @@ impl<'a> Count<'a> {
         let down = each.sqrt().log2().floor().exp2().min(own.iter().copied().fold(f64::INFINITY, f64::min)).max(1.0);
         let across = each / down;
         let bytes = |v: ValueId| self.kernel.value(v).dtype.bytes().max(4) as f64;
-        let wide = [a, b].iter().all(|v| self.kernel.value(*v).dtype == DType::F32);
-        let (at_once, beside, term, together) = if wide {
-            (WIDE, 0.0, BESIDE_TERM, self.clock.calibration.reads_joined)
-        } else {
-            (1.0, BESIDE_SINGLE, 0.0, 1.0)
-        };
-        let reads = (1.0 / down + 1.0 / across) / at_once;
+        let f32s = [a, b].iter().all(|v| self.kernel.value(*v).dtype == DType::F32);
         let chunks = terms / axes.iter().map(size).product::<f64>();
-        let tile = |v: ValueId| sides(self.kernel, v).iter().map(size).product::<f64>() * bytes(v);
-        let copied = tile(a) + tile(b);
+        let whole = |axis: &AxisId| {
+            let extent = self.kernel.axis(*axis).extent.max(1) as f64;
+            (extent / size(axis)).ceil() * size(axis) / extent
+        };
         let rate = [a, b].map(|v| self.clock.machine.rate(self.kernel.value(v).dtype).0);
-        self.multiplied += 2.0 * terms / rate[0].min(rate[1]);
-        self.issued += terms * (reads * (1.0 + beside) + term / each);
-        self.issued += chunks * (BESIDE_CHUNK[0] * self.threads + BESIDE_CHUNK[1] * copied / 16.0);
+        let seconds = 2.0 * terms / rate[0].min(rate[1]);
+        self.needed += seconds;
+        let terms = terms * sides(self.kernel, dst).iter().map(whole).product::<f64>();
+        self.multiplied += seconds * sides(self.kernel, dst).iter().map(whole).product::<f64>();
+        let term = if f32s { BESIDE_TERM } else { 0.0 };
+        self.issued += terms * term / each;
+        self.issued += chunks * BESIDE_CHUNK * self.threads;
+        // A thread's rows are multiplied by as many columns, and the other way round.
+        for (v, uses) in [(a, across.max(down)), (b, across.min(down))] {
+            let lies = if f32s { lying(self.program, self.kernel, dst, v) } else { Lying::singly() };
+            let joined = self.clock.calibration.reads_joined;
+            let (at_once, beside, part) = match lies.read {
+                Read::Wide => (WIDE, 0.0, joined),
+                Read::Along => (WIDE, BESIDE_ALONG, joined),
+                Read::Single => (1.0, 0.0, 1.0),
+                Read::Across => (1.0, BESIDE_ACROSS, 1.0),
+                Read::Converted => (1.0, BESIDE_SINGLE, 1.0),
+            };
+            self.issued += terms / uses * (1.0 + beside) / at_once;
+            self.read += part * terms * bytes(v) / uses;
+            let tile = sides(self.kernel, v).iter().map(size).product::<f64>() * bytes(v);
+            self.issued += chunks * BESIDE_COPY[usize::from(!lies.constant)] * tile / lies.copied;
+        }
         // Wider numbers are multiplied at half the rate or less, and their registers are there in time.
         if bytes(a) <= 4.0 {
             self.lost += terms * (CLASHES[0] + CLASHES[1] / across.max(down));
         }
-        self.read += together * terms * (bytes(a) / across.min(down) + bytes(b) / across.max(down));
         self.chunks += chunks;
     }
 }
