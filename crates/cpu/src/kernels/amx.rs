@@ -6,7 +6,8 @@ use super::isa::{Isa, Token};
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-/// The proof that the processor multiplies tiles of bf16, and that this process may use it.
+/// The proof that the processor multiplies tiles of bf16, rounds to it and looks up bytes (AVX512-BF16, AVX512-VBMI), and that
+/// this process may use the tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TileToken(Token);
 
@@ -37,8 +38,8 @@ fn granted() -> bool {
     const ARCH_REQ_XCOMP_PERM: i64 = 0x1023;
     const XFEATURE_XTILEDATA: i64 = 18;
 
-    // What multiplies bf16 in tiles also rounds to it; operands are packed by that.
-    if !std::arch::is_x86_feature_detected!("avx512bf16") {
+    // What multiplies bf16 in tiles also rounds to it and looks up bytes in tables; operands are packed by that.
+    if !std::arch::is_x86_feature_detected!("avx512bf16") || !std::arch::is_x86_feature_detected!("avx512vbmi") {
         return false;
     }
     if __cpuid(0).eax < 7 || __cpuid_count(7, 0).edx & BF16_AND_TILES != BF16_AND_TILES {

@@ -10,6 +10,7 @@ mod made;
 mod pairs;
 mod parts;
 mod rates;
+mod rescale;
 mod tiles;
 
 use super::isa::{Isa, Token};

@@ -4,6 +4,8 @@
 #[cfg(target_arch = "x86_64")]
 mod lines;
 mod packed;
+#[cfg(target_arch = "x86_64")]
+mod rounded;
 mod strips;
 
 use super::isa::Instructions;

@@ -1,8 +1,9 @@
 //! Contractions by the processor's matrix unit whose left factor, of several parts, is made meanwhile: it is never in memory
 //! as a whole, and the unit multiplies some of its rows while the next ones are computed.
 
+use super::rescale::{by_rows, rescale};
 use super::tiles::{Factor, Finish, Room, SQUARE, grown};
-use super::{Contraction, Elements, Layout, PackRight, Packed, Scale, Start};
+use super::{Contraction, Elements, Layout, PackRight, Packed, Start};
 use crate::kernels::amx::{Engaged, SIDE, Square, TERMS, TILE, products};
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::exp::Lines;
@@ -70,13 +71,12 @@ impl Contraction<'_, '_, f32> {
             let turns = n.div_ceil(SQUARE) * blocks * products(parts) * 4;
             let mut next = (!last).then(|| Lines::<LEFT>::begin(made, i + SQUARE, to, turns));
             let good = range.multiplies(packed.range);
-            let kept = match (start, scale) {
-                (Start::Kept, Scale::One) => true,
-                (Start::Kept, Scale::Same(x)) => x == 1.0,
-                (Start::Kept, Scale::Rows(by)) => by[i..][..rows].iter().all(|x| *x == 1.0),
-                _ => false,
-            };
+            let kept = by_rows(start, scale);
             let plain = rows == SQUARE && times.is_none() && (kept || matches!(start, Start::Zero));
+            if good && plain && kept {
+                // SAFETY: the checks found the result to hold them.
+                unsafe { rescale(base.wrapping_add(i * c_i), c_i, i..i + rows, 0..n / SQUARE * SQUARE, scale) };
+            }
             let a0 = here.as_ptr().cast::<u8>();
             let a1 = if rows > SIDE { a0.wrapping_add(blocks * parts[0] * TILE) } else { a0 };
             for j in (0..if good { n } else { 0 }).step_by(SQUARE) {

@@ -4,6 +4,7 @@
 use super::ahead::Elements;
 use super::left::{PackedLeft, unpack_left};
 use super::parts::{PackLeft, PackRight, Packed, unpack};
+use super::rescale::{by_rows, rescale};
 use super::{Contraction, Layout, Scale, Start};
 use crate::kernels::amx::{Engaged, SIDE, Square, TERMS, TILE};
 use crate::kernels::exp::blocks;
@@ -144,7 +145,9 @@ impl Contraction<'_, '_, f32> {
         let sums = grown(sums, lines).as_mut_ptr().cast::<f32>();
         let ranged = parts != [1, 1] && left_packed.is_none();
         // Nothing is to be done with the sums, and it is known that they will be good.
-        let plain = matches!((start, scale), (Start::Zero, _) | (Start::Kept, Scale::One)) && times.is_none();
+        let looks_at_all = partly.result.is_none() || partials.is_null();
+        let rescaled = by_rows(start, scale) && times.is_none() && looks_at_all;
+        let plain = matches!(start, Start::Zero) && times.is_none() || rescaled;
         let straight = plain && (one || !ranged);
         let mut rows_of_b = None;
         let mut base = c.as_mut_ptr();
@@ -174,6 +177,11 @@ impl Contraction<'_, '_, f32> {
                     if !good {
                         break;
                     }
+                }
+                if straight && rescaled && k0 == 0 && rows == SQUARE {
+                    let whole = j0..j0 + columns_here.len() / SQUARE * SQUARE;
+                    // SAFETY: the checks found the result to hold them.
+                    unsafe { rescale(base.wrapping_add(i * c_i), c_i, i..i + rows, whole, scale) };
                 }
                 let all_blocks = terms.div_ceil(TERMS);
                 let [skipped, blocks] = blocks_of.unwrap_or([0, all_blocks]);
