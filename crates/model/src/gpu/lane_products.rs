@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Elements that a read brings where factors are f32.
 const WIDE: f64 = 4.0;
 /// Instructions of a thread for a term beside reads and multiply-adds. This and what follows is not measured on a machine but
-/// counted in the code that NVRTC 13.0 makes for sm_90a (`docs/gpu-log.md`): 11 for eight terms.
+/// counted in the code that NVRTC 13.0 makes for sm_90a (`docs/gpu-log.md`, test `lane_code`): 11 for eight terms.
 const BESIDE_TERM: f64 = 11.0 / 8.0;
 /// The same for a chunk.
 const BESIDE_CHUNK: f64 = 55.0;
