@@ -5,12 +5,14 @@
 mod ahead;
 mod blocks;
 mod dots;
+mod finish;
 mod left;
 mod made;
 mod pairs;
 mod parts;
 mod rates;
 mod rescale;
+mod squares;
 mod tiles;
 
 use super::isa::{Isa, Token};

@@ -1,8 +1,9 @@
 //! Contractions by the processor's matrix unit whose left factor, of several parts, is made meanwhile: it is never in memory
 //! as a whole, and the unit multiplies some of its rows while the next ones are computed.
 
+use super::finish::{Factor, Finish};
 use super::rescale::{by_rows, rescale};
-use super::tiles::{Factor, Finish, Room, SQUARE, grown};
+use super::tiles::{Room, SQUARE, grown};
 use super::{Contraction, Elements, Layout, PackRight, Packed, Start};
 use crate::kernels::amx::{Engaged, SIDE, Square, TERMS, TILE, products};
 #[cfg(target_arch = "x86_64")]

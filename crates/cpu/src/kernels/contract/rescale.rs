@@ -12,7 +12,8 @@ pub(super) fn by_rows(start: Start<'_, f32>, scale: Scale<'_, f32>) -> bool {
 /// Multiplies columns of rows, of which the first is row `first` of the result, so many elements apart.
 ///
 /// # Safety
-/// The elements are there, and nobody else holds them.
+/// The elements are there, and nobody else holds them; the processor has AVX-512.
+#[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma"))]
 pub(super) unsafe fn rescale(
     from: *mut f32,
     pitch: usize,
@@ -20,16 +21,17 @@ pub(super) unsafe fn rescale(
     columns: Range<usize>,
     scale: Scale<'_, f32>,
 ) {
-    for (number, row) in rows.enumerate() {
-        let by = match scale {
-            Scale::One | Scale::Columns(_) => return,
-            Scale::Same(by) => by,
-            Scale::Rows(by) => by[row],
-        };
+    let first = rows.start;
+    let times = |row: usize, by: f32| {
         if by != 1.0 {
-            let from = from.wrapping_add(number * pitch + columns.start);
+            let from = from.wrapping_add((row - first) * pitch + columns.start);
             // SAFETY: the caller's.
             unsafe { std::slice::from_raw_parts_mut(from, columns.len()) }.iter_mut().for_each(|x| *x *= by);
         }
+    };
+    match scale {
+        Scale::One | Scale::Columns(_) => {}
+        Scale::Same(by) => rows.for_each(|row| times(row, by)),
+        Scale::Rows(by) => by[rows.clone()].iter().zip(rows).for_each(|(&by, row)| times(row, by)),
     }
 }

@@ -85,6 +85,15 @@ impl<'a> Rows<'a, '_> {
         })
     }
 
+    /// The blocks of a row.
+    pub(super) fn blocks(&self, row: usize) -> [usize; 2] {
+        let first = row / ROWS * ROWS;
+        match self.live {
+            None => [0, self.columns.div_ceil(32)],
+            live => blocks(live, first, ROWS.min(self.less.len() - first), self.columns),
+        }
+    }
+
     /// Which columns of a row are not 0.
     pub(super) fn there(&self, row: usize) -> Range<usize> {
         self.live.map_or(0..self.columns, |live| live.row(row))

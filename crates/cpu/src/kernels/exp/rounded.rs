@@ -1,16 +1,16 @@
 //! Anchored exponentials that are wanted as bf16 only: 32 at a time in whole numbers of 16 bits, which takes half of the work
 //! of computing them in f32 first.
 //!
-//! `256 y / ln 2`, rounded, is a number whose upper byte is the power of two, but for the bias of 127, and whose lower byte
-//! tells which of 256 steps between two powers it is. A table has the steps' seven bits of bf16.
+//! `256 y / ln 2`, rounded, is a number whose upper byte is the power of two, but for the bias of 127, and whose lower byte is
+//! the fraction `f` of the exponent. Half of that number would be the bf16 of `2^(e + f)` if `2^f` were `1 + f`; it is less by
+//! what a table tells for each 64th of `f`.
 
 use super::packed::Rows;
 use super::packed::x86::{one, table};
-use crate::kernels::amx::TILE;
+use crate::kernels::amx::{SIDE, TILE};
 use crate::kernels::live::bits;
 use std::arch::x86_64::*;
 use std::ops::Range;
-use std::sync::LazyLock;
 
 /// Steps between two powers of two.
 const STEPS: usize = 256;
@@ -21,24 +21,22 @@ const ONE: f32 = 127.0 * STEPS as f32;
 /// Where infinity lies, which has no steps.
 const INFINITE: f32 = 255.0 * STEPS as f32;
 
-/// The seven bits of `2^(i/256)` in bf16 after the first.
-static MANTISSAS: LazyLock<[u8; STEPS]> =
-    LazyLock::new(|| std::array::from_fn(|i| ((i as f64 / STEPS as f64).exp2() * 128.0).round() as u8 & 0x7f));
+/// 256 times `f - (2^f - 1)`, less what rounds: for each 64th of `f` the whole number that leaves the least sum of squared
+/// relative errors of what becomes of it, over all arguments.
+static LESS: [u8; 64] = [
+    0, 1, 2, 4, 4, 6, 7, 8, 9, 10, 10, 12, 12, 13, 14, 15, 15, 16, 17, 17, 18, 18, 19, 19, 20, 20, 20, 21, 21, 21, 21,
+    21, 21, 22, 22, 21, 21, 21, 21, 21, 21, 20, 20, 19, 19, 19, 18, 17, 17, 16, 15, 15, 13, 13, 12, 11, 9, 9, 7, 6, 5,
+    3, 2, 1,
+];
 
-/// What all rows share.
-struct Table([__m512i; 4]);
+/// Bytes of a tile's row.
+const LINE: usize = TILE / SIDE;
 
-impl Table {
-    #[target_feature(
-        enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vbmi,avx512bf16,avx2,fma,f16c,bmi1,bmi2,lzcnt"
-    )]
-    #[inline]
-    fn new() -> Self {
-        let from = MANTISSAS.as_ptr();
-        // SAFETY: the table has 256 bytes.
-        Self([0, 64, 128, 192].map(|at| unsafe { _mm512_loadu_si512(from.wrapping_add(at).cast()) }))
-    }
-}
+/// Rows that are computed together; they divide those of a tile.
+const SOME: usize = 4;
+
+/// Rows after which those are looked after whose numbers are not finite: nothing is decided between rows.
+const TOGETHER: usize = 64;
 
 /// Computes rows that are packed in one part; those with numbers that are not finite as others are.
 #[target_feature(
@@ -46,47 +44,152 @@ impl Table {
 )]
 pub(super) fn rows(mut job: Rows<'_, '_>) {
     job.check();
-    let steps = Table::new();
-    for (number, some) in job.each() {
-        let there = job.there(number);
-        let sum = job.sums.as_mut().and_then(|sums| sums.get_mut(number));
-        let row = Row {
-            from: job.from[number * job.pitch..][..job.columns].as_ptr(),
-            columns: 32 * some[0]..32 * (some[0] + some[1]),
-            there,
-            by: job.by,
-            less: job.less[number],
-            sum: sum.map_or(std::ptr::null_mut(), |sum| sum.as_mut_ptr()),
-            to: job.to.row(number, job.columns).wrapping_add(some[0] * TILE),
-        };
-        // SAFETY: so many columns are there, and a line for each 32 of them.
-        if !unsafe { row.run(&steps) } {
+    // SAFETY: the table has 64 bytes.
+    let less = unsafe { _mm512_loadu_si512(LESS.as_ptr().cast()) };
+    let mut each = job.each();
+    let whole = job.live.is_none() && job.columns.is_multiple_of(32);
+    for first in (0..job.less.len()).step_by(TOGETHER) {
+        let rows = TOGETHER.min(job.less.len() - first);
+        // SAFETY: the job was checked.
+        let mut others = if whole { unsafe { whole_rows(&mut job, first, rows, less) } } else { 0 };
+        for (number, some) in each.by_ref().take(if whole { 0 } else { TOGETHER }) {
+            let there = job.there(number);
+            let sum = job.sums.as_mut().and_then(|sums| sums.get_mut(number));
+            let row = Row {
+                from: job.from[number * job.pitch..][..job.columns].as_ptr(),
+                columns: 32 * some[0]..32 * (some[0] + some[1]),
+                there,
+                by: job.by,
+                less: job.less[number],
+                sum: sum.map_or(std::ptr::null_mut(), |sum| sum.as_mut_ptr()),
+                to: job.to.row(number, job.columns).wrapping_add(some[0] * TILE),
+            };
+            // SAFETY: so many columns are there, and a line for each 32 of them.
+            let finite = unsafe { row.run(less) };
+            others |= u64::from(!finite) << (number - first);
+        }
+        while others != 0 {
+            let number = first + others.trailing_zeros() as usize;
+            others &= others - 1;
+            let some = job.blocks(number);
             // SAFETY: the job was checked.
             unsafe { one::<1>(&mut job, number, some, table()) };
         }
     }
 }
 
+/// Computes rows of whole blocks, all of them there; a bit for each that is not finite, whose lines may hold anything.
+///
+/// # Safety
+/// The job was checked.
+#[inline]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vbmi,avx512bf16,avx2,fma,f16c,bmi1,bmi2,lzcnt"
+)]
+unsafe fn whole_rows(job: &mut Rows<'_, '_>, first: usize, rows: usize, table: __m512i) -> u64 {
+    let mut others = 0;
+    let mut row = 0;
+    while row < rows {
+        let number = first + row;
+        // Some at a time: each is too short to fill the processor. Lines of a tile's rows follow each other.
+        let some = if row + SOME <= rows { SOME } else { 1 };
+        let from = job.from[number * job.pitch..].as_ptr();
+        let to = job.to.row(number + some - 1, job.columns).wrapping_sub((some - 1) * LINE);
+        let sums = job.sums.as_mut().map_or(std::ptr::null_mut(), |sums| sums[number..][..some].as_mut_ptr().cast());
+        let less = job.less[number..].as_ptr();
+        let (by, blocks, pitch) = (job.by, job.columns / 32, job.pitch);
+        // SAFETY: the caller's: the rows have so many blocks, and there is a line for each, a number less, and sums.
+        let finite = unsafe {
+            match some {
+                SOME => some_rows::<SOME>(from, pitch, blocks, (by, less), to, sums, table),
+                _ => some_rows::<1>(from, pitch, blocks, (by, less), to, sums, table),
+            }
+        };
+        for (more, finite) in finite.into_iter().take(some).enumerate() {
+            others |= u64::from(finite != u16::MAX) << (row + more);
+        }
+        row += some;
+    }
+    others
+}
+
+/// So many rows of a tile, pitch elements apart; for each a bit for every lane in which all numbers were less than infinite.
+///
+/// # Safety
+/// The rows have so many blocks, and there is a line for each, a number less for each row, and sums, unless that is null.
+#[inline]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vbmi,avx512bf16,avx2,fma,f16c,bmi1,bmi2,lzcnt"
+)]
+unsafe fn some_rows<const ROWS: usize>(
+    from: *const f32,
+    pitch: usize,
+    blocks: usize,
+    (by, less): (f32, *const f32),
+    to: *mut u8,
+    sums: *mut f32,
+    table: __m512i,
+) -> [u16; SOME] {
+    let infinite = _mm512_set1_ps(INFINITE);
+    let by = _mm512_set1_ps(by * STEPS_PER_ONE);
+    let mut finite = [u16::MAX; SOME];
+    let mut all = [_mm512_setzero_ps(); ROWS];
+    // SAFETY: the caller's.
+    unsafe {
+        let less: [__m512; ROWS] =
+            std::array::from_fn(|row| _mm512_set1_ps((*less.add(row)).mul_add(STEPS_PER_ONE, -ONE)));
+        for block in 0..blocks {
+            for row in 0..ROWS {
+                let from = from.wrapping_add(row * pitch + 32 * block);
+                let (x, y) = (_mm512_loadu_ps(from), _mm512_loadu_ps(from.wrapping_add(16)));
+                let (x, y) = (_mm512_fmsub_ps(x, by, less[row]), _mm512_fmsub_ps(y, by, less[row]));
+                finite[row] = _mm512_mask_cmp_ps_mask::<_CMP_LT_OQ>(finite[row], x, infinite);
+                finite[row] = _mm512_mask_cmp_ps_mask::<_CMP_LT_OQ>(finite[row], y, infinite);
+                let packed = powers(x, y, table);
+                _mm512_storeu_si512(to.wrapping_add(block * TILE + row * LINE).cast(), packed);
+                all[row] = add(all[row], packed);
+            }
+        }
+        if !sums.is_null() {
+            for row in 0..ROWS {
+                let all = _mm512_maskz_mov_ps(if finite[row] == u16::MAX { u16::MAX } else { 0 }, all[row]);
+                let sum = sums.add(16 * row);
+                _mm512_storeu_ps(sum, _mm512_add_ps(_mm512_loadu_ps(sum), all));
+            }
+        }
+        finite
+    }
+}
+
 /// A row of them.
 struct Row {
     /// The row's elements.
-    pub from: *const f32,
+    from: *const f32,
     /// The columns that are computed, whole blocks of 32; those of them that are not `there` become 0.
-    pub columns: Range<usize>,
-    pub there: Range<usize>,
-    pub by: f32,
-    pub less: f32,
+    columns: Range<usize>,
+    there: Range<usize>,
+    by: f32,
+    less: f32,
     /// Where the first block's line goes; others a tile's bytes apart.
-    pub to: *mut u8,
+    to: *mut u8,
     /// Sixteen sums, to which what is packed is added; null if nothing is summed.
-    pub sum: *mut f32,
+    sum: *mut f32,
+}
+
+/// What is known of a row so far.
+struct Found {
+    by: __m512,
+    less: __m512,
+    all: __m512,
+    /// A bit for each lane in which all numbers were less than infinite.
+    finite: [u16; 2],
 }
 
 impl Row {
-    /// Computes `exp(x * by - less)`, the power that is nearest of 256 between two powers of two, which is within 0.136 %,
-    /// rounded to bf16, which is within 0.391 %; the argument is as exact as `x * by` and `less` with relative errors of 2^-23. What is
-    /// less than the least normal number becomes some number less than that. False if some are infinite or no numbers: the
-    /// lines may then hold anything, and nothing is added.
+    /// Computes `exp(x * by - less)`: a bf16 within 0.59 % of it, 0.2 % in the quadratic mean; where 0.39 % and 0.17 % would be rounded
+    /// as well as can be. 1 where the argument is 0. The argument is off by 2^-23 of `x * by` and of `less` at most. What is less than
+    /// the least normal number becomes some number less than that. False if some are infinite or no numbers: the lines
+    /// may then hold anything, and nothing is added.
     ///
     /// # Safety
     /// The elements, lines and sums are there.
@@ -94,49 +197,80 @@ impl Row {
         enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vbmi,avx512bf16,avx2,fma,f16c,bmi1,bmi2,lzcnt"
     )]
     #[inline]
-    unsafe fn run(self, table: &Table) -> bool {
-        let Self { from, columns, there, by, less, to, sum } = self;
+    unsafe fn run(self, table: __m512i) -> bool {
+        let Self { from, columns, there, by, less, mut to, sum } = self;
         let by = _mm512_set1_ps(by * STEPS_PER_ONE);
-        let less = _mm512_set1_ps(less * STEPS_PER_ONE - ONE);
-        let infinite = _mm512_set1_ps(INFINITE);
-        let (mut low_finite, mut high_finite) = (u16::MAX, u16::MAX);
-        let mut all = _mm512_setzero_ps();
-        let (mut at, mut to) = (columns.start, to);
-        // SAFETY: the caller's; the masks have a bit for each element that is there.
+        let less = _mm512_set1_ps(less.mul_add(STEPS_PER_ONE, -ONE));
+        let mut found = Found { by, less, all: _mm512_setzero_ps(), finite: [u16::MAX; 2] };
+        let first = there.start.next_multiple_of(32).clamp(columns.start, columns.end);
+        let last = (there.end / 32 * 32).clamp(first, columns.end);
+        // SAFETY: the caller's.
         unsafe {
-            while at < columns.end {
-                let whole = if there.start <= at { there.end.min(columns.end).saturating_sub(at) / 32 } else { 0 };
-                for _ in 0..whole {
-                    let (x, y) = (_mm512_loadu_ps(from.add(at)), _mm512_loadu_ps(from.add(at + 16)));
-                    let (x, y) = (_mm512_fmsub_ps(x, by, less), _mm512_fmsub_ps(y, by, less));
-                    low_finite = _mm512_mask_cmp_ps_mask::<_CMP_LT_OQ>(low_finite, x, infinite);
-                    high_finite = _mm512_mask_cmp_ps_mask::<_CMP_LT_OQ>(high_finite, y, infinite);
-                    let packed = powers(x, y, table);
-                    _mm512_storeu_si512(to.cast(), packed);
-                    all = add(all, packed);
-                    (at, to) = (at + 32, to.wrapping_add(TILE));
-                }
-                if at < columns.end {
-                    let mask = bits(&there, at);
-                    let [low, high] = [mask as u16, (mask >> 16) as u16];
-                    let x = _mm512_maskz_loadu_ps(low, from.wrapping_add(at));
-                    let y = _mm512_maskz_loadu_ps(high, from.wrapping_add(at + 16));
-                    let (x, y) = (_mm512_fmsub_ps(x, by, less), _mm512_fmsub_ps(y, by, less));
-                    low_finite &= !low | _mm512_cmp_ps_mask::<_CMP_LT_OQ>(x, infinite);
-                    high_finite &= !high | _mm512_cmp_ps_mask::<_CMP_LT_OQ>(y, infinite);
-                    let packed = _mm512_maskz_mov_epi16(mask, powers(x, y, table));
-                    _mm512_storeu_si512(to.cast(), packed);
-                    all = add(all, packed);
-                    (at, to) = (at + 32, to.wrapping_add(TILE));
-                }
+            if columns.start < first {
+                to = edge(&mut found, from, &there, columns.start..first, to, table);
             }
-            let good = low_finite & high_finite == u16::MAX;
-            if good && !sum.is_null() {
+            let Found { mut all, finite: [mut low, mut high], .. } = found;
+            let infinite = _mm512_set1_ps(INFINITE);
+            for at in (first..last).step_by(32) {
+                let (x, y) = (_mm512_loadu_ps(from.add(at)), _mm512_loadu_ps(from.add(at + 16)));
+                let (x, y) = (_mm512_fmsub_ps(x, by, less), _mm512_fmsub_ps(y, by, less));
+                low = _mm512_mask_cmp_ps_mask::<_CMP_LT_OQ>(low, x, infinite);
+                high = _mm512_mask_cmp_ps_mask::<_CMP_LT_OQ>(high, y, infinite);
+                let packed = powers(x, y, table);
+                _mm512_storeu_si512(to.cast(), packed);
+                all = add(all, packed);
+                to = to.wrapping_add(TILE);
+            }
+            (found.all, found.finite) = (all, [low, high]);
+            if last < columns.end {
+                edge(&mut found, from, &there, last..columns.end, to, table);
+            }
+            let finite = found.finite == [u16::MAX; 2];
+            if !sum.is_null() {
+                let all = _mm512_maskz_mov_ps(if finite { u16::MAX } else { 0 }, found.all);
                 _mm512_storeu_ps(sum, _mm512_add_ps(_mm512_loadu_ps(sum), all));
             }
-            good
+            finite
         }
     }
+}
+
+/// Computes blocks of which only some elements are there; where the next line goes.
+///
+/// # Safety
+/// As of [`Row::run`].
+#[cold]
+#[inline(never)]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vbmi,avx512bf16,avx2,fma,f16c,bmi1,bmi2,lzcnt"
+)]
+unsafe fn edge(
+    found: &mut Found,
+    from: *const f32,
+    there: &Range<usize>,
+    columns: Range<usize>,
+    mut to: *mut u8,
+    table: __m512i,
+) -> *mut u8 {
+    let infinite = _mm512_set1_ps(INFINITE);
+    for at in columns.step_by(32) {
+        let mask = bits(there, at);
+        let mut half = |half: usize| {
+            let mask = (mask >> (16 * half)) as u16;
+            // SAFETY: the mask has a bit for each element that is there.
+            let x = unsafe { _mm512_maskz_loadu_ps(mask, from.wrapping_add(at + 16 * half)) };
+            let x = _mm512_fmsub_ps(x, found.by, found.less);
+            found.finite[half] &= !mask | _mm512_cmp_ps_mask::<_CMP_LT_OQ>(x, infinite);
+            x
+        };
+        let (x, y) = (half(0), half(1));
+        let packed = _mm512_maskz_mov_epi16(mask, powers(x, y, table));
+        // SAFETY: the caller's.
+        unsafe { _mm512_storeu_si512(to.cast(), packed) };
+        found.all = add(found.all, packed);
+        to = to.wrapping_add(TILE);
+    }
+    to
 }
 
 /// Bf16 of 32 numbers of steps, those of the first register first.
@@ -144,18 +278,14 @@ impl Row {
 #[target_feature(
     enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vbmi,avx512bf16,avx2,fma,f16c,bmi1,bmi2,lzcnt"
 )]
-fn powers(x: __m512, y: __m512, Table([a, b, c, d]): &Table) -> __m512i {
+fn powers(x: __m512, y: __m512, table: __m512i) -> __m512i {
     // What is negative becomes 0. Pieces of four elements of each take turns afterwards.
     let steps = _mm512_packus_epi32(_mm512_cvtps_epi32(x), _mm512_cvtps_epi32(y));
     let steps = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), steps);
-    // The look-up takes seven bits of each byte; the eighth tells which half of the table holds it.
-    let upper = _mm512_test_epi8_mask(steps, _mm512_set1_epi16(0x80));
-    let low = _mm512_permutex2var_epi8(*a, steps, *b);
-    let high = _mm512_permutex2var_epi8(*c, steps, *d);
-    let mantissas = _mm512_mask_mov_epi8(low, upper, high);
-    // Bits of the mantissa where the third operand has them, of the power elsewhere.
-    const CHOOSE: i32 = 0b1101_1000;
-    _mm512_ternarylogic_epi32::<CHOOSE>(_mm512_srli_epi16::<1>(steps), mantissas, _mm512_set1_epi16(0x7f))
+    // The look-up takes six bits of each byte; only lower bytes are wanted.
+    const LOWER: u64 = 0x5555_5555_5555_5555;
+    let less = _mm512_maskz_permutexvar_epi8(LOWER, _mm512_srli_epi16::<2>(steps), table);
+    _mm512_srli_epi16::<1>(_mm512_sub_epi16(steps, less))
 }
 
 /// Adds pairs of bf16.
@@ -227,7 +357,8 @@ mod tests {
                 let got = f64::from(bf16_to_f32(codes[column / 32 * 512 + column % 32]));
                 let y = 2.0 * f64::from(*half) - 0.25;
                 let want = if y.is_nan() { y } else { y.exp() };
-                let near = (got - want).abs() <= want * 0.0053 + f64::from(f32::MIN_POSITIVE);
+                let near = (got - want).abs() <= want * 0.0059 + f64::from(f32::MIN_POSITIVE);
+                assert!(y != 0.0 || got == 1.0, "exp(0) is {got}");
                 let same = want.is_nan() && got.is_nan() || want > 3.39e38 && got == f64::INFINITY;
                 assert!(near || same, "exp({y}) is {got:e} for {want:e}");
                 (total, finite) = (total + got, finite && got.is_finite() && total + got < f64::from(f32::MAX));
