@@ -51,8 +51,7 @@ fn rows_of_every_length_are_reduced_and_stored_strip_by_strip() {
 
 #[test]
 fn special_values_go_through_rows_as_they_do_through_the_meaning() {
-    let columns = 37;
-    for dtype in [F32, Bf16] {
+    for (columns, dtype) in [(37, F32), (37, Bf16), (1100, F32), (1100, Bf16)] {
         let mut values = ramp(6 * columns);
         let row = |r: usize| r * columns..(r + 1) * columns;
         values[row(0)].fill(f64::NEG_INFINITY);

@@ -71,6 +71,7 @@ pub fn to_toml(machine: &Machine) -> String {
     if let Some(side) = o.masked {
         let _ = writeln!(out, "masked = {side}");
     }
+    let _ = writeln!(out, "inner_shows = {:?}", o.inner_shows);
     machine.levels.iter().enumerate().for_each(|(k, level)| out += &level_toml(machine, k, level));
     machine.pipes.iter().for_each(|pipe| out += &pipe_toml(pipe));
     if let Some(l) = &machine.lanes {
@@ -123,10 +124,13 @@ fn pipe_toml(pipe: &Pipe) -> String {
 }
 
 fn calibration_toml(c: &einloom_machine::Calibration) -> String {
-    let mut out = format!("\n[calibration]\nproduct = {}\nshuffles = {}\n", c.product, c.shuffles);
-    let _ = writeln!(out, "across_warps = {}\nstage = {}\nown_stage = {}", c.across_warps, c.stage, c.own_stage);
-    let _ = writeln!(out, "load = {}\ntask = {}\nstart = {}", c.load, c.task, c.start);
-    let _ = writeln!(out, "shows = {:?}\nkept = {:?}", c.shows, c.kept);
+    let mut out = "\n[calibration]\n".to_string();
+    for (key, cycles) in c.waits() {
+        let _ = writeln!(out, "{key} = {cycles}");
+    }
+    for (key, share) in c.shares() {
+        let _ = writeln!(out, "{key} = {share:?}");
+    }
     out
 }
 

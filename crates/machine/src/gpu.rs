@@ -47,6 +47,38 @@ pub struct Calibration {
     pub shows: f64,
     /// The part of the cache that all cores share which can be relied upon.
     pub kept: f64,
+    /// Of reads of factors that lanes multiply: the part of the time of shared memory that shows where one set of threads
+    /// fills the core's lanes, with nobody to cover it.
+    pub reads_show: f64,
+    /// The turns that such a read of 16 bytes a lane takes, as a part of those that its bytes would: lanes that stand next to
+    /// each other read the same.
+    pub reads_joined: f64,
+}
+
+impl Calibration {
+    /// The waits, in cycles of a core, by their keys.
+    pub fn waits(&self) -> [(&'static str, f64); 8] {
+        [
+            ("product", self.product),
+            ("shuffles", self.shuffles),
+            ("across_warps", self.across_warps),
+            ("stage", self.stage),
+            ("own_stage", self.own_stage),
+            ("load", self.load),
+            ("task", self.task),
+            ("start", self.start),
+        ]
+    }
+
+    /// The shares, by their keys.
+    pub fn shares(&self) -> [(&'static str, f64); 4] {
+        [
+            ("shows", self.shows),
+            ("kept", self.kept),
+            ("reads_show", self.reads_show),
+            ("reads_joined", self.reads_joined),
+        ]
+    }
 }
 
 impl Default for Calibration {
@@ -62,6 +94,8 @@ impl Default for Calibration {
             start: 100.0,
             shows: 0.3,
             kept: 0.64,
+            reads_show: 0.45,
+            reads_joined: 0.5,
         }
     }
 }

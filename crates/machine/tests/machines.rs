@@ -48,6 +48,8 @@ fn what_is_not_told_of_starting_work_is_as_by_default() {
     assert_eq!(machine.overhead, Overhead { kernel: Seconds(2e-6), ..Overhead::default() });
     let told = TOY.replacen("[[level]]", "[overhead]\nmasked = 32\n[[level]]", 1);
     assert_eq!(parse(&told).expect("a machine").overhead.masked, Some(32));
+    let told = TOY.replacen("[[level]]", "[overhead]\ninner_shows = 0.5\n[[level]]", 1);
+    assert_eq!(parse(&told).expect("a machine").overhead.inner_shows, 0.5);
 }
 
 #[test]
@@ -56,6 +58,8 @@ fn mistakes_point_at_their_place() {
     check("cores = 4", "cores = 0", "2:9: cores: is zero");
     check("cores = 4", "cores = \"4\"", "2:9: cores: is not a whole number");
     check("\"2 GHz\"", "\"0 Hz\"", "3:9: clock: is zero");
+    let shows = "5:15: overhead inner_shows: is not a fraction such as 0.8";
+    check("[[level]]", "[overhead]\ninner_shows = 2.0\n[[level]]", shows);
     check("[[level]]", "power = \"0 W\"\n[[level]]", "4:9: power: is zero; leave it out if it is not known");
     check(
         "[[level]]",
@@ -142,10 +146,29 @@ fn a_gpu_has_lanes_and_matrix_units() {
 }
 
 #[test]
+fn what_is_not_measured_of_a_gpu_is_as_on_an_h200() {
+    let calibration = |name: &str| built_in(name).and_then(|m| m.lanes).expect("a GPU").calibration;
+    for other in ["h200", "h100", "a100", "rtx-4090"] {
+        assert_eq!(calibration(other), Calibration::default(), "{other}");
+    }
+    let text = include_str!("../../../machines/h200_sxm.toml");
+    let without = text.replacen("reads_show = 0.45", "", 1);
+    let told = text.replacen("reads_show = 0.45", "reads_show = 0.6", 1);
+    let shown = |text: &str| parse(text).expect("a machine").lanes.expect("lanes").calibration.reads_show;
+    assert_eq!((shown(&without), shown(&told)), (0.45, 0.6));
+}
+
+#[test]
 fn mistakes_in_lanes_and_matrix_units_point_at_their_place() {
     check_gpu("special = 16", "special = 0", "20:11: lanes special: is zero");
     check_gpu("latency = \"820 ns\"\n", "", "18:1: lanes latency: is missing");
     check_gpu("0.8", "80", "28:13: matrix unit 1 sustained: is not a fraction such as 0.8");
+    check_gpu(
+        "[[matrix]]",
+        "[calibration]\nreads_show = 1.5\nreads_joined = \"0.5\"\n[[matrix]]",
+        "26:14: calibration reads_show: is not a fraction such as 0.8\n\
+         27:16: calibration reads_joined: is not a fraction such as 0.8",
+    );
     check_gpu("\"f16\"", "\"half\"", "27:12: matrix unit 1 operands: is not a list of number types");
     check_gpu("groups = [1, 2]", "groups = 2", "34:10: matrix unit 1 groups: is not a list of whole numbers");
     check_gpu(

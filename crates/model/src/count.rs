@@ -7,6 +7,7 @@
 use crate::counts::{Counts, Known};
 use crate::nest::Loop;
 use einloom_tile::{AxisId, AxisKind, Kernel, Predicate, Window, initial_windows, stream_range};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
@@ -35,12 +36,12 @@ impl Factor {
 }
 
 /// What to sum over.
-pub(crate) struct Sum<'s, 'a> {
-    pub kernel: &'a Kernel,
+pub(crate) struct Sum<'s> {
+    pub kernel: &'s Kernel,
     /// Iterated.
-    pub outer: &'s [Loop<'a>],
+    pub outer: &'s [Loop],
     /// Inside those; their axes stand wherever any of their iterations does.
-    pub inner: &'s [Loop<'a>],
+    pub inner: &'s [Loop],
     pub factors: &'s [Rc<Factor>],
     /// The factors' product over several windows is that over their union, as with numbers of elements.
     pub additive: bool,
@@ -64,7 +65,7 @@ pub(crate) enum Union<'s> {
 struct Step {
     axis: AxisId,
     extent: usize,
-    within: Option<Predicate>,
+    within: Option<Rc<Predicate>>,
     /// How the iterations count together.
     together: Together,
 }
@@ -94,6 +95,8 @@ pub(crate) struct Group {
     windows: Rc<[Window]>,
     /// Sums by the tiles of the loops.
     known: Known<[usize; REMEMBERED], u64>,
+    /// The one that was asked for last: all that is counted of one tiling asks for the same.
+    last: Cell<Option<([usize; REMEMBERED], u64)>>,
 }
 
 impl fmt::Debug for Group {
@@ -111,11 +114,12 @@ impl Group {
             return self.walk(kernel, &self.steps, &mut self.windows.to_vec());
         }
         tiles.iter_mut().zip(&self.steps).for_each(|(t, s)| *t = tile(s));
-        if let Some(known) = self.known.borrow().get(&tiles) {
-            return *known;
+        if let Some((_, total)) = self.last.get().filter(|l| l.0 == tiles) {
+            return total;
         }
-        let total = self.walk(kernel, &self.steps, &mut self.windows.to_vec());
-        self.known.borrow_mut().insert(tiles, total);
+        let make = || self.walk(kernel, &self.steps, &mut self.windows.to_vec());
+        let total = *self.known.borrow_mut().entry(tiles).or_insert_with(make);
+        self.last.set(Some((tiles, total)));
         total
     }
 
@@ -156,22 +160,16 @@ impl Group {
     }
 }
 
-impl Sum<'_, '_> {
-    /// The sum.
-    pub fn total(&self) -> u64 {
-        let groups = self.groups(&Counts::default());
-        groups.iter().fold(1, |product, g| product.saturating_mul(g.total(self.kernel)))
-    }
-
+impl Sum<'_> {
     /// The groups whose sums' product is the sum.
     pub fn groups(&self, counts: &Counts) -> Vec<Rc<Group>> {
-        let loops: Vec<(&Loop<'_>, bool)> =
+        let loops: Vec<(&Loop, bool)> =
             self.outer.iter().map(|l| (l, true)).chain(self.inner.iter().map(|l| (l, false))).collect();
         let connected = self.connected(&loops);
         let windows: Rc<[Window]> = initial_windows(self.kernel).into();
         let mut out = vec![];
         for group in 0..loops.len() {
-            let own: Vec<(&Loop<'_>, bool)> =
+            let own: Vec<(&Loop, bool)> =
                 loops.iter().zip(&connected).filter(|(_, g)| **g == group).map(|(l, _)| *l).collect();
             if !own.is_empty() {
                 let moves = |f: &&Rc<Factor>| own.iter().any(|l| f.axes.contains(&l.0.axis));
@@ -189,7 +187,7 @@ impl Sum<'_, '_> {
     }
 
     /// Of each loop, the first loop that a condition or a factor connects it with.
-    fn connected(&self, loops: &[(&Loop<'_>, bool)]) -> Vec<usize> {
+    fn connected(&self, loops: &[(&Loop, bool)]) -> Vec<usize> {
         let mut groups: Vec<usize> = (0..loops.len()).collect();
         let mut connect = |a: usize, b: usize| {
             let (first, other) = (groups[a].min(groups[b]), groups[a].max(groups[b]));
@@ -210,7 +208,7 @@ impl Sum<'_, '_> {
     }
 
     /// All that the sum over a group of loops follows from, beside tiles.
-    fn key(&self, loops: &[(&Loop<'_>, bool)], factors: &[Rc<Factor>]) -> Vec<u64> {
+    fn key(&self, loops: &[(&Loop, bool)], factors: &[Rc<Factor>]) -> Vec<u64> {
         let mut key = vec![u64::from(self.additive), loops.len() as u64];
         for (l, outer) in loops {
             let apart = match self.union {
@@ -218,7 +216,7 @@ impl Sum<'_, '_> {
                 Union::Least(apart) => 1 + u64::from(apart.contains(&l.axis)),
             };
             key.extend([u64::from(l.axis.0), u64::from(*outer), apart]);
-            let conditions = l.within.map_or(&[][..], |w| &w.all);
+            let conditions = l.conditions();
             key.push(conditions.len() as u64);
             for affine in conditions {
                 key.extend([affine.constant as u64, affine.terms.len() as u64]);
@@ -232,12 +230,12 @@ impl Sum<'_, '_> {
         key
     }
 
-    fn group(&self, loops: &[(&Loop<'_>, bool)], factors: Vec<Rc<Factor>>, windows: &Rc<[Window]>) -> Group {
+    fn group(&self, loops: &[(&Loop, bool)], factors: Vec<Rc<Factor>>, windows: &Rc<[Window]>) -> Group {
         let steps = (0..loops.len()).map(|k| self.step(loops, k, &factors)).collect();
-        Group { steps, factors, windows: windows.clone(), known: Known::default() }
+        Group { steps, factors, windows: windows.clone(), known: Known::default(), last: Cell::new(None) }
     }
 
-    fn step(&self, loops: &[(&Loop<'_>, bool)], k: usize, factors: &[Rc<Factor>]) -> Step {
+    fn step(&self, loops: &[(&Loop, bool)], k: usize, factors: &[Rc<Factor>]) -> Step {
         let (own, outer) = loops[k];
         let axis = own.axis;
         // A factor depends on its window, or needs to know where it stands; the range of a loop inside it depends on it.
@@ -255,24 +253,35 @@ impl Sum<'_, '_> {
             (true, _) => Together::FullAndLast,
         };
         let extent = self.kernel.axis(axis).extent;
-        Step { axis, extent, within: own.within.cloned(), together }
+        Step { axis, extent, within: own.within.clone(), together }
     }
 }
 
 /// The other axes that a loop's range depends on.
-fn conditions<'l>(l: &'l Loop<'_>) -> impl Iterator<Item = AxisId> + use<'l> {
-    let terms = l.within.into_iter().flat_map(|w| &w.all).flat_map(|e| &e.terms);
+fn conditions(l: &Loop) -> impl Iterator<Item = AxisId> + use<'_> {
+    let terms = l.conditions().iter().flat_map(|e| &e.terms);
     terms.map(|t| t.1).filter(move |&a| a != l.axis)
 }
 
 /// Iterations of these loops together.
-pub(crate) fn iterations<'s, 'a>(kernel: &'a Kernel, loops: &'s [Loop<'a>]) -> Sum<'s, 'a> {
+pub(crate) fn iterations<'s>(kernel: &'s Kernel, loops: &'s [Loop]) -> Sum<'s> {
     Sum { kernel, outer: loops, inner: &[], factors: &[], additive: true, union: Union::Hull }
 }
 
 /// Number of elements over these axes, each iteration of `loops` counted: whole axes once per iteration.
-pub(crate) fn elements(kernel: &Kernel, loops: &[Loop<'_>], axes: &BTreeSet<AxisId>) -> u64 {
+pub(crate) fn elements(kernel: &Kernel, loops: &[Loop], axes: &BTreeSet<AxisId>) -> u64 {
+    let parts = parts_of_elements(kernel, loops, axes, &Counts::default());
+    parts.iter().fold(1, |product, part| product.saturating_mul(part.total(kernel)))
+}
+
+/// The groups whose sums' product is that number.
+pub(crate) fn parts_of_elements(
+    kernel: &Kernel,
+    loops: &[Loop],
+    axes: &BTreeSet<AxisId>,
+    counts: &Counts,
+) -> Vec<Rc<Group>> {
     let factors: Vec<_> = axes.iter().map(|&a| Factor::length(a)).collect();
     debug_assert!(axes.iter().all(|&a| kernel.axis(a).kind != AxisKind::Stream || loops.iter().any(|l| l.axis == a)));
-    Sum { kernel, outer: loops, inner: &[], factors: &factors, additive: true, union: Union::Hull }.total()
+    Sum { kernel, outer: loops, inner: &[], factors: &factors, additive: true, union: Union::Hull }.groups(counts)
 }

@@ -5,6 +5,8 @@
 //! that it depends on.
 
 use crate::count::Group;
+use crate::nest::Parts;
+use crate::work::Task;
 use einloom_tile::Kernel;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,8 +20,13 @@ pub struct Counts {
     counted: Known<What, Rc<[Rc<Group>]>>,
     /// Parts by all that they are made of.
     groups: Known<Vec<u64>, Rc<Group>>,
-    /// Which elements an access touches, as text, by its number and depth.
-    places: Known<(usize, usize), Rc<str>>,
+    /// The number of the elements that an access touches, by its number and depth, and those numbers by what they are, as text.
+    places: Known<(usize, usize), usize>,
+    texts: RefCell<HashMap<String, usize>>,
+    /// The kernel taken apart.
+    parts: RefCell<Option<Rc<Parts>>>,
+    /// What operations do.
+    tasks: RefCell<Option<Rc<[Task]>>>,
 }
 
 pub(crate) type Known<K, V> = RefCell<HashMap<K, V, BuildHasherDefault<Quick>>>;
@@ -84,8 +91,21 @@ impl Counts {
         get(&self.groups, key, || Rc::new(make()))
     }
 
-    pub(crate) fn place(&self, access: usize, depth: usize, text: impl FnOnce() -> String) -> Rc<str> {
-        get(&self.places, (access, depth), || text().into())
+    pub(crate) fn parts(&self, make: impl FnOnce() -> Parts) -> Rc<Parts> {
+        self.parts.borrow_mut().get_or_insert_with(|| Rc::new(make())).clone()
+    }
+
+    pub(crate) fn tasks(&self, make: impl FnOnce() -> Vec<Task>) -> Rc<[Task]> {
+        self.tasks.borrow_mut().get_or_insert_with(|| make().into()).clone()
+    }
+
+    /// A number that is the same for what is the same text.
+    pub(crate) fn place(&self, access: usize, depth: usize, text: impl FnOnce() -> String) -> usize {
+        get(&self.places, (access, depth), || {
+            let mut texts = self.texts.borrow_mut();
+            let next = texts.len();
+            *texts.entry(text()).or_insert(next)
+        })
     }
 }
 

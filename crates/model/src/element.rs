@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 /// Elements that all executions of the access move together. Those that a filled load finds outside the tensor do
 /// not count, unless that depends on data: then all do.
-pub(crate) fn moved(program: &Program, kernel: &Kernel, access: &Access<'_>, counts: &Counts) -> Vec<Rc<Group>> {
+pub(crate) fn moved(program: &Program, kernel: &Kernel, access: &Access, counts: &Counts) -> Vec<Rc<Group>> {
     let dims = &program.tensor(access.tensor).dims;
     let mut free = sides(kernel, access.tile);
     let mut factors = vec![];
@@ -34,7 +34,7 @@ pub(crate) fn moved(program: &Program, kernel: &Kernel, access: &Access<'_>, cou
 }
 
 /// The coordinates that can be checked, with their dimensions, those that share axes together.
-fn groups(access: &Access<'_>, dims: &[usize]) -> Vec<Vec<(Coord, usize)>> {
+fn groups(access: &Access, dims: &[usize]) -> Vec<Vec<(Coord, usize)>> {
     let mut groups: Vec<Vec<(Coord, usize)>> = vec![];
     for (coord, &dim) in access.at.iter().zip(dims) {
         if !tiles(coord).is_empty() {

@@ -11,15 +11,15 @@
 //! Counted is one visit an iteration, though there may be more.
 
 use crate::levels::{Reuse, Traffic, mentions, reads_tiles};
+use crate::nest::Loop;
 use crate::region::Lean;
 use einloom_tile::TensorId;
 use std::collections::BTreeSet;
-use std::rc::Rc;
 
 /// A part of an array that one loop brings in again and again.
 struct Candidate {
     tensor: TensorId,
-    place: Rc<str>,
+    place: usize,
     /// Elements that come in over the iterations of the loops outside, each time once.
     sum: u64,
     /// The most that an iteration of these brings in, at least.
@@ -48,13 +48,16 @@ impl Reuse<'_> {
         }
         let mut candidates: Vec<Candidate> =
             counted.iter().filter_map(|&(k, depth)| self.candidate(k, depth)).collect();
+        if candidates.is_empty() {
+            return 0;
+        }
         // What spares most for an element goes first; the order of equals is that of the program.
         candidates.sort_by_key(|c| std::cmp::Reverse(c.gain(1 << 20)));
         let mut least = Traffic::new();
         self.region(&self.nest.body.all(), 0, Lean::Low, &mut least);
         let (mut left, mut places) = (room, BTreeSet::new());
         for c in candidates {
-            if !places.insert((c.tensor, c.place.clone())) {
+            if !places.insert((c.tensor, c.place)) {
                 continue;
             }
             let kept = left.min(c.largest);
@@ -78,7 +81,7 @@ impl Reuse<'_> {
             if access.at.iter().any(|c| mentions(c, axis)) {
                 return None;
             }
-            let conditions = loops[j..].iter().filter_map(|l| l.within).flat_map(|w| &w.all).flat_map(|e| &e.terms);
+            let conditions = loops[j..].iter().flat_map(Loop::conditions).flat_map(|e| &e.terms);
             let outside: BTreeSet<_> = loops[..=j].iter().map(|l| l.axis).collect();
             if conditions.into_iter().any(|t| outside.contains(&t.1)) {
                 return None;
@@ -87,9 +90,9 @@ impl Reuse<'_> {
             if before == 0 || with % before != 0 || with / before < 2 {
                 return None;
             }
-            let mut once = Traffic::new();
-            self.region(&[k], j, Lean::High, &mut once);
-            let sum = once.get(&access.tensor)?.0;
+            // As a region has it, which has no more than the tensor.
+            let size = self.program.tensor(access.tensor).dims.iter().fold(before, |n, &d| n.saturating_mul(d as u64));
+            let sum = self.nest.touched(self.program, self.kernel, k, j, Lean::High).min(size);
             // Windows at the edge are shorter than the others: the largest part is at most this many times the mean.
             let longer = loops[..j].iter().filter(|l| access.at.iter().any(|c| mentions(c, l.axis))).map(|l| {
                 let axis = self.kernel.axis(l.axis);

@@ -10,12 +10,11 @@
 //! a smaller one its part.
 
 use crate::held::Held;
-use crate::nest::{Body, Nest, sides};
+use crate::nest::{Body, Nest};
 use crate::region::Lean;
 use einloom_machine::Level;
-use einloom_tile::{CoordAtom, Kernel, Program, TensorId, ValueId, grid_points, grid_steps};
+use einloom_tile::{AxisId, CoordAtom, Kernel, Program, TensorId, ValueId, grid_points, grid_steps};
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 
 /// Elements read and written of a tensor.
 pub(crate) type Traffic = BTreeMap<TensorId, (u64, u64)>;
@@ -46,7 +45,7 @@ struct Apart {
 pub(crate) struct Reuse<'a> {
     pub program: &'a Program,
     pub kernel: &'a Kernel,
-    pub nest: &'a Nest<'a>,
+    pub nest: &'a Nest,
     pub resident_bytes: u64,
     /// Bytes in which a memory holds an element, whatever its type, if programs decide what it holds: see [`crate::kept`].
     /// `None` for caches.
@@ -250,8 +249,9 @@ impl Reuse<'_> {
             return false;
         }
         let touched = self.nest.touched(self.program, self.kernel, k, depth, Lean::High);
-        let side = |a| self.kernel.axis(a).tile.min(self.kernel.axis(a).extent) as u64;
-        let tile = sides(self.kernel, access.tile).into_iter().map(side).fold(1, u64::saturating_mul);
+        let side = |a: Option<AxisId>| a.map_or(1, |a| self.kernel.axis(a).tile.min(self.kernel.axis(a).extent) as u64);
+        let value = self.kernel.value(access.tile);
+        let tile = side(value.rows).saturating_mul(side(value.cols.filter(|c| Some(*c) != value.rows)));
         touched <= tile.saturating_mul(regions)
     }
 
@@ -266,12 +266,15 @@ impl Reuse<'_> {
     /// Adds what these accesses touch per region of this depth, summed over the regions. Accesses to the same
     /// elements count once. Leaning low, accesses to other elements of a tensor that is read may be to the same.
     pub fn region(&self, accesses: &[usize], depth: usize, lean: Lean, traffic: &mut Traffic) {
-        let mut places: BTreeMap<(TensorId, bool, Rc<str>), u64> = BTreeMap::new();
+        let mut places: Vec<((TensorId, bool, usize), u64)> = Vec::with_capacity(accesses.len());
         for &k in accesses {
             let access = &self.nest.accesses[k];
             let size = self.nest.touched(self.program, self.kernel, k, depth, lean);
-            let place = places.entry((access.tensor, access.store, self.place(k, depth))).or_insert(0);
-            *place = (*place).max(size);
+            let place = (access.tensor, access.store, self.place(k, depth));
+            match places.iter_mut().find(|p| p.0 == place) {
+                Some((_, largest)) => *largest = (*largest).max(size),
+                None => places.push((place, size)),
+            }
         }
         let mut sums = Traffic::new();
         for ((tensor, store, _), size) in places {
@@ -296,9 +299,9 @@ impl Reuse<'_> {
         }
     }
 
-    /// Which elements an access touches, as text: two accesses with the same text touch the same. A loop that runs
+    /// Which elements an access touches, as a number: two accesses with the same one touch the same. A loop that runs
     /// inside the region is known by its range, one outside by its axis.
-    pub(crate) fn place(&self, access: usize, depth: usize) -> Rc<str> {
+    pub(crate) fn place(&self, access: usize, depth: usize) -> usize {
         let text = || {
             let access = &self.nest.accesses[access];
             let outside: Vec<_> = access.loops[..depth.min(access.loops.len())].iter().map(|l| l.axis).collect();

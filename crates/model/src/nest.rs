@@ -4,29 +4,41 @@ use crate::count::iterations;
 use crate::counts::{Counts, What};
 use crate::element::moved;
 use crate::region::{Lean, touched};
-use einloom_tile::{AxisId, Coord, CoordAtom, Kernel, Op, Predicate, Program, Scalar, TensorId, ValueId};
+use einloom_tile::{Affine, AxisId, Coord, CoordAtom, Kernel, Op, Predicate, Program, Scalar, TensorId, ValueId};
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::rc::Rc;
 
 /// A loop around an operation: an axis of the grid, or a stream.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Loop<'a> {
+#[derive(Clone, Debug)]
+pub(crate) struct Loop {
     pub axis: AxisId,
     /// Where the stream runs; `None` for the grid.
-    pub within: Option<&'a Predicate>,
+    pub within: Option<Rc<Predicate>>,
+}
+
+impl Loop {
+    pub fn stream(axis: AxisId, within: &Predicate) -> Self {
+        Self { axis, within: Some(Rc::new(within.clone())) }
+    }
+
+    /// The conditions on where it runs.
+    pub fn conditions(&self) -> &[Affine] {
+        self.within.as_ref().map_or(&[], |w| &w.all)
+    }
 }
 
 /// One load or store with the loops around it, outermost first; the grid's come first.
 #[derive(Clone, Debug)]
-pub(crate) struct Access<'a> {
+pub(crate) struct Access {
     pub tensor: TensorId,
-    pub at: &'a [Coord],
+    pub at: Vec<Coord>,
     /// The tile that is loaded or stored.
     pub tile: ValueId,
     pub store: bool,
     /// A load that may reach outside the tensor.
     pub filled: bool,
-    pub loops: Vec<Loop<'a>>,
+    pub loops: Vec<Loop>,
 }
 
 /// The operations of a kernel's or a stream's body that are of interest here.
@@ -47,19 +59,32 @@ impl Body {
     }
 }
 
-/// A kernel taken apart.
-pub(crate) struct Nest<'a> {
-    pub accesses: Vec<Access<'a>>,
+/// A kernel taken apart, whatever its tiles.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    pub accesses: Vec<Access>,
     pub body: Body,
     /// Per value, the axes that its elements depend on, also those it has no side for.
     pub depends: Vec<BTreeSet<AxisId>>,
     /// Whether what is executed or accessed depends on data.
     pub data_dependent: bool,
-    /// What was counted already: levels ask for the same, and other tiles for much of it.
+}
+
+/// The same with what was counted already: levels ask for the same, and other tiles for much of it.
+pub(crate) struct Nest {
+    parts: Rc<Parts>,
     pub counts: Rc<Counts>,
 }
 
-impl<'a> Nest<'a> {
+impl Deref for Nest {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
+}
+
+impl Nest {
     /// What an access touches at a depth: see [`touched`].
     pub fn touched(&self, program: &Program, kernel: &Kernel, k: usize, depth: usize, lean: Lean) -> u64 {
         let parts = || touched(program, kernel, self, &self.accesses[k], depth, lean);
@@ -86,24 +111,24 @@ impl<'a> Nest<'a> {
         self.counts.of(kernel, What::Points(depth), parts)
     }
 
-    pub fn new(kernel: &'a Kernel) -> Self {
+    pub fn new(kernel: &Kernel) -> Self {
         Self::with(kernel, Rc::default())
     }
 
     /// The same where something was counted of this kernel already, with these tiles or others.
-    pub fn with(kernel: &'a Kernel, counts: Rc<Counts>) -> Self {
-        let mut nest = Self {
-            accesses: vec![],
-            body: Body::default(),
-            depends: vec![BTreeSet::new(); kernel.values.len()],
-            data_dependent: false,
-            counts,
-        };
-        nest.body = nest.body(kernel, &kernel.body, &mut grid_loops(kernel));
-        nest
+    pub fn with(kernel: &Kernel, counts: Rc<Counts>) -> Self {
+        Self { parts: counts.parts(|| Parts::new(kernel)), counts }
+    }
+}
+
+impl Parts {
+    fn new(kernel: &Kernel) -> Self {
+        let mut parts = Self { depends: vec![BTreeSet::new(); kernel.values.len()], ..Self::default() };
+        parts.body = parts.body(kernel, &kernel.body, &mut grid_loops(kernel));
+        parts
     }
 
-    fn body(&mut self, kernel: &'a Kernel, ops: &'a [Op], loops: &mut Vec<Loop<'a>>) -> Body {
+    fn body(&mut self, kernel: &Kernel, ops: &[Op], loops: &mut Vec<Loop>) -> Body {
         let mut body = Body::default();
         for op in ops {
             match op {
@@ -118,12 +143,14 @@ impl<'a> Nest<'a> {
                     self.depends[dst.at()] = depends;
                     let (store, filled) = (false, fill.is_some());
                     body.accesses.push(self.accesses.len());
-                    self.accesses.push(Access { tensor: *tensor, at, tile: *dst, store, filled, loops: loops.clone() });
+                    let (at, loops) = (at.clone(), loops.clone());
+                    self.accesses.push(Access { tensor: *tensor, at, tile: *dst, store, filled, loops });
                 }
                 Op::Store { tensor, at, src } => {
                     let (store, filled) = (true, false);
                     body.accesses.push(self.accesses.len());
-                    self.accesses.push(Access { tensor: *tensor, at, tile: *src, store, filled, loops: loops.clone() });
+                    let (at, loops) = (at.clone(), loops.clone());
+                    self.accesses.push(Access { tensor: *tensor, at, tile: *src, store, filled, loops });
                 }
                 Op::Map { dst, expr } => {
                     let mut depends = sides(kernel, *dst);
@@ -137,7 +164,7 @@ impl<'a> Nest<'a> {
                     for state in states {
                         self.depends[state.value.at()] = sides(kernel, state.value);
                     }
-                    loops.push(Loop { axis: *axis, within: Some(within) });
+                    loops.push(Loop::stream(*axis, within));
                     body.streams.push(self.body(kernel, inner, loops));
                     loops.pop();
                     for state in states {
@@ -180,7 +207,7 @@ impl<'a> Nest<'a> {
 }
 
 /// The loops around a kernel's body.
-pub(crate) fn grid_loops<'a>(kernel: &Kernel) -> Vec<Loop<'a>> {
+pub(crate) fn grid_loops(kernel: &Kernel) -> Vec<Loop> {
     kernel.grid.iter().map(|&axis| Loop { axis, within: None }).collect()
 }
 

@@ -18,8 +18,8 @@ pub(crate) enum Lean {
 pub(crate) fn touched(
     program: &Program,
     kernel: &Kernel,
-    nest: &Nest<'_>,
-    access: &Access<'_>,
+    nest: &Nest,
+    access: &Access,
     depth: usize,
     lean: Lean,
 ) -> Vec<Rc<Group>> {
@@ -41,7 +41,7 @@ pub(crate) fn touched(
 }
 
 /// The axes of which different positions always mean different elements: those that are a coordinate by themselves.
-fn apart(access: &Access<'_>) -> BTreeSet<AxisId> {
+fn apart(access: &Access) -> BTreeSet<AxisId> {
     let alone = |coord: &Coord| match coord.terms.as_slice() {
         [(_, CoordAtom::Axis(axis))] => Some(*axis),
         _ => None,
@@ -99,7 +99,7 @@ impl Dimension {
 }
 
 /// The coordinates, those that share axes together.
-fn groups(kernel: &Kernel, nest: &Nest<'_>, access: &Access<'_>, dims: &[usize]) -> Vec<Vec<Dimension>> {
+fn groups(kernel: &Kernel, nest: &Nest, access: &Access, dims: &[usize]) -> Vec<Vec<Dimension>> {
     let mut groups: Vec<Vec<Dimension>> = vec![];
     let whole = |filled: bool| -> Vec<Window> {
         let axes = kernel.axes.iter().filter(|_| filled);

@@ -113,7 +113,7 @@ pub fn transfers_of_blocks(
     blocks: &dyn Fn(usize) -> usize,
 ) -> Vec<KernelTransfers> {
     let one = |(k, kernel): (usize, &Kernel)| {
-        let mut found = kernel_transfers_of(program, kernel, machine, blocks(k));
+        let mut found = kernel_transfers_of(program, kernel, machine, &Rc::default(), blocks(k));
         bound_by_capacity(program, kernel, machine, &mut found);
         found
     };
@@ -156,18 +156,34 @@ impl LevelTransfers {
 
 /// The prediction for one kernel of a well-formed program, a core holding one of its blocks at a time.
 pub fn kernel_transfers(program: &Program, kernel: &Kernel, machine: &Machine) -> KernelTransfers {
-    kernel_transfers_of(program, kernel, machine, 1)
+    kernel_transfers_counted(program, kernel, machine, &Rc::default())
 }
 
-fn kernel_transfers_of(program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> KernelTransfers {
+/// The same where something was counted of the kernel already: `counts` are those of the kernel, for all sizes of its tiles.
+pub fn kernel_transfers_counted(
+    program: &Program,
+    kernel: &Kernel,
+    machine: &Machine,
+    counts: &Rc<Counts>,
+) -> KernelTransfers {
+    kernel_transfers_of(program, kernel, machine, counts, 1)
+}
+
+fn kernel_transfers_of(
+    program: &Program,
+    kernel: &Kernel,
+    machine: &Machine,
+    counts: &Rc<Counts>,
+    blocks: usize,
+) -> KernelTransfers {
     // A machine that counts elements updates tiles in place; others are taken as executors are.
     let held = machine.element.map(|_| Held::new(kernel));
-    let found = Found::new(program, kernel, machine, held.as_ref(), &Rc::default(), blocks);
+    let found = Found::new(program, kernel, machine, held.as_ref(), counts, blocks);
     let Found { levels, innermost, least, resident_bytes, data_dependent } = found;
     let least_written = least.iter().map(|t| t.stored_bytes).fold(0, u64::saturating_add);
     let trunk: Vec<&Level> = machine.trunk().collect();
-    let work = Work::new(kernel);
-    let compute = compute_seconds(kernel, machine);
+    let work = Work::with(kernel, counts);
+    let compute = compute_seconds_counted(kernel, machine, counts);
     let slowest = levels
         .iter()
         .map(|l| (l.seconds, l.level.as_str()))
@@ -305,9 +321,14 @@ fn placed_by_programs(machine: &Machine) -> Option<u64> {
 
 /// Seconds of a kernel's arithmetic if its data were there.
 pub fn compute_seconds(kernel: &Kernel, machine: &Machine) -> f64 {
+    compute_seconds_counted(kernel, machine, &Counts::default())
+}
+
+/// The same where something was counted of the kernel already: `counts` are those of the kernel, for all sizes of its tiles.
+pub fn compute_seconds_counted(kernel: &Kernel, machine: &Machine, counts: &Counts) -> f64 {
     let work = match machine.overhead.masked.and_then(|side| by_squares(kernel, side)) {
-        Some(kernel) => Work::new(&kernel),
-        None => Work::new(kernel),
+        Some(kernel) => Work::with(&kernel, counts),
+        None => Work::with(kernel, counts),
     };
     work.seconds(machine) / utilisation(kernel, machine)
 }
@@ -352,7 +373,7 @@ fn by_squares(kernel: &Kernel, side: usize) -> Option<Kernel> {
 }
 
 /// Elements that loads and stores move between memory and tiles.
-pub(crate) fn innermost(program: &Program, kernel: &Kernel, nest: &Nest<'_>) -> Traffic {
+pub(crate) fn innermost(program: &Program, kernel: &Kernel, nest: &Nest) -> Traffic {
     let mut innermost = Traffic::new();
     for (k, access) in nest.accesses.iter().enumerate() {
         let elements = nest.moved(program, kernel, k);

@@ -1,11 +1,13 @@
 //! Arithmetic: operations by the number type that decides their rate.
 
-use crate::count::elements;
+use crate::count::{Group, parts_of_elements};
+use crate::counts::Counts;
 use crate::nest::{Loop, grid_loops, sides};
 use einloom_cascade::{BinaryOp, DType, UnaryOp};
 use einloom_machine::{Machine, Work as Kind};
 use einloom_tile::{AxisId, Kernel, Op, Scalar, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 /// Operations of a kernel: two per multiply-add, one per element and function of an elementwise expression
 /// (whichever function), one per reduced element.
@@ -17,10 +19,28 @@ pub(crate) struct Work {
     by_pipe: BTreeMap<(Kind, DType), f64>,
 }
 
+/// What one operation of a kernel does, whatever the sizes of tiles.
+#[derive(Debug)]
+pub(crate) struct Task {
+    /// How often it does it: the product of their sums.
+    elements: Vec<Rc<Group>>,
+    /// Operations for each, and the types that decide their rate.
+    each: u64,
+    types: (DType, DType),
+    pipes: Vec<(Kind, DType, u64)>,
+}
+
 impl Work {
-    pub fn new(kernel: &Kernel) -> Self {
+    /// Of a kernel of which something may have been counted already, with these tiles or others.
+    pub fn with(kernel: &Kernel, counts: &Counts) -> Self {
         let mut work = Self::default();
-        work.ops(kernel, &kernel.body, &mut grid_loops(kernel));
+        for task in counts.tasks(|| tasks(kernel, counts)).iter() {
+            let elements = task.elements.iter().fold(1u64, |n, part| n.saturating_mul(part.total(kernel))) as f64;
+            *work.by_type.entry(task.types).or_insert(0.0) += task.each as f64 * elements;
+            for &(kind, dtype, n) in &task.pipes {
+                *work.by_pipe.entry((kind, dtype)).or_insert(0.0) += n as f64 * elements;
+            }
+        }
         work
     }
 
@@ -39,8 +59,24 @@ impl Work {
         let rate = |t: &(DType, DType)| machine.rate(t.0).0.min(machine.rate(t.1).0);
         self.by_type.iter().map(|(t, operations)| operations / rate(t)).sum()
     }
+}
 
-    fn ops<'a>(&mut self, kernel: &'a Kernel, ops: &'a [Op], loops: &mut Vec<Loop<'a>>) {
+/// What a kernel's operations do, in their order.
+fn tasks(kernel: &Kernel, counts: &Counts) -> Vec<Task> {
+    let mut out = vec![];
+    Tasks { kernel, counts, out: &mut out }.ops(&kernel.body, &mut grid_loops(kernel));
+    out
+}
+
+struct Tasks<'t, 'k> {
+    kernel: &'k Kernel,
+    counts: &'t Counts,
+    out: &'t mut Vec<Task>,
+}
+
+impl<'k> Tasks<'_, 'k> {
+    fn ops(&mut self, ops: &'k [Op], loops: &mut Vec<Loop>) {
+        let kernel = self.kernel;
         let dtype = |v: ValueId| kernel.value(v).dtype;
         let scalar = |v: ValueId| if dtype(v) == DType::F64 { DType::F64 } else { DType::F32 };
         for op in ops {
@@ -51,21 +87,21 @@ impl Work {
                     let types = if wide { (DType::F64, DType::F64) } else { (dtype(*a), dtype(*b)) };
                     // Factors of two types meet in the wider one.
                     let wider = if types.0.bytes() >= types.1.bytes() { types.0 } else { types.1 };
-                    self.add(kernel, loops, &axes, 2, types, &[(Kind::Products, wider, 2)]);
+                    self.add(loops, &axes, 2, types, &[(Kind::Products, wider, 2)]);
                 }
                 Op::Map { dst, expr } => {
                     let t = scalar(*dst);
                     let (all, special) = (functions(expr), special(expr));
                     let pipes = [(Kind::Arithmetic, t, all - special), (Kind::Special, t, special)];
-                    self.add(kernel, loops, &sides(kernel, *dst), all, (t, t), &pipes);
+                    self.add(loops, &sides(kernel, *dst), all, (t, t), &pipes);
                 }
                 Op::Reduce { dst, src, .. } => {
                     let t = scalar(*dst);
-                    self.add(kernel, loops, &sides(kernel, *src), 1, (t, t), &[(Kind::Arithmetic, t, 1)]);
+                    self.add(loops, &sides(kernel, *src), 1, (t, t), &[(Kind::Arithmetic, t, 1)]);
                 }
                 Op::Stream { axis, within, body, .. } => {
-                    loops.push(Loop { axis: *axis, within: Some(within) });
-                    self.ops(kernel, body, loops);
+                    loops.push(Loop::stream(*axis, within));
+                    self.ops(body, loops);
                     loops.pop();
                 }
                 Op::Load { .. } | Op::Store { .. } | Op::SkipUnless { .. } => {}
@@ -75,20 +111,16 @@ impl Work {
 
     fn add(
         &mut self,
-        kernel: &Kernel,
-        loops: &[Loop<'_>],
+        loops: &[Loop],
         axes: &BTreeSet<AxisId>,
         each: u64,
         types: (DType, DType),
         pipes: &[(Kind, DType, u64)],
     ) {
-        if each == 0 {
-            return;
-        }
-        let elements = elements(kernel, loops, axes) as f64;
-        *self.by_type.entry(types).or_insert(0.0) += each as f64 * elements;
-        for &(kind, dtype, n) in pipes.iter().filter(|p| p.2 > 0) {
-            *self.by_pipe.entry((kind, dtype)).or_insert(0.0) += n as f64 * elements;
+        if each > 0 {
+            let pipes = pipes.iter().filter(|p| p.2 > 0).copied().collect();
+            let elements = parts_of_elements(self.kernel, loops, axes, self.counts);
+            self.out.push(Task { elements, each, types, pipes });
         }
     }
 }

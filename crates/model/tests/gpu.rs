@@ -2,9 +2,9 @@
 
 use einloom_cascade::DType::{Bf16, F32};
 use einloom_machine::{Machine, built_in};
-use einloom_model::{OnGpu, on_gpu, transfers, transfers_of_blocks};
+use einloom_model::{OnGpu, by_lanes, on_gpu, transfers, transfers_of_blocks};
 use einloom_tile::by_hand::{AttentionSizes, attention, matmul};
-use einloom_tile::{Defect, Program};
+use einloom_tile::{Defect, Op, Program};
 
 fn h200() -> Machine {
     built_in("h200").expect("built in")
@@ -145,4 +145,45 @@ fn times_and_reports_count_the_same_bytes() {
         assert!((told.seconds / timed - 1.0).abs() < 1e-9, "{} {timed}", told.seconds);
         assert!(told.bytes >= told.bound_bytes, "{told:?}");
     }
+}
+
+/// Seconds that an f32 product takes of the lanes beside its multiply-adds; of the given factors the dimensions lie the other
+/// way round.
+fn beside(size: [usize; 3], tile: [usize; 3], transposed: &[usize]) -> f64 {
+    fn turn(ops: &mut [Op], which: u32) {
+        for op in ops {
+            match op {
+                Op::Load { tensor, at, .. } if tensor.0 == which => at.reverse(),
+                Op::Stream { body, .. } => turn(body, which),
+                _ => {}
+            }
+        }
+    }
+    let mut program = matmul(size, tile, F32).expect("well-formed");
+    for &k in transposed {
+        program.tensors[k].dims.reverse();
+        turn(&mut program.kernels[0].body, k as u32);
+    }
+    let found = by_lanes(&program, &program.kernels[0], &h200()).expect("a GPU");
+    found.beside_products.expect("products by blocks")
+}
+
+#[test]
+fn factors_that_do_not_lie_as_threads_read_them_cost_the_lanes_more() {
+    let order = |transposed: &[usize]| beside([4096; 3], [128, 256, 64], transposed);
+    let (plain, first, second, both) = (order(&[]), order(&[0]), order(&[1]), order(&[0, 1]));
+    assert!(plain < first && plain < second && first < both && second < both, "{plain} {first} {second} {both}");
+    // Each costs the same whether the other one lies right or not.
+    assert!(((both - plain) / (first + second - 2.0 * plain) - 1.0).abs() < 0.01, "{plain} {first} {second} {both}");
+}
+
+#[test]
+fn ragged_products_compute_whole_tiles_and_copy_in_small_pieces() {
+    let of = |m, n, k| beside([m, n, k], [64, 128, 128], &[]);
+    let (even, fewer, odd) = (of(1024, 1024, 1024), of(1000, 1024, 1024), of(1000, 1023, 1023));
+    // What is beyond the last row is multiplied too, and copies are tested.
+    let multiplied = 2.0 * 1024f64.powi(3) / 67e12;
+    assert!(fewer > even + multiplied * 24.0 / 1024.0, "{fewer} {even}");
+    // Rows that begin anywhere are copied and read element by element: four times as often.
+    assert!(odd > 1.3 * fewer, "{odd} {fewer}");
 }

@@ -13,14 +13,14 @@ use crate::overhead;
 use crate::parts::Part;
 use crate::problem::Problem;
 use crate::products::{OtherTypes, Products};
-use crate::program::program_of;
+use crate::template::{Template, Templates};
 use crate::tiling::Tiling;
 use crate::types::Types;
 use crate::{Options, PlanError, Work};
 use einloom_algebra::NodeId;
 use einloom_cascade::{DType, IndexId};
 use einloom_machine::Machine;
-use einloom_model::{KernelTransfers, OnGpu, compute_seconds, kernel_transfers};
+use einloom_model::{KernelTransfers, OnGpu, compute_seconds_counted, kernel_transfers_counted};
 use einloom_tile::{AxisKind, Kernel, Op, grid_points};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -169,18 +169,21 @@ impl Workshop<'_> {
     /// The kernels of a few common tilings, best first, and why the last of those failed that did.
     fn tried_in_styles(&mut self, cone: &Cone, roles: &Roles, name: &str) -> (Vec<Tried>, Option<PlanError>) {
         let mut tried: Vec<Tried> = vec![];
-        let mut failed = None;
+        let (mut templates, mut failed) = (Templates::new(), None);
+        let contracts = contracts(self.p, self.x, cone);
         for style in self.styles(cone) {
-            match self.emit(cone, roles, &style, name) {
-                Ok(mut t) if tried.iter().all(|other| other.tiling != t.tiling) => {
-                    t.cost = match contracts(self.p, self.x, cone) {
-                        true => self.cost(&t.kernel, worst_kept(&tried)),
-                        false => self.cost_of_sweeps(&t.kernel),
+            let tiles = &self.options.tiles;
+            match self.template(&mut templates, cone, roles, &style, tiles, name) {
+                (tiling, Ok(template)) if tried.iter().all(|other| other.tiling != tiling) => {
+                    template.put(self.p, &tiling);
+                    let cost = match contracts {
+                        true => self.cost(template, worst_kept(&tried)),
+                        false => self.cost_of_sweeps(template),
                     };
-                    tried.push(t);
+                    tried.push(Tried { cost, ..template.with(self.p, tiling) });
                 }
-                Ok(_) => {}
-                Err(e) => failed = Some(e),
+                (_, Ok(_)) => {}
+                (_, Err(e)) => failed = Some(e.clone()),
             }
         }
         tried.sort_by(|a, b| a.cost.seconds.total_cmp(&b.cost.seconds));
@@ -268,29 +271,28 @@ impl Workshop<'_> {
         parts.join(" ")
     }
 
-    /// Predicted time: the model's, and what issuing each tile operation costs. Infinite where that is `limit` or
-    /// more even without any traffic, which then is not counted.
-    pub(crate) fn cost(&mut self, kernel: &Kernel, limit: f64) -> Cost {
-        self.cost_beside(kernel, limit, None)
+    /// Predicted time, with the tiles that were put: the model's, and what issuing each tile operation costs. Infinite where
+    /// that is `limit` or more even without any traffic, which then is not counted.
+    pub(crate) fn cost(&mut self, template: &Template, limit: f64) -> Cost {
+        self.cost_beside(template, limit, None)
     }
 
     /// The same with products that take so many seconds beside their multiply-adds, if that is known: then tiles are known
     /// to be in registers and in shared memory too, where no operation moves them again.
-    pub(crate) fn cost_beside(&mut self, kernel: &Kernel, limit: f64, products: Option<f64>) -> Cost {
+    pub(crate) fn cost_beside(&mut self, template: &Template, limit: f64, products: Option<f64>) -> Cost {
         self.work.tilings += 1;
+        let (k, counts) = (template.kernel(), &template.counts);
         // That time has what every tile costs beside its products.
         let overhead = match products {
             Some(_) => self.machine.overhead.kernel.0,
-            None => overhead::seconds(kernel, self.machine),
+            None => overhead::seconds(k, self.machine),
         };
         let more = products.unwrap_or(0.0);
-        if overhead >= limit || overhead + compute_seconds(kernel, self.machine) + more >= limit {
+        if overhead >= limit || overhead + compute_seconds_counted(k, self.machine, counts) + more >= limit {
             self.work.pruned += 1;
             return Cost { seconds: f64::INFINITY, ..Cost::default() };
         }
-        let program = program_of(self.p, self.x, self.types, vec![kernel.clone()]);
-        let k = &program.kernels[0];
-        let t = kernel_transfers(&program, k, self.machine);
+        let t = kernel_transfers_counted(&template.program, k, self.machine, counts);
         // Tiles that overflow the private caches are moved again by every operation.
         let budget = self.budget() as f64 * if self.machine.lanes.is_some() { 1.0 } else { 1.25 };
         let spill = if products.is_some() { 1.0 } else { (t.resident_bytes as f64 / budget).max(1.0).sqrt() };
@@ -307,13 +309,11 @@ impl Workshop<'_> {
 
     /// The same for a kernel that goes through its tiles element by element: what is not close comes in order, and
     /// costs no more than its way. Nothing is computed meanwhile but what the bytes that have arrived allow, so part of
-    /// the time at the inner levels adds to that of the slowest.
-    fn cost_of_sweeps(&mut self, kernel: &Kernel) -> Cost {
-        const NOT_HIDDEN: f64 = 0.25;
+    /// the time at the inner levels adds to that of the slowest (`[overhead]`).
+    fn cost_of_sweeps(&mut self, template: &Template) -> Cost {
         self.work.tilings += 1;
-        let program = program_of(self.p, self.x, self.types, vec![kernel.clone()]);
-        let k = &program.kernels[0];
-        let t = kernel_transfers(&program, k, self.machine);
+        let k = template.kernel();
+        let t = kernel_transfers_counted(&template.program, k, self.machine, &template.counts);
         let spill = (t.resident_bytes as f64 / (2 * self.budget()) as f64).max(1.0).sqrt();
         let slowest = t.levels.iter().map(|l| l.seconds).fold(0.0, f64::max);
         let others: f64 = t.levels.iter().map(|l| l.seconds).sum::<f64>() - slowest;
@@ -322,7 +322,11 @@ impl Workshop<'_> {
         let compute = ("compute".to_string(), t.compute_seconds);
         let mut parts: Vec<(String, f64)> = levels.chain([compute, ("issue".to_string(), issue)]).collect();
         parts.sort_by(|a, b| b.1.total_cmp(&a.1));
-        Cost { seconds: t.seconds * spill + NOT_HIDDEN * others + issue, bound_by: t.bound_by, parts }
+        Cost {
+            seconds: t.seconds * spill + self.machine.overhead.inner_shows * others + issue,
+            bound_by: t.bound_by,
+            parts,
+        }
     }
 
     /// Seconds to bring the factors of products into the order in which they are multiplied, which takes its place

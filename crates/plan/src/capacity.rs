@@ -10,6 +10,7 @@ use crate::frame::{Frame, HOPELESS, Memory};
 use crate::gpu::KEPT;
 use crate::known::{Searched, text};
 use crate::program::program_of;
+use crate::template::shape;
 use crate::{PlanError, Work};
 use einloom_cascade::IndexId;
 use einloom_model::compute_seconds;
@@ -36,7 +37,12 @@ impl Workshop<'_> {
     ) -> (Vec<Tried>, Option<PlanError>) {
         let (mut found, mut failed, mut least) = (vec![], None, u64::MAX);
         let mut shapes: BTreeSet<(Vec<IndexId>, Vec<IndexId>)> = BTreeSet::new();
+        let mut wishes = BTreeSet::new();
         for tiles in self.wholes(roles) {
+            // Some indices are cut in the same way whatever is asked for.
+            if !wishes.insert(shape(false, &roles.tiling(self.p, &WHATEVER, &BTreeSet::new(), &tiles))) {
+                continue;
+            }
             for parallel_first in [false, true] {
                 let style = Style { parallel_first, ..WHATEVER };
                 let tried = match self.emit_with(cone, roles, &style, &tiles, name) {
@@ -46,7 +52,7 @@ impl Workshop<'_> {
                         continue;
                     }
                 };
-                let free = self.free(roles, &tried);
+                let (free, only) = (self.free(roles, &tried), !tried.choice);
                 let cuts = tried.tiling.cuts.iter().filter(|c| c.1.kind == AxisKind::Whole).map(|c| *c.0);
                 if shapes.insert((free.clone(), cuts.collect())) {
                     self.work.emitted += 1;
@@ -55,11 +61,21 @@ impl Workshop<'_> {
                         Err(elements) => least = least.min(elements),
                     }
                 }
+                // The other index would be the same one.
+                if only {
+                    break;
+                }
             }
         }
+        found.sort_by(|a, b| a.cost.seconds.total_cmp(&b.cost.seconds));
         // Of what moves as much, that which computes least.
-        let computing = |t: &Tried| compute_seconds(&t.kernel, self.machine);
-        found.sort_by_cached_key(|t| Seconds(t.cost.seconds, computing(t)));
+        let computing = |t: &Tried| Seconds(compute_seconds(&t.kernel, self.machine), 0.0);
+        let mut equal = found.chunk_by_mut(|a, b| a.cost.seconds == b.cost.seconds);
+        let mut sorted = 0;
+        while let Some(equal) = equal.next().filter(|_| sorted < KEPT) {
+            sorted += equal.len();
+            equal.sort_by_cached_key(computing);
+        }
         found.truncate(KEPT);
         if found.is_empty() && least < u64::MAX {
             let reason =
@@ -154,7 +170,7 @@ fn search(mut frame: Frame, memory: Memory<'_>, limit: f64) -> (Option<u64>, Sea
         let computing = match bytes == least {
             true => {
                 frame.put(&sizes);
-                compute_seconds(frame.kernel(), memory.machine)
+                frame.computing(memory.machine)
             }
             false => 0.0,
         };

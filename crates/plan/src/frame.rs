@@ -6,7 +6,7 @@
 use crate::Work;
 use crate::lost::Cost;
 use einloom_machine::{Level, Machine};
-use einloom_model::{Counts, Held, level_transfers, moved_bytes};
+use einloom_model::{Counts, Held, compute_seconds_counted, level_transfers, moved_bytes};
 use einloom_tile::{AxisId, Kernel, Program};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -127,6 +127,11 @@ impl Frame {
         let longest = parts.iter().cloned().reduce(|a, b| if b.1 > a.1 { b } else { a });
         let (bound_by, seconds) = longest.unwrap_or_default();
         Cost { seconds, bound_by, parts }
+    }
+
+    /// The time of its arithmetic, with the tiles that were put.
+    pub(crate) fn computing(&self, machine: &Machine) -> f64 {
+        compute_seconds_counted(self.kernel(), machine, &self.counts)
     }
 
     /// Bytes that move between the memories whatever the tiles.

@@ -1,21 +1,19 @@
 //! Tiles for GPUs: those that the model predicts to be fastest among those that fit a core.
 //!
 //! The rows that a matrix unit's groups own and the ways to cut reduced indices are tried one by one; under each of
-//! them the tiles across and along streams are found by coordinate descent. A kernel is emitted once per shape of
-//! tiling (which indices are in the grid, streamed, whole or visited one by one); tile sizes are then only put in.
+//! them the tiles across and along streams are found by coordinate descent.
 
-use crate::PlanError;
 use crate::build::{Tried, Workshop};
 use crate::cone::Cone;
 use crate::cuts::{Roles, Style, contracts};
 use crate::lost::Cost;
 use crate::problem::Problem;
-use crate::program::program_of;
+use crate::template::{Shape, Templates, kind, shape};
 use crate::tiling::Tiling;
 use einloom_cascade::IndexId;
 use einloom_machine::MatrixUnit;
 use einloom_model::{Below, OnGpu, on_gpu_below};
-use einloom_tile::{AxisKind, Kernel, Program};
+use einloom_tile::AxisKind;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The model tells no smaller differences apart: within them the fewest streams and the roundest tiles are taken.
@@ -38,22 +36,10 @@ struct Space {
     steps: [usize; 2],
 }
 
-/// An emitted kernel whose tile sizes are to be put in.
-struct Template {
-    tried: Tried,
-    /// The kernel as a program.
-    program: Program,
-    /// Its number among those that are known.
-    number: usize,
-}
-
-/// Which indices are cut how, without sizes: the kind and whether tiles have a side along it.
-type Shape = Vec<(IndexId, u8, bool)>;
-
 /// A tiling that fits.
 struct Found {
     seconds: f64,
-    shape: (bool, Shape),
+    shape: Shape,
     tiling: Tiling,
     gpu: OnGpu,
 }
@@ -77,7 +63,9 @@ struct Trials<'t> {
     unit: Option<&'t str>,
     /// Seconds to start a kernel.
     launch: f64,
-    templates: BTreeMap<(bool, Shape), Result<Template, PlanError>>,
+    templates: Templates,
+    /// Their numbers among the kernels that are known.
+    numbers: BTreeMap<Shape, usize>,
     /// By the cuts wished for.
     found: BTreeMap<Wished, Outcome>,
     /// The times of the best so many, ascending.
@@ -106,10 +94,11 @@ impl Workshop<'_> {
         let spaces = units.iter().map(|u| (Some(u.name.as_str()), Space::of_unit(u)));
         let spaces: Vec<_> = if units.is_empty() { vec![(None, Space::of_lanes())] } else { spaces.collect() };
         for (unit, space) in spaces {
-            let (templates, found) = (BTreeMap::new(), BTreeMap::new());
+            let (templates, numbers, found) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
             let launch = self.machine.overhead.kernel.0;
+            let (leaders, misfit) = (vec![], None);
             let mut trials =
-                Trials { cone, roles, name, unit, launch, templates, found, leaders: vec![], limit, misfit: None };
+                Trials { cone, roles, name, unit, launch, templates, numbers, found, leaders, limit, misfit };
             self.search_space(&space, &mut trials);
             if trials.found.values().any(|o| !matches!(o, Outcome::Misfit)) {
                 return (Some(trials.best(self.p, KEPT)), misfits);
@@ -193,30 +182,30 @@ impl Workshop<'_> {
     }
 
     fn fitting(&mut self, trials: &mut Trials<'_>, style: &Style, wished: &Tiling, limit: f64) -> Outcome {
-        let shape = (style.parallel_first, shape(wished));
+        let shape = shape(style.parallel_first, wished);
         if !trials.templates.contains_key(&shape) {
             self.work.emitted += 1;
-            let template = self.emit(trials.cone, trials.roles, style, trials.name).map(|tried| {
-                let mut program = program_of(self.p, self.x, self.types, vec![tried.kernel.clone()]);
-                let number = self.known.number(&mut program, trials.unit);
-                Template { tried, program, number }
-            });
-            trials.templates.insert(shape.clone(), template);
         }
-        let template = match trials.templates.get_mut(&shape) {
-            Some(Ok(template)) => template,
-            Some(Err(e)) => {
+        let tiles = &self.options.tiles;
+        let (tiling, template) =
+            self.template(&mut trials.templates, trials.cone, trials.roles, style, tiles, trials.name);
+        let template = match template {
+            Ok(template) => template,
+            Err(e) => {
                 trials.misfit.get_or_insert(e.to_string());
                 return Outcome::Misfit;
             }
-            None => return Outcome::Misfit,
         };
-        let tiling = trials.roles.tiling(self.p, style, &template.tried.demoted, &self.options.tiles);
-        template.program.kernels.iter_mut().for_each(|kernel| put_sizes(self.p, &tiling, kernel));
-        let Some(kernel) = template.program.kernels.first() else { return Outcome::Misfit };
+        let number = match trials.numbers.get(&shape) {
+            Some(number) => *number,
+            None => self.known.number(&mut template.program, trials.unit),
+        };
+        trials.numbers.insert(shape.clone(), number);
+        template.put(self.p, &tiling);
+        let kernel = template.kernel();
         let launch = trials.launch;
         let tiles = kernel.axes.iter().map(|a| a.tile).collect();
-        let on_core = self.known.on_cores.entry((template.number, tiles, (limit - launch).to_bits()));
+        let on_core = self.known.on_cores.entry((number, tiles, (limit - launch).to_bits()));
         let found = on_core
             .or_insert_with(|| on_gpu_below(&template.program, kernel, self.machine, trials.unit, limit - launch));
         match found.clone() {
@@ -258,38 +247,17 @@ impl Trials<'_> {
     }
 
     fn tried(&self, p: &Problem, found: Found) -> Option<Tried> {
-        let mut tried = self.templates.get(&found.shape)?.as_ref().ok()?.tried.clone();
-        put_sizes(p, &found.tiling, &mut tried.kernel);
+        let mut tried = self.templates.get(&found.shape)?.as_ref().ok()?.with(p, found.tiling);
         tried.kernel.stages = Some(found.gpu.stages).filter(|s| *s > 0);
         let mut parts = found.gpu.parts.clone();
         parts.push(("launch".to_string(), self.launch));
         let cost = Cost { seconds: found.seconds, bound_by: found.gpu.bound_by.clone(), parts };
-        Some(Tried { tiling: found.tiling, cost, gpu: Some(found.gpu), ..tried })
-    }
-}
-
-/// Tile sizes into a kernel that was emitted for a tiling of the same shape.
-fn put_sizes(p: &Problem, tiling: &Tiling, kernel: &mut Kernel) {
-    for (&index, cut) in &tiling.cuts {
-        let own = kernel.axes.iter_mut().filter(|a| a.name == p[index].name);
-        own.for_each(|a| a.tile = cut.tile.max(1));
-    }
-}
-
-fn kind(kind: AxisKind) -> u8 {
-    match kind {
-        AxisKind::Grid => 0,
-        AxisKind::Stream => 1,
-        AxisKind::Whole => 2,
+        Some(Tried { cost, gpu: Some(found.gpu), ..tried })
     }
 }
 
 fn sizes(tiling: &Tiling) -> Vec<(IndexId, u8, usize)> {
     tiling.cuts.iter().map(|(&i, c)| (i, kind(c.kind), c.tile)).collect()
-}
-
-fn shape(tiling: &Tiling) -> Shape {
-    tiling.cuts.iter().map(|(&i, c)| (i, kind(c.kind), tiling.tiled(i))).collect()
 }
 
 /// 0 for a power of two, more for what has more odd parts.

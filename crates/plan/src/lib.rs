@@ -7,7 +7,8 @@
 //! The way of a graph through it: `problem` fills in sizes and puts every node into one of four forms; `search`
 //! decides which nodes are in memory; `cone` inlines everything else into the kernels that read it; `cuts` gives
 //! every index of a kernel its kind and tile, in a few styles or, on a GPU, in all that fit a core (`gpu`; `shrink`
-//! where no matrix unit multiplies); `lower` finds contractions and what can leave a sum; `emit` writes the kernel.
+//! where no matrix unit multiplies); `lower` finds contractions and what can leave a sum; `emit` writes the kernel, once for
+//! all sizes of tiles (`template`).
 //! Where a tile would need a third axis, emission fails, one index is cut smaller and it starts again: with every index
 //! visited one by one any kernel can be written, so this ends.
 
@@ -38,6 +39,7 @@ mod shrink;
 mod straighten;
 mod substitute;
 mod summaries;
+mod template;
 mod tiling;
 mod types;
 

@@ -8,7 +8,8 @@ use crate::build::{Tried, Workshop, worst_kept};
 use crate::cone::Cone;
 use crate::cuts::{Roles, Style};
 use crate::lost::Cost;
-use crate::program::program_of;
+use crate::template::{Template, Templates};
+use crate::tiling::Tiling;
 use einloom_cascade::IndexId;
 use einloom_model::by_lanes;
 use einloom_tile::{AxisKind, Kernel};
@@ -54,31 +55,34 @@ impl Workshop<'_> {
         let mut open: Vec<Wish> = styles.into_iter().map(first).collect();
         let tries = open.len() + TRIES;
         let mut seen: BTreeSet<Vec<(IndexId, bool, usize)>> = BTreeSet::new();
-        let (mut tried, mut failed): (Vec<Tried>, _) = (vec![], None);
+        let (mut templates, mut tried, mut failed): (_, Vec<Tried>, _) = (Templates::new(), vec![], None);
         for _ in 0..tries {
             let nearest = (0..open.len()).min_by(|&a, &b| open[a].excess.total_cmp(&open[b].excess));
             let Some(wish) = nearest.map(|k| open.remove(k)) else { break };
-            let mut one = match self.emit_with(cone, roles, &wish.style, &wish.tiles, name) {
-                Ok(one) => one,
+            let (tiling, template) = self.template(&mut templates, cone, roles, &wish.style, &wish.tiles, name);
+            let template = match template {
+                Ok(template) => template,
                 Err(e) => {
-                    failed = Some(e);
+                    failed = Some(e.clone());
                     continue;
                 }
             };
-            let cuts = one.tiling.cuts.iter().map(|(&i, c)| (i, c.kind == AxisKind::Stream, c.tile));
+            let cuts = tiling.cuts.iter().map(|(&i, c)| (i, c.kind == AxisKind::Stream, c.tile));
             if !seen.insert(cuts.collect()) {
                 continue;
             }
+            template.put(self.p, &tiling);
             let limit = worst_kept(&tried).min(limit);
-            let Some(Measured { cost, misfit, halves, alone }) = self.measured(roles, &one, limit) else { continue };
+            let Some(Measured { cost, misfit, halves, alone }) = self.measured(roles, template, &tiling, limit) else {
+                continue;
+            };
             let fits = misfit.is_none();
-            let cuts = one.tiling.cuts.iter();
+            let cuts = tiling.cuts.iter();
             let one_cuts: Vec<(String, bool)> =
                 cuts.map(|(&i, c)| (self.p[i].name.clone(), c.kind == AxisKind::Stream)).collect();
             let excess = match misfit {
                 None => {
-                    one.cost = cost;
-                    tried.push(one);
+                    tried.push(Tried { cost, ..template.with(self.p, tiling) });
                     // Smaller ones may leave room to copy ahead.
                     if alone { 1.0 } else { continue }
                 }
@@ -101,13 +105,12 @@ impl Workshop<'_> {
     }
 
     /// `None` on a machine that is no GPU.
-    fn measured(&mut self, roles: &Roles, one: &Tried, limit: f64) -> Option<Measured> {
-        let program = program_of(self.p, self.x, self.types, vec![one.kernel.clone()]);
-        let kernel = program.kernels.first()?;
-        let fit = by_lanes(&program, kernel, self.machine)?;
+    fn measured(&mut self, roles: &Roles, one: &Template, tiling: &Tiling, limit: f64) -> Option<Measured> {
+        let kernel = one.kernel();
+        let fit = by_lanes(&one.program, kernel, self.machine)?;
         let shared = fit.shared_bytes > fit.shared_limit || fit.misfit().is_none();
         let weights = fit.by_axis.iter().map(|w| w[usize::from(!shared)]);
-        let halves = self.halves(kernel, weights, roles, one);
+        let halves = self.halves(kernel, weights, roles, (tiling, &one.tried.demoted));
         let excess = match shared {
             true => fit.shared_bytes as f64 / fit.shared_limit.max(1) as f64,
             false => fit.slowdown(),
@@ -116,7 +119,7 @@ impl Workshop<'_> {
         // The time of what does not fit is of no interest.
         let cost = match misfit {
             Some(_) => Cost::default(),
-            None => self.cost_beside(kernel, limit / fit.slowdown(), fit.beside_products),
+            None => self.cost_beside(one, limit / fit.slowdown(), fit.beside_products),
         };
         let cost = Cost { seconds: cost.seconds * fit.slowdown(), ..cost };
         let alone = fit.beside_products.is_some() && fit.stages == 1;
@@ -129,7 +132,7 @@ impl Workshop<'_> {
         kernel: &Kernel,
         weights: impl Iterator<Item = u64>,
         roles: &Roles,
-        one: &Tried,
+        (tiling, demoted): (&Tiling, &BTreeSet<IndexId>),
     ) -> Vec<(String, usize)> {
         // One index may have several axes: one for each of its loops.
         let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
@@ -138,12 +141,11 @@ impl Workshop<'_> {
             *known = (*known).max(weight);
         }
         let mut out: Vec<(u64, String, usize)> = vec![];
-        for (index, cut) in &one.tiling.cuts {
+        for (index, cut) in &tiling.cuts {
             let name = &self.p[*index].name;
             let weight = by_name.get(name.as_str()).copied().unwrap_or(0);
             let tile = cut.tile.min(cut.extent);
-            let fixed =
-                roles.state.contains(index) || one.demoted.contains(index) || self.options.tiles.contains_key(name);
+            let fixed = roles.state.contains(index) || demoted.contains(index) || self.options.tiles.contains_key(name);
             if weight > 0 && tile > 1 && !fixed {
                 out.push((weight, name.clone(), (tile / 2).next_power_of_two().min(tile - 1)));
             }

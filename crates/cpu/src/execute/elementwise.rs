@@ -12,8 +12,8 @@ use crate::kernels::memory::{Asked, Shared};
 use crate::kernels::real::Real;
 use crate::kernels::strip::{self, Data, STRIP};
 use bytemuck::Pod;
-use einloom_cascade::DType;
 use einloom_cascade::numeric::{bf16_to_f32, f32_to_bf16, f32_to_f16};
+use einloom_cascade::{BinaryOp, DType};
 
 /// Where the result goes.
 pub(super) enum Sink<'a, T> {
@@ -177,6 +177,14 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
         let packed = |sink: &Sink<'_, T>| if let Sink::Packed(left) = sink { Some(left.range()) } else { None };
         if whole {
             return packed(&sink);
+        }
+        if summed::<T, I>(strips, &sources, scratch, &mut sink, (&mut *folds, &mut *asked), [rows, columns, pitch])
+            || store.as_ref().is_some_and(|outlet| {
+                folds.is_empty()
+                    && quotients::<T, I>(strips, &sources, scratch, &sink, (outlet, &mut *asked), [rows, columns])
+            })
+        {
+            return None;
         }
         let Scratch { registers, leaves, vectors, row: spare } = scratch;
         // Short rows are taken several at a time.
@@ -372,4 +380,102 @@ fn exponentials<T: Real + Pod, I: Instructions>(
     };
     let (by, less, live) = (by as f32, &less[..rows], None);
     exp::rows::<I>(exp::Rows { from: data, pitch: from.pitch, by, less, columns, live, to, sums })
+}
+
+/// Computes the whole tile at once if it is anchored exponentials of a tile in bf16, the anchors one per row, that are
+/// summed along the rows; false, and nothing done, if not.
+#[inline(always)]
+fn summed<T: Real + Pod, I: Instructions>(
+    strips: &Strips,
+    sources: &[Source<'_, T>],
+    scratch: &Scratch<T>,
+    sink: &mut Sink<'_, T>,
+    (folds, asked): (&mut [Gather], &mut Vec<Asked>),
+    [rows, columns, pitch]: [usize; 3],
+) -> bool {
+    use strip::{
+        Operand::{Const, Leaf},
+        Step,
+    };
+    let &[Step::Copy { d: 0, from: Leaf(of) }, Step::ScaledExp { d: 0, by: Const(by), less: Leaf(less) }] =
+        strips.steps.as_slice()
+    else {
+        return false;
+    };
+    let (Source::Bf16(from), Source::PerRow, Sink::Same(target)) =
+        (&sources[usize::from(of)], &sources[usize::from(less)], sink)
+    else {
+        return false;
+    };
+    let [Gather { monoid: Monoid::Sum, gathered: Gathered::Partial(sums) }] = folds else { return false };
+    let (Some(target), Some(less)) = (T::floats_mut(target), T::floats(&scratch.vectors[usize::from(less)])) else {
+        return false;
+    };
+    for row in 0..rows {
+        let argument = [by as f32, less[row], strip::LEAST_NORMAL];
+        for c0 in (0..columns).step_by(STRIP) {
+            let from = &from.data[row * from.pitch + c0..][..STRIP.min(columns - c0)];
+            ask(asked, from.len().div_ceil(FOR_A_LINE));
+            let to = &mut target[row * pitch + c0..][..from.len()];
+            if !exp::of_codes::<I>(from, argument, to, &mut sums[row]) {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// Computes the whole tile at once if it is the elements of another one, divided by a number per row and stored in bf16; false,
+/// and nothing done, if not.
+#[inline(always)]
+fn quotients<T: Real + Pod, I: Instructions>(
+    strips: &Strips,
+    sources: &[Source<'_, T>],
+    scratch: &Scratch<T>,
+    sink: &Sink<'_, T>,
+    (outlet, asked): (&Outlet<'_>, &mut Vec<Asked>),
+    [rows, columns]: [usize; 2],
+) -> bool {
+    use strip::{Operand::Leaf, Step};
+    let per_row = |number: u16| match sources[usize::from(number)] {
+        Source::PerRow => T::floats(&scratch.vectors[usize::from(number)]),
+        _ => None,
+    };
+    let [first, between @ .., Step::Binary { op: BinaryOp::Div, d: 0, with: Leaf(over), reversed: false }] =
+        strips.steps.as_slice()
+    else {
+        return false;
+    };
+    let of = match *first {
+        Step::Copy { d: 0, from: Leaf(of) } if between.is_empty() => of,
+        // All rows take it.
+        Step::Shortcut { d: 0, mask: Leaf(mask), when, from: Leaf(of), skip } if skip == between.len() => {
+            match per_row(mask) {
+                Some(mask) if mask[..rows].iter().all(|x| (*x != 0.0) == when) => of,
+                _ => return false,
+            }
+        }
+        _ => return false,
+    };
+    let (Source::Rows(from), Sink::Nowhere, Some(over)) = (&sources[usize::from(of)], sink, per_row(*over)) else {
+        return false;
+    };
+    let Some(data) = T::floats(from.data) else { return false };
+    if outlet.dtype != DType::Bf16 || !over[..rows].iter().all(|over| exp::divides(*over)) {
+        return false;
+    }
+    let mut encoded = [0; STRIP];
+    for (row, &over) in over[..rows].iter().enumerate() {
+        for c0 in (0..columns).step_by(STRIP) {
+            let from = &data[row * from.pitch + c0..][..STRIP.min(columns - c0)];
+            ask(asked, from.len().div_ceil(FOR_A_LINE));
+            let to = &mut encoded[..from.len()];
+            if !exp::quotients::<I>(from, over, to) {
+                return false;
+            }
+            let start = outlet.start + outlet.outer * row as i64 + c0 as i64;
+            outlet.memory.write::<I, u16>(start, to, outlet.memory.is_large());
+        }
+    }
+    true
 }

@@ -1,6 +1,7 @@
 //! The anchored exponential with AVX-512, whose instructions for table look-up and scaling save half of the work of
 //! [`super::math::exp`]. Everything else of the language is left to the compiler's vectoriser.
 
+mod codes;
 #[cfg(target_arch = "x86_64")]
 mod lines;
 mod packed;
@@ -11,6 +12,7 @@ mod strips;
 use super::isa::Instructions;
 #[cfg(target_arch = "x86_64")]
 use super::math::{EXP_MOST, LN2_HIGH, LN2_LOW};
+pub(crate) use codes::{divides, of_codes, quotients};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use lines::Lines;
 pub(crate) use packed::{Rows, rows};

@@ -61,6 +61,10 @@ pub(crate) trait Real:
     fn floats(_x: &[Self]) -> Option<&[f32]> {
         None
     }
+    /// The same, to be written.
+    fn floats_mut(_x: &mut [Self]) -> Option<&mut [f32]> {
+        None
+    }
     /// The square root.
     fn root(self) -> Self;
     /// To the integer below.
@@ -149,6 +153,10 @@ impl Real for f32 {
     }
     #[inline(always)]
     fn floats(x: &[Self]) -> Option<&[f32]> {
+        Some(x)
+    }
+    #[inline(always)]
+    fn floats_mut(x: &mut [Self]) -> Option<&mut [f32]> {
         Some(x)
     }
     #[inline(always)]

@@ -215,7 +215,7 @@ fn select<T: Real>(d: &mut [T], mask: Data<'_, T>, other: Data<'_, T>, flipped: 
 
 /// Where exponentials of f32 become subnormal, which takes a processor hundreds of cycles, and again wherever they are
 /// multiplied. An exponential relative to another that is that small is 0.
-pub(super) const LEAST_NORMAL: f32 = -87.336_54;
+pub(crate) const LEAST_NORMAL: f32 = -87.336_54;
 
 /// `d = exp(x * by - less)` for `x` in `from` or in `d`, if there is a kernel for it; false, and nothing done, if not.
 #[inline(always)]

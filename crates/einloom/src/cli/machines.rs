@@ -25,6 +25,8 @@ struct MachineJson {
     /// The fastest pipe's, by number type.
     rates: BTreeMap<String, f64>,
     pipes: Vec<PipeJson>,
+    /// Of cores with lanes, waits in cycles and shares that no datasheet tells, by their keys.
+    calibration: Option<BTreeMap<&'static str, f64>>,
 }
 
 /// Seconds: to start a kernel, to dispatch a tile operation, until a run of elements arrives that follows no other.
@@ -35,6 +37,8 @@ struct OverheadJson {
     run: f64,
     /// Side of the squares of a tile that are left out where a mask leaves nothing of them.
     masked: Option<usize>,
+    /// The part of the time of faster levels that adds to that of the slowest in row operations.
+    inner_shows: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -108,6 +112,11 @@ fn detail(m: &Machine) -> String {
             );
         }
     }
+    if let Some(lanes) = &m.lanes {
+        let list = |all: &[(&str, f64)]| all.iter().map(|(key, x)| format!("{key} {x}")).collect::<Vec<_>>().join(", ");
+        let (waits, shares) = (lanes.calibration.waits(), lanes.calibration.shares());
+        out += &format!("a core waits, in cycles: {}\nshares: {}\n", list(&waits), list(&shares));
+    }
     let mut table = Table::new(&["level", "inside", "kind", "count", "capacity", "bandwidth", "energy"]);
     let or = |text: Option<String>| text.unwrap_or_else(|| "-".to_string());
     for l in &m.levels {
@@ -177,9 +186,14 @@ fn to_json(m: &Machine) -> MachineJson {
             operation: m.overhead.operation.0,
             run: m.overhead.run.0,
             masked: m.overhead.masked,
+            inner_shows: m.overhead.inner_shows,
         },
         levels: m.levels.iter().map(level).collect(),
         rates: computed.map(|d| (d.to_string(), m.rate(d).0)).collect(),
         pipes: m.pipes.iter().map(pipe).collect(),
+        calibration: m
+            .lanes
+            .as_ref()
+            .map(|l| l.calibration.waits().into_iter().chain(l.calibration.shares()).collect()),
     }
 }

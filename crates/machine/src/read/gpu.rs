@@ -47,14 +47,21 @@ impl<'t> Reader<'t> {
             ("task", &mut out.task),
             ("start", &mut out.start),
         ];
-        let known: Vec<&str> = waits.iter().map(|w| w.0).chain(["shows", "kept"]).collect();
+        let known: Vec<&str> =
+            waits.iter().map(|w| w.0).chain(["shows", "kept", "reads_show", "reads_joined"]).collect();
         self.keys(&at, &known);
         for (key, cycles) in &mut waits {
             if let Some(given) = self.count(&at, key) {
                 **cycles = given as f64;
             }
         }
-        for (key, share) in [("shows", &mut out.shows), ("kept", &mut out.kept)] {
+        let shares = [
+            ("shows", &mut out.shows),
+            ("kept", &mut out.kept),
+            ("reads_show", &mut out.reads_show),
+            ("reads_joined", &mut out.reads_joined),
+        ];
+        for (key, share) in shares {
             if table.contains_key(key) {
                 *share = self.fraction(&at, key).unwrap_or(*share);
             }
@@ -163,7 +170,7 @@ impl<'t> Reader<'t> {
         found.or_else(|| self.wrong_type(at, key, value, "a list of whole numbers"))
     }
 
-    fn fraction(&mut self, at: &Section<'_, 't>, key: &str) -> Option<f64> {
+    pub(super) fn fraction(&mut self, at: &Section<'_, 't>, key: &str) -> Option<f64> {
         let value = at.table.get(key).or_else(|| self.missing(at, key))?;
         let number = value.get_ref().as_float().and_then(|f| f.as_str().parse::<f64>().ok());
         let number = number.filter(|f| *f > 0.0 && *f <= 1.0);

@@ -13,12 +13,15 @@ impl<'t> Reader<'t> {
             return out;
         };
         let at = Section { table, name: "overhead".to_string(), span: value.span() };
-        self.keys(&at, &["kernel", "operation", "run", "masked"]);
+        self.keys(&at, &["kernel", "operation", "run", "masked", "inner_shows"]);
         let times = [("kernel", &mut out.kernel), ("operation", &mut out.operation), ("run", &mut out.run)];
         for (key, time) in times {
             *time = self.quantity::<Seconds>(&at, key).unwrap_or(*time);
         }
         out.masked = if table.contains_key("masked") { self.count(&at, "masked") } else { None };
+        if table.contains_key("inner_shows") {
+            out.inner_shows = self.fraction(&at, "inner_shows").unwrap_or(out.inner_shows);
+        }
         out
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct Spaces {
 }
 
 impl Spaces {
-    pub fn new(program: &Program, kernel: &Kernel, nest: &Nest<'_>, machine: &Machine) -> Self {
+    pub fn new(program: &Program, kernel: &Kernel, nest: &Nest, machine: &Machine) -> Self {
         let finder = Finder { program, kernel, nest, machine, defs: definitions(kernel), counted: RefCell::default() };
         let (ratio, placed) = (finder.ratio(), machine.element.is_some());
         let mut out = Self { single: vec![], chains: vec![], placed, ratio };
@@ -104,18 +104,18 @@ struct Chain {
 /// Where a value comes from.
 struct Def<'a> {
     op: &'a Op,
-    loops: Vec<Loop<'a>>,
+    loops: Vec<Loop>,
 }
 
 fn definitions(kernel: &Kernel) -> BTreeMap<ValueId, Def<'_>> {
-    fn go<'a>(ops: &'a [Op], loops: &mut Vec<Loop<'a>>, out: &mut BTreeMap<ValueId, Def<'a>>) {
+    fn go<'a>(ops: &'a [Op], loops: &mut Vec<Loop>, out: &mut BTreeMap<ValueId, Def<'a>>) {
         for op in ops {
             match op {
                 Op::Load { dst, .. } | Op::Map { dst, .. } | Op::Mma { dst, .. } | Op::Reduce { dst, .. } => {
                     out.insert(*dst, Def { op, loops: loops.clone() });
                 }
                 Op::Stream { axis, within, body, .. } => {
-                    loops.push(Loop { axis: *axis, within: Some(within) });
+                    loops.push(Loop::stream(*axis, within));
                     go(body, loops, out);
                     loops.pop();
                 }
@@ -135,7 +135,7 @@ struct Contraction<'a> {
     result: ValueId,
     /// The axes of its points.
     points: BTreeSet<AxisId>,
-    loops: &'a [Loop<'a>],
+    loops: &'a [Loop],
 }
 
 /// An index of a nest: an axis, or what is left of it by a division, or what the division drops.
@@ -157,7 +157,7 @@ struct Leaf {
 struct Finder<'a> {
     program: &'a Program,
     kernel: &'a Kernel,
-    nest: &'a Nest<'a>,
+    nest: &'a Nest,
     machine: &'a Machine,
     defs: BTreeMap<ValueId, Def<'a>>,
     /// Positions of axes under conditions, once counted.
@@ -426,11 +426,11 @@ impl<'a> Finder<'a> {
 
     /// Number of points. Conditions of streams count exactly, as if tiles were single positions.
     fn points(&self, c: &Contraction<'_>, points: &BTreeSet<AxisId>) -> Option<f64> {
-        let loops: Vec<Loop<'_>> = c.loops.iter().copied().filter(|l| points.contains(&l.axis)).collect();
+        let loops: Vec<Loop> = c.loops.iter().filter(|l| points.contains(&l.axis)).cloned().collect();
         let mut steering: BTreeSet<AxisId> = BTreeSet::new();
         let mut conditional = BTreeSet::new();
         for l in &loops {
-            let terms = l.within.into_iter().flat_map(|w| &w.all).flat_map(|e| &e.terms);
+            let terms = l.conditions().iter().flat_map(|e| &e.terms);
             for &(_, a) in terms {
                 conditional.insert(a);
                 if a != l.axis {
@@ -454,7 +454,7 @@ impl<'a> Finder<'a> {
         for a in &conditional {
             single.axes[a.at()].tile = 1;
         }
-        let bound: Vec<Loop<'_>> = loops.into_iter().filter(|l| conditional.contains(&l.axis)).collect();
+        let bound: Vec<Loop> = loops.into_iter().filter(|l| conditional.contains(&l.axis)).collect();
         let counted = elements(&single, &bound, &conditional) as f64;
         self.counted.borrow_mut().insert(conditional, counted);
         Some(free * counted)

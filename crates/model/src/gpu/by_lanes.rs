@@ -160,7 +160,8 @@ pub fn by_lanes(program: &Program, kernel: &Kernel, machine: &Machine) -> Option
     let blocks = by_shared.min(by_registers).min(lanes.threads / block.threads).min(by_points).max(1);
     let awaited = if stages == 1 { streamed } else { 0 };
     let stand = Stand { threads: block.threads, blocks, awaited };
-    let beside_products = if by_blocks && area.is_some() { beside(kernel, &clock, &in_unit, stand) } else { None };
+    let beside_products =
+        if by_blocks && area.is_some() { beside(program, kernel, &clock, &in_unit, stand) } else { None };
     Some(ByLanes {
         beside_products,
         stages,

@@ -19,14 +19,14 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Device<'a> {
     program: &'a Program,
     kernel: &'a Kernel,
-    counted: Option<Counted<'a>>,
+    counted: Option<Counted>,
     /// Seconds by the number of blocks of a core.
     known: BTreeMap<usize, f64>,
 }
 
 /// What of it does not depend on how many blocks a core holds.
-struct Counted<'a> {
-    nest: Nest<'a>,
+struct Counted {
+    nest: Nest,
     /// What loads and stores move.
     inner: Traffic,
     /// What must move.
@@ -57,8 +57,8 @@ pub(crate) fn l2_traffic(program: &Program, kernel: &Kernel, machine: &Machine, 
     Counted::new(program, kernel).l2_traffic(program, kernel, machine, blocks)
 }
 
-impl<'a> Counted<'a> {
-    fn new(program: &Program, kernel: &'a Kernel) -> Self {
+impl Counted {
+    fn new(program: &Program, kernel: &Kernel) -> Self {
         let nest = Nest::new(kernel);
         let inner = innermost(program, kernel, &nest);
         let least = compulsory(&Reuse { program, kernel, nest: &nest, resident_bytes: 0, element: None, held: None });
@@ -99,7 +99,7 @@ impl<'a> Counted<'a> {
 }
 
 /// The axes of the grid that move each tensor's accesses.
-fn tensor_axes(nest: &Nest<'_>) -> BTreeMap<TensorId, BTreeSet<AxisId>> {
+fn tensor_axes(nest: &Nest) -> BTreeMap<TensorId, BTreeSet<AxisId>> {
     let mut out: BTreeMap<TensorId, BTreeSet<AxisId>> = BTreeMap::new();
     for access in &nest.accesses {
         let axes = out.entry(access.tensor).or_default();

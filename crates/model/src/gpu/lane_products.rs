@@ -1,37 +1,40 @@
 //! What products cost beside their multiply-adds where lanes compute them.
 //!
 //! A thread has a block of `r` by `c` elements of the result. For four terms it reads `r + c` times 16 bytes of shared memory,
-//! where factors are f32, and multiplies `4 r c` times; other factors are read one by one. All that takes turns in the same
+//! where factors are f32 and lie so that four neighbours are of one thread, and multiplies `4 r c` times; other factors are read
+//! one by one. Blocks at the edges of the result are computed whole. All that takes turns in the same
 //! slots, in which a core starts as many instructions a cycle as it has arithmetic lanes. What is read has a pipe of its
 //! own, which the few sets of threads of a core do not keep wholly beside the slots. And a multiply-add has three registers to
 //! read, of two banks that give one each a cycle: where none is still there from the instruction before, or two are in
 //! one bank, it takes the slot of another.
 
 use super::cycles::Clock;
+use super::lying::{Lying, Read, lying};
 use crate::count::elements;
 use crate::nest::{Loop, grid_loops, sides};
 use einloom_cascade::DType;
-use einloom_tile::{AxisId, Kernel, Op, ValueId, grid_points};
+use einloom_tile::{AxisId, Kernel, Op, Program, ValueId, grid_points};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Elements that a read brings where factors are f32.
 const WIDE: f64 = 4.0;
-/// Parts of the bytes of 16-byte reads for which the pipe is busy: every element is read by two lanes that stand next to each
-/// other, which takes it once (`docs/gpu-log.md`).
-const TOGETHER: f64 = 0.5;
-/// Instructions of a thread for a term beside reads and multiply-adds. This and what follows is counted in the machine code that
-/// NVRTC 13.0 makes for sm_90a (`docs/gpu-log.md`): 11 for eight terms.
+/// Instructions of a thread for a term beside reads and multiply-adds. This and what follows is not measured on a machine but
+/// counted in the code that NVRTC 13.0 makes for sm_90a (`docs/gpu-log.md`, test `lane_code`): 11 for eight terms.
 const BESIDE_TERM: f64 = 11.0 / 8.0;
-/// The same for a chunk, and for every 16 bytes of it that the thread copies.
-const BESIDE_CHUNK: [f64; 2] = [55.0, 3.1];
+/// The same for a chunk.
+const BESIDE_CHUNK: f64 = 55.0;
+/// The same for a copy by the thread, of up to 16 bytes: at constant distances from the one before; and with an address of its own,
+/// or a test whether it is there: 11.25 to 12.25.
+const BESIDE_COPY: [f64; 2] = [3.1, 11.5];
+/// Instructions beside a read of 16 bytes along the sum, where a thread has groups of neighbouring columns: 144 for 32 reads.
+const BESIDE_ALONG: f64 = 4.5;
+/// Instructions beside a read of one element of a left factor whose rows lie side by side: 143 for 64 reads.
+const BESIDE_ACROSS: f64 = 2.2;
 /// Slots that are lost at a multiply-add because two of its registers are in one bank; and at one with both factors new, of
 /// which there is one in every row of a thread's block. Counted: 0.45 with rows of 8, 0.35 with rows of 16.
 const CLASHES: [f64; 2] = [0.25, 1.6];
 /// Instructions beside a read of one element: conversion too.
 const BESIDE_SINGLE: f64 = 2.0;
-/// The part of the time of reads that shows where one set of threads fills the lanes, with nobody to cover it: 0.44 to 0.46 of
-/// it with 128 and with 64 elements a thread, on an H200 (`docs/gpu-log.md`).
-const READS_SHOW: f64 = 0.45;
 
 /// How a block stands on a core.
 #[derive(Clone, Copy, Debug)]
@@ -48,14 +51,26 @@ pub(super) struct Stand {
 /// Seconds of all cores at work that a kernel's products take beside their multiply-adds; products that a matrix unit takes are
 /// left out. `None` without any.
 pub(super) fn beside(
+    program: &Program,
     kernel: &Kernel,
     clock: &Clock<'_>,
     in_unit: &BTreeMap<ValueId, usize>,
     stand: Stand,
 ) -> Option<f64> {
     let threads = stand.threads as f64;
-    let mut found =
-        Count { kernel, in_unit, clock, threads, multiplied: 0.0, issued: 0.0, lost: 0.0, read: 0.0, chunks: 0.0 };
+    let mut found = Count {
+        program,
+        kernel,
+        in_unit,
+        clock,
+        threads,
+        needed: 0.0,
+        multiplied: 0.0,
+        issued: 0.0,
+        lost: 0.0,
+        read: 0.0,
+        chunks: 0.0,
+    };
     found.ops(&kernel.body, &mut grid_loops(kernel));
     let (cores, points) = (clock.machine.cores.max(1), grid_points(kernel).max(1));
     let blocks = stand.blocks as f64;
@@ -65,7 +80,7 @@ pub(super) fn beside(
     // Other sets cover a read. Those of one block leave its barriers together and read together, those of others do not.
     // A warp waits as long where there are too few of them to fill the lanes.
     let covers = sets.max(1.0) * blocks.min(sets.max(1.0)) * filled;
-    let shown = READS_SHOW / covers * found.read / clock.shared;
+    let shown = clock.calibration.reads_show / covers * found.read / clock.shared;
     // At every chunk the whole block waits for its last warp.
     let wait = clock.calibration.own_stage
         + match stand.awaited {
@@ -77,18 +92,21 @@ pub(super) fn beside(
     // As many slots as multiply-adds at the machine's rate.
     let slots = 2.0 * (found.issued + found.lost) / clock.machine.rate(DType::F32).0;
     let all = clock.hertz * cores as f64;
-    let each = (found.multiplied + slots) / filled - found.multiplied + (shown + waits) / all;
+    let each = (found.multiplied + slots) / filled - found.needed + (shown + waits) / all;
     // As the multiply-adds, until the core with the most blocks has done them.
     let busiest = (points.div_ceil(cores) * cores) as f64 / points as f64;
     (found.chunks > 0.0).then_some(each * busiest)
 }
 
 struct Count<'a> {
+    program: &'a Program,
     kernel: &'a Kernel,
     in_unit: &'a BTreeMap<ValueId, usize>,
     clock: &'a Clock<'a>,
     threads: f64,
-    /// Seconds of multiply-adds, with all lanes of all cores at work.
+    /// Seconds of the multiply-adds that are asked for, with all lanes of all cores at work.
+    needed: f64,
+    /// The same of those that are made: with what tiles reach beyond the result's edges.
     multiplied: f64,
     /// Instructions beside multiply-adds.
     issued: f64,
@@ -101,12 +119,12 @@ struct Count<'a> {
 }
 
 impl<'a> Count<'a> {
-    fn ops(&mut self, ops: &'a [Op], loops: &mut Vec<Loop<'a>>) {
+    fn ops(&mut self, ops: &'a [Op], loops: &mut Vec<Loop>) {
         for op in ops {
             match op {
                 Op::Mma { dst, a, b, .. } if !self.in_unit.contains_key(a) => self.product([*dst, *a, *b], loops),
                 Op::Stream { axis, within, body, .. } => {
-                    loops.push(Loop { axis: *axis, within: Some(within) });
+                    loops.push(Loop::stream(*axis, within));
                     self.ops(body, loops);
                     loops.pop();
                 }
@@ -115,7 +133,7 @@ impl<'a> Count<'a> {
         }
     }
 
-    fn product(&mut self, [dst, a, b]: [ValueId; 3], loops: &[Loop<'a>]) {
+    fn product(&mut self, [dst, a, b]: [ValueId; 3], loops: &[Loop]) {
         let axes: BTreeSet<AxisId> = sides(self.kernel, a).union(&sides(self.kernel, b)).copied().collect();
         let terms = elements(self.kernel, loops, &axes) as f64;
         let size = |axis: &AxisId| self.kernel.axis(*axis).tile.min(self.kernel.axis(*axis).extent).max(1) as f64;
@@ -125,22 +143,40 @@ impl<'a> Count<'a> {
         let down = each.sqrt().log2().floor().exp2().min(own.iter().copied().fold(f64::INFINITY, f64::min)).max(1.0);
         let across = each / down;
         let bytes = |v: ValueId| self.kernel.value(v).dtype.bytes().max(4) as f64;
-        let wide = [a, b].iter().all(|v| self.kernel.value(*v).dtype == DType::F32);
-        let (at_once, beside, term, together) =
-            if wide { (WIDE, 0.0, BESIDE_TERM, TOGETHER) } else { (1.0, BESIDE_SINGLE, 0.0, 1.0) };
-        let reads = (1.0 / down + 1.0 / across) / at_once;
+        let f32s = [a, b].iter().all(|v| self.kernel.value(*v).dtype == DType::F32);
         let chunks = terms / axes.iter().map(size).product::<f64>();
-        let tile = |v: ValueId| sides(self.kernel, v).iter().map(size).product::<f64>() * bytes(v);
-        let copied = tile(a) + tile(b);
+        let whole = |axis: &AxisId| {
+            let extent = self.kernel.axis(*axis).extent.max(1) as f64;
+            (extent / size(axis)).ceil() * size(axis) / extent
+        };
         let rate = [a, b].map(|v| self.clock.machine.rate(self.kernel.value(v).dtype).0);
-        self.multiplied += 2.0 * terms / rate[0].min(rate[1]);
-        self.issued += terms * (reads * (1.0 + beside) + term / each);
-        self.issued += chunks * (BESIDE_CHUNK[0] * self.threads + BESIDE_CHUNK[1] * copied / 16.0);
+        let seconds = 2.0 * terms / rate[0].min(rate[1]);
+        self.needed += seconds;
+        let terms = terms * sides(self.kernel, dst).iter().map(whole).product::<f64>();
+        self.multiplied += seconds * sides(self.kernel, dst).iter().map(whole).product::<f64>();
+        let term = if f32s { BESIDE_TERM } else { 0.0 };
+        self.issued += terms * term / each;
+        self.issued += chunks * BESIDE_CHUNK * self.threads;
+        // A thread's rows are multiplied by as many columns, and the other way round.
+        for (v, uses) in [(a, across.max(down)), (b, across.min(down))] {
+            let lies = if f32s { lying(self.program, self.kernel, dst, v) } else { Lying::singly() };
+            let joined = self.clock.calibration.reads_joined;
+            let (at_once, beside, part) = match lies.read {
+                Read::Wide => (WIDE, 0.0, joined),
+                Read::Along => (WIDE, BESIDE_ALONG, joined),
+                Read::Single => (1.0, 0.0, 1.0),
+                Read::Across => (1.0, BESIDE_ACROSS, 1.0),
+                Read::Converted => (1.0, BESIDE_SINGLE, 1.0),
+            };
+            self.issued += terms / uses * (1.0 + beside) / at_once;
+            self.read += part * terms * bytes(v) / uses;
+            let tile = sides(self.kernel, v).iter().map(size).product::<f64>() * bytes(v);
+            self.issued += chunks * BESIDE_COPY[usize::from(!lies.constant)] * tile / lies.copied;
+        }
         // Wider numbers are multiplied at half the rate or less, and their registers are there in time.
         if bytes(a) <= 4.0 {
             self.lost += terms * (CLASHES[0] + CLASHES[1] / across.max(down));
         }
-        self.read += together * terms * (bytes(a) / across.min(down) + bytes(b) / across.max(down));
         self.chunks += chunks;
     }
 }

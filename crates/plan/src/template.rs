@@ -1,0 +1,99 @@
+//! Kernels without tile sizes: one is emitted per *shape* of tiling (which indices are in the grid, streamed, whole or visited
+//! one by one); sizes are then only put in, and what was counted for some of them serves for others.
+
+use crate::PlanError;
+use crate::build::{Tried, Workshop};
+use crate::cone::Cone;
+use crate::cuts::{Roles, Style};
+use crate::problem::Problem;
+use crate::program::program_of;
+use crate::tiling::Tiling;
+use einloom_cascade::IndexId;
+use einloom_model::Counts;
+use einloom_tile::{AxisKind, Kernel, Program};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Which indices are cut how, without sizes: the kind and whether tiles have a side along it. First, which index gives way
+/// where a tile would have too many axes.
+pub(crate) type Shape = (bool, Vec<(IndexId, u8, bool)>);
+
+/// An emitted kernel whose tile sizes are to be put in.
+#[derive(Clone, Debug)]
+pub(crate) struct Template {
+    /// The kernel in the tiling that it was emitted for.
+    pub tried: Tried,
+    /// The kernel as a program.
+    pub program: Program,
+    /// What was counted of it.
+    pub counts: Rc<Counts>,
+}
+
+/// The kernels of one cone that were emitted, or why there is none.
+pub(crate) type Templates = BTreeMap<Shape, Result<Template, PlanError>>;
+
+impl Template {
+    /// As emitted.
+    pub(crate) fn kernel(&self) -> &Kernel {
+        &self.program.kernels[0]
+    }
+
+    /// Puts tile sizes into the program.
+    pub(crate) fn put(&mut self, p: &Problem, tiling: &Tiling) {
+        self.program.kernels.iter_mut().for_each(|kernel| put_sizes(p, tiling, kernel));
+    }
+
+    /// The kernel in this tiling.
+    pub(crate) fn with(&self, p: &Problem, tiling: Tiling) -> Tried {
+        let mut tried = self.tried.clone();
+        put_sizes(p, &tiling, &mut tried.kernel);
+        Tried { tiling, ..tried }
+    }
+}
+
+impl Workshop<'_> {
+    /// The shape of a style, and the kernel emitted for it: now, if it is the first of its shape. With some tiles given, by the
+    /// names of their indices.
+    pub(crate) fn template<'t>(
+        &mut self,
+        templates: &'t mut Templates,
+        cone: &Cone,
+        roles: &Roles,
+        style: &Style,
+        tiles: &BTreeMap<String, usize>,
+        name: &str,
+    ) -> (Tiling, &'t mut Result<Template, PlanError>) {
+        let wished = roles.tiling(self.p, style, &Default::default(), tiles);
+        let shape = shape(style.parallel_first, &wished);
+        let template = templates.entry(shape).or_insert_with(|| {
+            self.emit_with(cone, roles, style, tiles, name).map(|tried| {
+                let program = program_of(self.p, self.x, self.types, vec![tried.kernel.clone()]);
+                Template { tried, program, counts: Rc::default() }
+            })
+        });
+        match template {
+            Ok(t) if !t.tried.demoted.is_empty() => (roles.tiling(self.p, style, &t.tried.demoted, tiles), template),
+            _ => (wished, template),
+        }
+    }
+}
+
+/// Tile sizes into a kernel that was emitted for a tiling of the same shape.
+pub(crate) fn put_sizes(p: &Problem, tiling: &Tiling, kernel: &mut Kernel) {
+    for (&index, cut) in &tiling.cuts {
+        let own = kernel.axes.iter_mut().filter(|a| a.name == p[index].name);
+        own.for_each(|a| a.tile = cut.tile.max(1));
+    }
+}
+
+pub(crate) fn kind(kind: AxisKind) -> u8 {
+    match kind {
+        AxisKind::Grid => 0,
+        AxisKind::Stream => 1,
+        AxisKind::Whole => 2,
+    }
+}
+
+pub(crate) fn shape(parallel_first: bool, tiling: &Tiling) -> Shape {
+    (parallel_first, tiling.cuts.iter().map(|(&i, c)| (i, kind(c.kind), tiling.tiled(i))).collect())
+}
