@@ -238,6 +238,21 @@ fn what_cannot_be_is_told() {
         ),
         ([&["sweep"], &sized(&["--over", "M=2KiB..1KiB"])[..]].concat(), 2, "is no range"),
         ([&["sweep"], &sized(&["--over", "M=4..8 elephants"])[..]].concat(), 2, "--over"),
+        // The first kernel needs 3 elements; another one 4.
+        (
+            vec![
+                "plan",
+                "attention.ein",
+                "--size",
+                "B=1,H=1,M=64,N=64,D=8,E=8",
+                "--machine",
+                "two-level",
+                "--capacity",
+                "1",
+            ],
+            1,
+            "hold 3 elements at once, more than the 1 that fit; a capacity of 4 would do",
+        ),
     ];
     for (args, status, expected) in cases {
         let (found, said) = refused(folder.path(), &args);

@@ -105,3 +105,19 @@ fn json_is_as_documented() {
     }
     assert!(all.is_empty(), "{all:#?}");
 }
+
+#[test]
+fn what_is_wrong_with_arguments_is_json_too() {
+    for (args, said) in [
+        (&["plan", "--json", "x.ein", "--capacity", "many"][..], "`many` is not a size"),
+        (&["sweep", "x.ein", "--json", "--over", "M=abc..4MiB"], "does not start with a number"),
+        (&["check", "x.ein", "--json", "--frob"], "--frob"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_einloom")).args(args).output().expect("a run");
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let data: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{args:?}: {e}"));
+        let message = data["errors"][0]["message"].as_str().expect("a message");
+        assert!(message.contains(said), "{args:?}: {message}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(said), "{args:?}");
+    }
+}

@@ -13,6 +13,7 @@ use crate::program::program_of;
 use crate::template::shape;
 use crate::{PlanError, Work};
 use einloom_cascade::IndexId;
+use einloom_machine::{Bytes, Machine};
 use einloom_model::compute_seconds;
 use einloom_tile::{AxisId, AxisKind, Kernel};
 use std::cmp::Ordering;
@@ -80,7 +81,7 @@ impl Workshop<'_> {
         if found.is_empty() && least < u64::MAX {
             let reason =
                 format!("its smallest tiles hold {least} elements at once, more than the {} that fit", memory.capacity);
-            failed = Some(PlanError::unsupported(name, format!("{reason}; a capacity of {least} would do")));
+            failed = Some(PlanError { needed: Some(least), ..PlanError::unsupported(name, reason) });
         }
         let failed = failed.filter(|_| found.is_empty());
         (found, failed)
@@ -208,4 +209,35 @@ impl PartialOrd for Seconds {
 fn axes_of(kernel: &Kernel, index: &str) -> Vec<AxisId> {
     let all = kernel.axes.iter().enumerate().filter(|(_, a)| a.name == index);
     all.map(|(k, _)| AxisId(k as u32)).collect()
+}
+
+/// Capacities that are tried, each of which the one before said to be needed.
+const CAPACITIES: usize = 16;
+
+/// An error that tells a kernel not to fit, with a capacity of the innermost memory for which there is a plan, if one is found.
+pub(crate) fn with_enough<T>(
+    mut e: PlanError,
+    machine: &Machine,
+    plan: impl Fn(&Machine) -> Result<T, PlanError>,
+) -> PlanError {
+    let enough = || {
+        let mut needed = e.needed?;
+        let element = machine.element?.0.max(1);
+        let innermost = machine.trunk().next_back()?.name.clone();
+        let mut larger = machine.clone();
+        for _ in 0..CAPACITIES {
+            let level = larger.levels.iter_mut().find(|l| l.name == innermost)?;
+            level.capacity = Some(Bytes(needed.checked_mul(element)?));
+            match plan(&larger) {
+                Ok(_) => return Some(needed),
+                // Another kernel needs more.
+                Err(e) => needed = e.needed.filter(|more| *more > needed)?,
+            }
+        }
+        None
+    };
+    if let Some(enough) = enough() {
+        e.reason += &format!("; a capacity of {enough} would do");
+    }
+    e
 }

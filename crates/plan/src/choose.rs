@@ -1,6 +1,7 @@
 //! Which of several equal forms of a program to run: the one that is predicted to be fastest at these sizes.
 
 use crate::build::time;
+use crate::capacity::with_enough;
 use crate::known::Known;
 use crate::{Lost, Options, Plan, PlanError, Work, plan_knowing};
 use einloom_algebra::{Derivation, Graph};
@@ -54,6 +55,11 @@ pub fn choose(
     machine: &Machine,
     options: &Options,
 ) -> Result<(usize, Plan), PlanError> {
+    let on = |machine: &Machine| chosen(forms, bound, machine, options);
+    on(machine).map_err(|e| with_enough(e, machine, on))
+}
+
+fn chosen(forms: &[Form<'_>], bound: &Bound, machine: &Machine, options: &Options) -> Result<(usize, Plan), PlanError> {
     let mut known = Known::default();
     let plans: Vec<Result<Plan, PlanError>> = forms
         .iter()

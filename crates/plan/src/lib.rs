@@ -75,7 +75,8 @@ use std::collections::BTreeSet;
 /// assert!(einloom_tile::verify(&plan.program).is_empty());
 /// ```
 pub fn plan(graph: &Graph, bound: &Bound, machine: &Machine, options: &Options) -> Result<Plan, PlanError> {
-    plan_knowing(graph, bound, machine, options, &mut known::Known::default())
+    let on = |machine: &Machine| plan_knowing(graph, bound, machine, options, &mut known::Known::default());
+    on(machine).map_err(|e| capacity::with_enough(e, machine, on))
 }
 
 /// The same with what was found for other plans of this machine and these options.

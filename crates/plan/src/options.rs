@@ -105,11 +105,13 @@ pub struct PlanError {
     pub subject: String,
     /// What is in the way.
     pub reason: String,
+    /// If it is the capacity of a memory: elements that the part needs.
+    pub needed: Option<u64>,
 }
 
 impl PlanError {
     pub(crate) fn unsupported(subject: &str, reason: impl Into<String>) -> Self {
-        Self { subject: subject.to_string(), reason: reason.into() }
+        Self { subject: subject.to_string(), reason: reason.into(), needed: None }
     }
 }
 

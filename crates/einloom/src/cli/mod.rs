@@ -1,6 +1,7 @@
 //! From arguments to an exit status: 0 done, 1 the program or its data is wrong, 2 usage, 3 the machine lacks something.
 
 mod args;
+mod arguments;
 mod bench;
 mod bind;
 mod check;
@@ -50,6 +51,9 @@ pub(crate) fn main() -> ExitCode {
         Err(e) => {
             // Help and version are no errors; a pipe that is closed early is none either.
             let _ = e.print();
+            if e.use_stderr() && std::env::args_os().any(|arg| arg == "--json") {
+                arguments::as_json(&e);
+            }
             return ExitCode::from(if e.use_stderr() { 2 } else { 0 });
         }
     };
