@@ -408,11 +408,16 @@ impl Resolver<'_> {
             return Ok(());
         }
         let mut iteration = iteration.clone();
+        if let Some(r) = self.p[n].recurrence {
+            let index = self.p.loops[r].index;
+            // A kernel goes along one index position by position.
+            if self.cone.recurrence.is_some_and(|other| other != index) {
+                return Err(ConeError::NotPlain(n));
+            }
+            self.cone.recurrence = Some(index);
+        }
         self.cone.computed.insert(n);
         self.cone.iterations.insert(n, iteration.clone());
-        if let Some(r) = self.p[n].recurrence {
-            self.cone.recurrence = Some(self.p.loops[r].index);
-        }
         iteration.step = self.resolve(iteration.step)?;
         iteration.step = self.rounded(iteration.step, self.p[n].dtype);
         for (_, e) in &mut iteration.initial {
