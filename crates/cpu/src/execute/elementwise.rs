@@ -2,9 +2,9 @@
 
 use super::arena::Scratch;
 use super::source::{Source, holds};
+use super::whole::{exponentials, quotients, summed};
 use crate::compile::Strips;
 use crate::kernels::contract::{PackedLeft, Range};
-use crate::kernels::exp;
 use crate::kernels::fold::{Monoid, Partial, SHORT, Totals};
 use crate::kernels::isa::{Instructions, Token, Work, dispatch};
 use crate::kernels::math;
@@ -12,8 +12,8 @@ use crate::kernels::memory::{Asked, Shared};
 use crate::kernels::real::Real;
 use crate::kernels::strip::{self, Data, STRIP};
 use bytemuck::Pod;
+use einloom_cascade::DType;
 use einloom_cascade::numeric::{bf16_to_f32, f32_to_bf16, f32_to_f16};
-use einloom_cascade::{BinaryOp, DType};
 
 /// Where the result goes.
 pub(super) enum Sink<'a, T> {
@@ -35,11 +35,11 @@ pub(super) struct Ends<'a> {
 }
 
 /// Elements of a strip for each line that is asked for: by two maps over a tile of 16-bit numbers all of the next one.
-const FOR_A_LINE: usize = 64;
+pub(super) const FOR_A_LINE: usize = 64;
 
 /// Asks for so many lines.
 #[inline(always)]
-fn ask(asked: &mut Vec<Asked>, lines: usize) {
+pub(super) fn ask(asked: &mut Vec<Asked>, lines: usize) {
     while let Some(one) = asked.last_mut() {
         if one.left() > 0 {
             return one.some(lines);
@@ -50,11 +50,11 @@ fn ask(asked: &mut Vec<Asked>, lines: usize) {
 
 /// A reduction of every row, or of every column.
 pub(super) struct Gather {
-    monoid: Monoid,
-    gathered: Gathered,
+    pub monoid: Monoid,
+    pub gathered: Gathered,
 }
 
-enum Gathered {
+pub(super) enum Gathered {
     /// Of each row, what its pieces amount to so far.
     Partial(Vec<Partial>),
     /// Of each short row, which is one piece, the result.
@@ -343,139 +343,4 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
         }
         packed(&sink)
     }
-}
-
-/// Computes the whole tile at once if it is anchored exponentials of a tile, the anchors one per row, that are packed, and
-/// summed along the rows if anything; false, and nothing done, if not. Strips would cost as much as the exponentials.
-#[inline(always)]
-fn exponentials<T: Real + Pod, I: Instructions>(
-    strips: &Strips,
-    sources: &[Source<'_, T>],
-    scratch: &Scratch<T>,
-    sink: &mut Sink<'_, T>,
-    folds: &mut [Gather],
-    [rows, columns]: [usize; 2],
-) -> bool {
-    use strip::{
-        Operand::{Const, Leaf},
-        Step,
-    };
-    let &[Step::Copy { d: 0, from: Leaf(of) }, Step::ScaledExp { d: 0, by: Const(by), less: Leaf(less) }] =
-        strips.steps.as_slice()
-    else {
-        return false;
-    };
-    let (Source::Rows(from), Source::PerRow, Sink::Packed(to)) =
-        (&sources[usize::from(of)], &sources[usize::from(less)], sink)
-    else {
-        return false;
-    };
-    let (Some(data), Some(less)) = (T::floats(from.data), T::floats(&scratch.vectors[usize::from(less)])) else {
-        return false;
-    };
-    let sums = match folds {
-        [] => None,
-        [Gather { monoid: Monoid::Sum, gathered: Gathered::Partial(sums) }] => Some(sums.as_mut_slice()),
-        _ => return false,
-    };
-    let (by, less, live) = (by as f32, &less[..rows], None);
-    exp::rows::<I>(exp::Rows { from: data, pitch: from.pitch, by, less, columns, live, to, sums })
-}
-
-/// Computes the whole tile at once if it is anchored exponentials of a tile in bf16, the anchors one per row, that are
-/// summed along the rows; false, and nothing done, if not.
-#[inline(always)]
-fn summed<T: Real + Pod, I: Instructions>(
-    strips: &Strips,
-    sources: &[Source<'_, T>],
-    scratch: &Scratch<T>,
-    sink: &mut Sink<'_, T>,
-    (folds, asked): (&mut [Gather], &mut Vec<Asked>),
-    [rows, columns, pitch]: [usize; 3],
-) -> bool {
-    use strip::{
-        Operand::{Const, Leaf},
-        Step,
-    };
-    let &[Step::Copy { d: 0, from: Leaf(of) }, Step::ScaledExp { d: 0, by: Const(by), less: Leaf(less) }] =
-        strips.steps.as_slice()
-    else {
-        return false;
-    };
-    let (Source::Bf16(from), Source::PerRow, Sink::Same(target)) =
-        (&sources[usize::from(of)], &sources[usize::from(less)], sink)
-    else {
-        return false;
-    };
-    let [Gather { monoid: Monoid::Sum, gathered: Gathered::Partial(sums) }] = folds else { return false };
-    let (Some(target), Some(less)) = (T::floats_mut(target), T::floats(&scratch.vectors[usize::from(less)])) else {
-        return false;
-    };
-    for row in 0..rows {
-        let argument = [by as f32, less[row], strip::LEAST_NORMAL];
-        for c0 in (0..columns).step_by(STRIP) {
-            let from = &from.data[row * from.pitch + c0..][..STRIP.min(columns - c0)];
-            ask(asked, from.len().div_ceil(FOR_A_LINE));
-            let to = &mut target[row * pitch + c0..][..from.len()];
-            if !exp::of_codes::<I>(from, argument, to, &mut sums[row]) {
-                return false;
-            }
-        }
-    }
-    true
-}
-
-/// Computes the whole tile at once if it is the elements of another one, divided by a number per row and stored in bf16; false,
-/// and nothing done, if not.
-#[inline(always)]
-fn quotients<T: Real + Pod, I: Instructions>(
-    strips: &Strips,
-    sources: &[Source<'_, T>],
-    scratch: &Scratch<T>,
-    sink: &Sink<'_, T>,
-    (outlet, asked): (&Outlet<'_>, &mut Vec<Asked>),
-    [rows, columns]: [usize; 2],
-) -> bool {
-    use strip::{Operand::Leaf, Step};
-    let per_row = |number: u16| match sources[usize::from(number)] {
-        Source::PerRow => T::floats(&scratch.vectors[usize::from(number)]),
-        _ => None,
-    };
-    let [first, between @ .., Step::Binary { op: BinaryOp::Div, d: 0, with: Leaf(over), reversed: false }] =
-        strips.steps.as_slice()
-    else {
-        return false;
-    };
-    let of = match *first {
-        Step::Copy { d: 0, from: Leaf(of) } if between.is_empty() => of,
-        // All rows take it.
-        Step::Shortcut { d: 0, mask: Leaf(mask), when, from: Leaf(of), skip } if skip == between.len() => {
-            match per_row(mask) {
-                Some(mask) if mask[..rows].iter().all(|x| (*x != 0.0) == when) => of,
-                _ => return false,
-            }
-        }
-        _ => return false,
-    };
-    let (Source::Rows(from), Sink::Nowhere, Some(over)) = (&sources[usize::from(of)], sink, per_row(*over)) else {
-        return false;
-    };
-    let Some(data) = T::floats(from.data) else { return false };
-    if outlet.dtype != DType::Bf16 || !over[..rows].iter().all(|over| exp::divides(*over)) {
-        return false;
-    }
-    let mut encoded = [0; STRIP];
-    for (row, &over) in over[..rows].iter().enumerate() {
-        for c0 in (0..columns).step_by(STRIP) {
-            let from = &data[row * from.pitch + c0..][..STRIP.min(columns - c0)];
-            ask(asked, from.len().div_ceil(FOR_A_LINE));
-            let to = &mut encoded[..from.len()];
-            if !exp::quotients::<I>(from, over, to) {
-                return false;
-            }
-            let start = outlet.start + outlet.outer * row as i64 + c0 as i64;
-            outlet.memory.write::<I, u16>(start, to, outlet.memory.is_large());
-        }
-    }
-    true
 }

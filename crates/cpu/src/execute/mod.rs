@@ -16,6 +16,7 @@ mod reduce;
 mod relayout;
 mod source;
 mod store;
+mod whole;
 mod worker;
 
 pub(crate) use arena::Arena;

@@ -1,7 +1,6 @@
 //! The anchored exponential with AVX-512, whose instructions for table look-up and scaling save half of the work of
 //! [`super::math::exp`]. Everything else of the language is left to the compiler's vectoriser.
 
-mod codes;
 #[cfg(target_arch = "x86_64")]
 mod lines;
 mod packed;
@@ -12,7 +11,6 @@ mod strips;
 use super::isa::Instructions;
 #[cfg(target_arch = "x86_64")]
 use super::math::{EXP_MOST, LN2_HIGH, LN2_LOW};
-pub(crate) use codes::{divides, of_codes, quotients};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use lines::Lines;
 pub(crate) use packed::{Rows, rows};
@@ -106,13 +104,13 @@ fn avx512(d: &mut [f32], from: Option<&[f32]>, by: f32, less: &[f32], least: f32
 }
 
 #[cfg(target_arch = "x86_64")]
-type Vector = std::arch::x86_64::__m512;
+pub(super) type Vector = std::arch::x86_64::__m512;
 
 /// The exponentials of 16 numbers; 0 where they are less than `least`.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-fn exp(x: Vector, least: Vector, sixteenths: Vector) -> Vector {
+pub(super) fn exp(x: Vector, least: Vector, sixteenths: Vector) -> Vector {
     use std::arch::x86_64::*;
 
     // A NaN is not less; and the minimum keeps one that is its second operand.

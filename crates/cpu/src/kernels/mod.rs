@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod amx;
+pub(crate) mod codes;
 pub(crate) mod contract;
 pub(crate) mod exp;
 pub(crate) mod fold;

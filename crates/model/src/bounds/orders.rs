@@ -131,15 +131,12 @@ mod tests {
         (1..=most.min(rows)).map(group).fold(f64::INFINITY, f64::min)
     }
 
+    fn array(name: &str, over: usize, bytes: f64, read_bytes: f64, sum: bool) -> NestArray {
+        NestArray { name: name.to_string(), over: BTreeSet::from([over]), bytes, read_bytes, sum }
+    }
+
     #[test]
     fn no_groups_take_less() {
-        let array = |name: &str, over, bytes, read_bytes, sum| NestArray {
-            name: name.to_string(),
-            over: BTreeSet::from([over]),
-            bytes,
-            read_bytes,
-            sum,
-        };
         let (mut near, mut tried) = (0, 0);
         for (q, n, d) in (4..12).flat_map(|q| [(q, 5, 1), (q, 7, 2), (q, 9, 3)]) {
             let width = d as f64;
@@ -204,13 +201,6 @@ mod tests {
 
     #[test]
     fn no_order_that_keeps_sums_takes_less() {
-        let array = |name: &str, over, bytes, read_bytes, sum| NestArray {
-            name: name.to_string(),
-            over: BTreeSet::from([over]),
-            bytes,
-            read_bytes,
-            sum,
-        };
         let (mut state, mut tried, mut near) = (0x9E37_79B9_7F4A_7C15u64, 0, 0);
         let mut draw = |n: usize| {
             state ^= state << 13;

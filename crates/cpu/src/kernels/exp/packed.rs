@@ -263,14 +263,15 @@ pub(super) mod x86 {
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]
-mod tests {
+pub(super) mod tests {
     use super::{Rows, rows};
     use crate::kernels::amx::TileToken;
     use crate::kernels::contract::PackedLeft;
     use crate::kernels::fold::Partial;
     use crate::kernels::isa::{Instructions, Isa, Token, Work, dispatch};
 
-    struct Run<'a, 't>(Rows<'a, 't>);
+    /// Whether rows are computed, by one instruction set.
+    pub(in super::super) struct Run<'a, 't>(pub Rows<'a, 't>);
 
     impl Work for Run<'_, '_> {
         type Output = bool;

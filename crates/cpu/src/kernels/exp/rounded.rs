@@ -307,22 +307,13 @@ fn add(all: __m512, packed: __m512i) -> __m512 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::packed::{Rows, rows};
+    use super::super::packed::Rows;
+    use super::super::packed::tests::Run;
     use crate::kernels::amx::TileToken;
     use crate::kernels::contract::PackedLeft;
     use crate::kernels::fold::Partial;
-    use crate::kernels::isa::{Instructions, Isa, Token, Work, dispatch};
+    use crate::kernels::isa::{Isa, Token, dispatch};
     use einloom_cascade::numeric::bf16_to_f32;
-
-    struct Run<'a, 't>(Rows<'a, 't>);
-
-    impl Work for Run<'_, '_> {
-        type Output = bool;
-        #[inline(always)]
-        fn run<I: Instructions>(self) -> bool {
-            rows::<I>(self.0)
-        }
-    }
 
     /// Every lane of whole blocks and of the last one, in rows with numbers that are not finite and without; sums are of what is
     /// packed.

@@ -4,10 +4,10 @@
 use crate::kernels::fold::Partial;
 use crate::kernels::isa::Instructions;
 
-/// `to[i] = exp(x[i] * by - less)` of `x` in bf16, each as of [`super::run`], 0 where the argument is less than `least`; all of
+/// `to[i] = exp(x[i] * by - less)` of `x` in bf16, each as of [`super::exp::run`], 0 where the argument is less than `least`; all of
 /// them are added to `sum`. False if the instructions are not there: nothing is done then.
 #[inline(always)]
-pub(crate) fn of_codes<I: Instructions>(
+pub(crate) fn exponentials<I: Instructions>(
     from: &[u16],
     [by, less, least]: [f32; 3],
     to: &mut [f32],
@@ -44,7 +44,7 @@ pub(crate) fn quotients<I: Instructions>(from: &[f32], over: f32, to: &mut [u16]
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::super::{SIXTEENTHS, exp};
+    use crate::kernels::exp::{SIXTEENTHS, exp};
     use crate::kernels::fold::Partial;
     use std::arch::x86_64::*;
 

@@ -1,0 +1,148 @@
+//! Tiles that are computed at once instead of strip by strip, where what they come from and what becomes of them allow it: a
+//! strip for each step would be written and read again as often.
+
+use super::arena::Scratch;
+use super::elementwise::{FOR_A_LINE, Gather, Gathered, Outlet, Sink, ask};
+use super::source::Source;
+use crate::compile::Strips;
+use crate::kernels::fold::Monoid;
+use crate::kernels::isa::Instructions;
+use crate::kernels::memory::Asked;
+use crate::kernels::real::Real;
+use crate::kernels::strip::{
+    self,
+    Operand::{Const, Leaf},
+    STRIP, Step,
+};
+use crate::kernels::{codes, exp};
+use bytemuck::Pod;
+use einloom_cascade::{BinaryOp, DType};
+
+/// What is exponentiated, times which number, less which anchor, if the steps are that and nothing else.
+#[inline(always)]
+fn anchored(strips: &Strips) -> Option<(u16, f32, u16)> {
+    match *strips.steps.as_slice() {
+        [Step::Copy { d: 0, from: Leaf(of) }, Step::ScaledExp { d: 0, by: Const(by), less: Leaf(less) }] => {
+            Some((of, by as f32, less))
+        }
+        _ => None,
+    }
+}
+
+/// Computes the whole tile at once if it is anchored exponentials of a tile, the anchors one per row, that are packed, and
+/// summed along the rows if anything; false, and nothing done, if not. Strips would cost as much as the exponentials.
+#[inline(always)]
+pub(super) fn exponentials<T: Real + Pod, I: Instructions>(
+    strips: &Strips,
+    sources: &[Source<'_, T>],
+    scratch: &Scratch<T>,
+    sink: &mut Sink<'_, T>,
+    folds: &mut [Gather],
+    [rows, columns]: [usize; 2],
+) -> bool {
+    let Some((of, by, less)) = anchored(strips) else { return false };
+    let (Source::Rows(from), Source::PerRow, Sink::Packed(to)) =
+        (&sources[usize::from(of)], &sources[usize::from(less)], sink)
+    else {
+        return false;
+    };
+    let (Some(data), Some(less)) = (T::floats(from.data), T::floats(&scratch.vectors[usize::from(less)])) else {
+        return false;
+    };
+    let sums = match folds {
+        [] => None,
+        [Gather { monoid: Monoid::Sum, gathered: Gathered::Partial(sums) }] => Some(sums.as_mut_slice()),
+        _ => return false,
+    };
+    let (by, less, live) = (by, &less[..rows], None);
+    exp::rows::<I>(exp::Rows { from: data, pitch: from.pitch, by, less, columns, live, to, sums })
+}
+
+/// Computes the whole tile at once if it is anchored exponentials of a tile in bf16, the anchors one per row, that are
+/// summed along the rows; false, and nothing done, if not.
+#[inline(always)]
+pub(super) fn summed<T: Real + Pod, I: Instructions>(
+    strips: &Strips,
+    sources: &[Source<'_, T>],
+    scratch: &Scratch<T>,
+    sink: &mut Sink<'_, T>,
+    (folds, asked): (&mut [Gather], &mut Vec<Asked>),
+    [rows, columns, pitch]: [usize; 3],
+) -> bool {
+    let Some((of, by, less)) = anchored(strips) else { return false };
+    let (Source::Bf16(from), Source::PerRow, Sink::Same(target)) =
+        (&sources[usize::from(of)], &sources[usize::from(less)], sink)
+    else {
+        return false;
+    };
+    let [Gather { monoid: Monoid::Sum, gathered: Gathered::Partial(sums) }] = folds else { return false };
+    let (Some(target), Some(less)) = (T::floats_mut(target), T::floats(&scratch.vectors[usize::from(less)])) else {
+        return false;
+    };
+    for row in 0..rows {
+        let argument = [by, less[row], strip::LEAST_NORMAL];
+        for c0 in (0..columns).step_by(STRIP) {
+            let from = &from.data[row * from.pitch + c0..][..STRIP.min(columns - c0)];
+            ask(asked, from.len().div_ceil(FOR_A_LINE));
+            let to = &mut target[row * pitch + c0..][..from.len()];
+            if !codes::exponentials::<I>(from, argument, to, &mut sums[row]) {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// Computes the whole tile at once if it is the elements of another one, divided by a number per row and stored in bf16; false,
+/// and nothing done, if not.
+#[inline(always)]
+pub(super) fn quotients<T: Real + Pod, I: Instructions>(
+    strips: &Strips,
+    sources: &[Source<'_, T>],
+    scratch: &Scratch<T>,
+    sink: &Sink<'_, T>,
+    (outlet, asked): (&Outlet<'_>, &mut Vec<Asked>),
+    [rows, columns]: [usize; 2],
+) -> bool {
+    let per_row = |number: u16| match sources[usize::from(number)] {
+        Source::PerRow => T::floats(&scratch.vectors[usize::from(number)]),
+        _ => None,
+    };
+    let [first, between @ .., Step::Binary { op: BinaryOp::Div, d: 0, with: Leaf(over), reversed: false }] =
+        strips.steps.as_slice()
+    else {
+        return false;
+    };
+    let of = match *first {
+        Step::Copy { d: 0, from: Leaf(of) } if between.is_empty() => of,
+        // All rows take it.
+        Step::Shortcut { d: 0, mask: Leaf(mask), when, from: Leaf(of), skip } if skip == between.len() => {
+            match per_row(mask) {
+                Some(mask) if mask[..rows].iter().all(|x| (*x != 0.0) == when) => of,
+                _ => return false,
+            }
+        }
+        _ => return false,
+    };
+    let (Source::Rows(from), Sink::Nowhere, Some(over)) = (&sources[usize::from(of)], sink, per_row(*over)) else {
+        return false;
+    };
+    let Some(data) = T::floats(from.data) else { return false };
+    if outlet.dtype != DType::Bf16 || !over[..rows].iter().all(|over| codes::divides(*over)) {
+        return false;
+    }
+    let mut encoded = [0; STRIP];
+    for (row, &over) in over[..rows].iter().enumerate() {
+        for c0 in (0..columns).step_by(STRIP) {
+            let from = &data[row * from.pitch + c0..][..STRIP.min(columns - c0)];
+            ask(asked, from.len().div_ceil(FOR_A_LINE));
+            let to = &mut encoded[..from.len()];
+            if !codes::quotients::<I>(from, over, to) {
+                return false;
+            }
+            let start = outlet.start + outlet.outer * row as i64 + c0 as i64;
+            outlet.memory.write::<I, u16>(start, to, outlet.memory.is_large());
+        }
+    }
+    true
+}
