@@ -90,7 +90,9 @@ fn quotient(x: Vector, by: Vector, inverse: Vector) -> Vector {
 
     let q = _mm512_mul_ps(x, inverse);
     let left = _mm512_fnmadd_ps(q, by, x);
-    let number = _mm512_cmp_ps_mask::<_CMP_ORD_Q>(left, left);
+    /// Infinities and NaN. (Intel 64 and IA-32 Architectures Software Developer's Manual, `VFPCLASSPS`.)
+    const NO_NUMBER: i32 = 0x99;
+    let number = !_mm512_fpclass_ps_mask::<NO_NUMBER>(left);
     _mm512_mask3_fmadd_ps(left, inverse, q, number)
 }
 

@@ -142,6 +142,11 @@ fn quotients_are_those_of_division() {
                 assert_eq!(token.isa(), Isa::Portable, "by {by:e}");
             }
         }
+        // A quotient that overflows is an infinity.
+        let mut large = [1e30, -1e30, f32::MAX];
+        assert!(
+            !dispatch(token, Divide(&mut large, 1e-20)) || large == [f32::INFINITY, f32::NEG_INFINITY, f32::INFINITY]
+        );
         // Where the inverse is not normal there is nothing faster.
         for by in [0.0, 1e-39, 3e38, f32::INFINITY, f32::NAN] {
             assert!(!dispatch(token, Divide(&mut [1.0], by)));
