@@ -93,6 +93,34 @@ pub(super) fn summed<T: Real + Pod, I: Instructions>(
     true
 }
 
+/// Finds the least or the largest of each row at once if the tile is one of bf16 and nothing else becomes of it; false, and nothing
+/// lost, if not, or if it holds what is no number.
+#[inline(always)]
+pub(super) fn extremes<T: Real + Pod, I: Instructions>(
+    strips: &Strips,
+    sources: &[Source<'_, T>],
+    sink: &Sink<'_, T>,
+    (folds, asked): (&mut [Gather], &mut Vec<Asked>),
+    [rows, columns]: [usize; 2],
+) -> bool {
+    let ([Step::Copy { d: 0, from: Leaf(of) }], Sink::Nowhere) = (strips.steps.as_slice(), sink) else { return false };
+    let Source::Bf16(from) = &sources[usize::from(*of)] else { return false };
+    let [Gather { monoid: monoid @ (Monoid::Max | Monoid::Min), gathered: Gathered::Partial(partials) }] = folds else {
+        return false;
+    };
+    for (row, partial) in partials.iter_mut().enumerate().take(rows) {
+        for c0 in (0..columns).step_by(STRIP) {
+            let from = &from.data[row * from.pitch + c0..][..STRIP.min(columns - c0)];
+            ask(asked, from.len().div_ceil(FOR_A_LINE));
+            // Who looks at a row again finds the same.
+            let Some([least, most]) = codes::extremes::<I>(from) else { return false };
+            let this = if *monoid == Monoid::Max { most } else { least };
+            partial[0] = monoid.combine(partial[0], this);
+        }
+    }
+    true
+}
+
 /// Computes the whole tile at once if it is the elements of another one, divided by a number per row and stored in bf16; false,
 /// and nothing done, if not.
 #[inline(always)]

@@ -3,6 +3,7 @@
 
 use crate::kernels::fold::Partial;
 use crate::kernels::isa::Instructions;
+use einloom_cascade::numeric::bf16_to_f32;
 
 /// `to[i] = exp(x[i] * by - less)` of `x` in bf16, each as of [`super::exp::run`], 0 where the argument is less than `least`; all of
 /// them are added to `sum`. False if the instructions are not there: nothing is done then.
@@ -21,6 +22,29 @@ pub(crate) fn exponentials<I: Instructions>(
     }
     let _ = (from, by, less, least, to, sum);
     false
+}
+
+/// The least and the largest of numbers of bf16, of which there is one at least. `None` if one of them is no number, or if the
+/// instructions are not there.
+#[inline(always)]
+pub(crate) fn extremes<I: Instructions>(from: &[u16]) -> Option<[f32; 2]> {
+    #[cfg(target_arch = "x86_64")]
+    if I::AVX512 && !from.is_empty() {
+        /// Of infinity.
+        const MOST: i16 = 0x7f80;
+        // SAFETY: the type that says AVX512 is only named by code that runs where the instructions are.
+        let ordered = unsafe { x86::extremes(from) };
+        let numbers = ordered[0] >= !MOST && ordered[1] <= MOST;
+        return numbers.then(|| ordered.map(|x| bf16_to_f32(in_order(x) as u16)));
+    }
+    let _ = from;
+    None
+}
+
+/// Codes as integers that are in the order of the numbers, and back: a magnitude whose sign is there counts down.
+#[cfg(target_arch = "x86_64")]
+fn in_order(code: i16) -> i16 {
+    code ^ (code >> 15 & 0x7fff)
 }
 
 /// Whether a product with the inverse tells the quotient.
@@ -84,28 +108,148 @@ mod x86 {
         }
     }
 
+    /// The least and the largest, as [`super::in_order`] has them.
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+    pub(super) fn extremes(from: &[u16]) -> [i16; 2] {
+        // Two of each, because each waits for the one before.
+        let (mut least, mut most) = ([_mm512_set1_epi16(i16::MAX); 2], [_mm512_set1_epi16(i16::MIN); 2]);
+        let magnitude = _mm512_set1_epi16(0x7fff);
+        for (number, codes) in from.chunks(32).enumerate() {
+            let mask = u32::MAX >> (32 - codes.len());
+            // SAFETY: the mask has a bit for each that is there.
+            let codes = unsafe { _mm512_maskz_loadu_epi16(mask, codes.as_ptr().cast()) };
+            let sign = _mm512_srai_epi16::<15>(codes);
+            // Codes, unless the sign is there and the bit is one of the magnitude's.
+            let ordered = _mm512_ternarylogic_epi32::<0x78>(codes, sign, magnitude);
+            let turn = number % 2;
+            least[turn] = _mm512_mask_min_epi16(least[turn], mask, least[turn], ordered);
+            most[turn] = _mm512_mask_max_epi16(most[turn], mask, most[turn], ordered);
+        }
+        let mut lanes = [[0i16; 32]; 2];
+        // SAFETY: 32 lanes each.
+        unsafe {
+            _mm512_storeu_si512(lanes[0].as_mut_ptr().cast(), _mm512_min_epi16(least[0], least[1]));
+            _mm512_storeu_si512(lanes[1].as_mut_ptr().cast(), _mm512_max_epi16(most[0], most[1]));
+        }
+        let [least, most] = lanes;
+        [least.into_iter().fold(i16::MAX, i16::min), most.into_iter().fold(i16::MIN, i16::max)]
+    }
+
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
     pub(super) fn quotients(from: &[f32], over: f32, to: &mut [u16]) {
         assert!(to.len() >= from.len(), "a quotient for each");
         let (from, count, to) = (from.as_ptr(), from.len(), to.as_mut_ptr());
         let [by, inverse] = [over, 1.0 / over].map(|x| _mm512_set1_ps(x));
-        for at in (0..count).step_by(16) {
-            let mask = ((1u32 << (count - at).min(16)) - 1) as u16;
-            // SAFETY: the mask has a bit for each that is there.
-            let x = unsafe { _mm512_maskz_loadu_ps(mask, from.add(at)) };
+        /// Classes of numbers that are no remainder: zeros, infinities, NaN. (Intel 64 and IA-32 Architectures Software
+        /// Developer's Manual, `VFPCLASSPS`.)
+        const NOTHING_LEFT: i32 = 0x9f;
+        // The upper half of every element of the first register, then of the second.
+        const UPPER: [u16; 32] = {
+            let mut upper = [0; 32];
+            let mut i = 0;
+            while i < 32 {
+                upper[i] = 2 * i as u16 + 1;
+                i += 1;
+            }
+            upper
+        };
+        // SAFETY: the table has 32 entries.
+        let upper = unsafe { _mm512_loadu_si512(UPPER.as_ptr().cast()) };
+        // In the upper halves of the elements.
+        let rounded = |x: __m512| {
             let q = _mm512_mul_ps(x, inverse);
             let left = _mm512_fnmadd_ps(q, by, x);
-            // Infinities stay.
-            let q = _mm512_mask3_fmadd_ps(left, inverse, q, _mm512_cmp_ps_mask::<_CMP_ORD_Q>(left, left));
+            // Infinities stay, and the signs of zeros.
+            let some = !_mm512_fpclass_ps_mask::<NOTHING_LEFT>(left);
+            let q = _mm512_mask3_fmadd_ps(left, inverse, q, some);
             // To nearest, ties to even; a NaN becomes quiet and keeps its sign.
             let bits = _mm512_castps_si512(q);
             let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
             let rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
-            let quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x40_0000));
-            let code = _mm512_mask_mov_epi32(rounded, _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(q, q), quiet);
-            let code = _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(code));
-            // SAFETY: as above.
-            unsafe { _mm256_mask_storeu_epi16(to.add(at).cast(), mask, code) };
+            let unordered = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(q, q);
+            _mm512_mask_or_epi32(rounded, unordered, bits, _mm512_set1_epi32(0x40_0000))
+        };
+        for at in (0..count).step_by(32) {
+            let mask = u32::MAX >> (32 - (count - at).min(32));
+            // SAFETY: the masks have a bit for each that is there.
+            unsafe {
+                let x = rounded(_mm512_maskz_loadu_ps(mask as u16, from.add(at)));
+                let y = rounded(_mm512_maskz_loadu_ps((mask >> 16) as u16, from.wrapping_add(at + 16)));
+                let codes = _mm512_permutex2var_epi16(x, upper, y);
+                _mm512_mask_storeu_epi16(to.add(at).cast(), mask, codes);
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::kernels::isa::{Instructions, Isa, Token, Work, dispatch};
+    use einloom_cascade::numeric::{bf16_to_f32, f32_to_bf16};
+
+    struct Extremes<'a>(&'a [u16]);
+
+    impl Work for Extremes<'_> {
+        type Output = Option<[f32; 2]>;
+
+        #[inline(always)]
+        fn run<I: Instructions>(self) -> Option<[f32; 2]> {
+            super::extremes::<I>(self.0)
+        }
+    }
+
+    #[test]
+    fn extremes_of_codes_are_those_of_numbers_unless_one_is_none() {
+        let Some(token) = Token::new(Isa::Avx512) else { return };
+        // Every code that is a number somewhere, next to others far away from it.
+        let codes: Vec<u16> = (0..=u16::MAX).map(|code| code.wrapping_mul(40503)).collect();
+        let numbers: Vec<u16> = codes.into_iter().filter(|code| !bf16_to_f32(*code).is_nan()).collect();
+        for (len, step) in [(1, 7), (2, 5), (31, 64), (32, 97), (33, 101), (64, 500), (1000, 333)] {
+            for piece in (0..numbers.len() - len).step_by(step).map(|at| &numbers[at..][..len]) {
+                let of = |first: f32, f: fn(f32, f32) -> f32| piece.iter().fold(first, |x, y| f(x, bf16_to_f32(*y)));
+                let expected = [of(f32::INFINITY, f32::min), of(f32::NEG_INFINITY, f32::max)];
+                assert_eq!(dispatch(token, Extremes(piece)), Some(expected));
+            }
+        }
+        for none in [0x7f81, 0x7fff, 0xff81, 0xffc0, 0xffff] {
+            for at in 0..70 {
+                let mut codes = [f32_to_bf16(-1.5); 70];
+                codes[at] = none;
+                assert_eq!(dispatch(token, Extremes(&codes)), None);
+            }
+        }
+        assert_eq!(dispatch(token, Extremes(&[])), None);
+    }
+
+    struct Quotients<'a>(&'a [f32], f32, &'a mut [u16]);
+
+    impl Work for Quotients<'_> {
+        type Output = bool;
+
+        #[inline(always)]
+        fn run<I: Instructions>(self) -> bool {
+            super::quotients::<I>(self.0, self.1, self.2)
+        }
+    }
+
+    #[test]
+    fn quotients_are_rounded_as_divisions_are() {
+        let Some(token) = Token::new(Isa::Avx512) else { return };
+        let mut from: Vec<f32> = (0..203).map(|i| (i as f32 * 0.37 - 20.0).exp()).collect();
+        from.extend([0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, -3.0, f32::MAX]);
+        for len in [0, 1, 15, 16, 17, 31, 32, 33, 100, from.len()] {
+            for over in [1.0, 3.0, -0.7, 1e20, 1e-20] {
+                let mut to = vec![0xdead; len + 1];
+                assert!(dispatch(token, Quotients(&from[from.len() - len..], over, &mut to[..len])));
+                let from = &from[from.len() - len..];
+                for (&x, &code) in from.iter().zip(&to) {
+                    assert_eq!(code, f32_to_bf16(x / over), "{x} over {over}");
+                }
+                assert_eq!(to[len], 0xdead);
+            }
+        }
+        let mut to = [0; 2];
+        assert!(dispatch(token, Quotients(&[f32::NAN, -f32::NAN], 2.0, &mut to)));
+        assert_eq!(to, [0x7fc0, 0xffc0]);
     }
 }
