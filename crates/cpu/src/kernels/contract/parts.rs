@@ -146,6 +146,7 @@ pub(super) fn unpack(packed: Packed, from: &[f32], terms: usize, columns: usize)
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86 {
     use super::{Range, SIDE, TERMS};
+    use crate::kernels::memory::Line;
     use std::arch::asm;
     use std::arch::x86_64::*;
 
@@ -351,42 +352,94 @@ pub(crate) mod x86 {
         range
     }
 
-    /// Sixteen columns, or `columns` if there are fewer.
+    /// A block of at most 32 terms of sixteen columns, or `columns` if there are fewer; `most` has the largest magnitude of each
+    /// column besides.
     ///
     /// # Safety
-    /// There are so many rows and columns, and `to` has room for all tiles.
+    /// There are so many terms and columns, and `to` has room for the block's tiles.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-    pub(super) unsafe fn right_columns<const BF16: bool, const PARTS: usize>(
+    pub(super) unsafe fn right_block<const BF16: bool, const PARTS: usize>(
         from: *const u8,
         pitch: usize,
-        terms: usize,
-        columns: usize,
-        mut to: *mut u8,
-    ) -> Range {
+        [terms, columns]: [usize; 2],
+        to: *mut u8,
+        most: &mut Line,
+    ) {
         // SAFETY: the caller's.
         unsafe {
             let mask = first(columns);
-            let mut most = _mm512_setzero_si512();
             let row = |term: usize| {
                 if term < terms { vector::<BF16>(from, term * pitch, mask) } else { _mm512_setzero_ps() }
             };
-            for block in (0..terms).step_by(TERMS) {
-                for pair in 0..SIDE {
-                    let (x, y) = (row(block + 2 * pair), row(block + 2 * pair + 1));
-                    most = _mm512_max_epu32(most, _mm512_max_epu32(magnitude(x), magnitude(y)));
-                    let parts = split::<PARTS>(x).into_iter().zip(split::<PARTS>(y));
-                    for (part, (x, y)) in parts.enumerate() {
-                        let high = _mm512_and_si512(y, _mm512_set1_epi32(0xffff_0000_u32 as i32));
-                        let both = _mm512_or_si512(_mm512_srli_epi32::<16>(x), high);
-                        _mm512_storeu_si512(to.add(part * super::TILE + pair * 64).cast(), both);
-                    }
+            let mut all = _mm512_loadu_si512(std::ptr::from_ref(most).cast());
+            for pair in 0..SIDE {
+                let (x, y) = (row(2 * pair), row(2 * pair + 1));
+                all = _mm512_max_epu32(all, _mm512_max_epu32(magnitude(x), magnitude(y)));
+                let parts = split::<PARTS>(x).into_iter().zip(split::<PARTS>(y));
+                for (part, (x, y)) in parts.enumerate() {
+                    let high = _mm512_and_si512(y, _mm512_set1_epi32(0xffff_0000_u32 as i32));
+                    let both = _mm512_or_si512(_mm512_srli_epi32::<16>(x), high);
+                    _mm512_storeu_si512(to.add(part * super::TILE + pair * 64).cast(), both);
                 }
-                to = to.add(PARTS * super::TILE);
             }
-            let some = _mm512_cmpneq_epi32_mask(most, _mm512_setzero_si512());
-            Range { least: _mm512_mask_reduce_min_epu32(some, most), most: _mm512_reduce_max_epu32(most) }
+            _mm512_storeu_si512(std::ptr::from_mut(most).cast(), all);
         }
+    }
+
+    /// A whole block of 32 terms of 32 columns of bf16: two tiles, which begin at `to`. Sixteen columns' magnitudes each.
+    ///
+    /// # Safety
+    /// As of [`right_block`].
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+    pub(super) unsafe fn right_codes(from: *const u8, pitch: usize, to: [*mut u8; 2], most: [&mut Line; 2]) {
+        /// Pairs of one row's and the next one's elements: of the first half of the columns, and of the second.
+        const PAIRS: [[u16; 32]; 2] = {
+            let mut pairs = [[0; 32]; 2];
+            let mut i = 0;
+            while i < 32 {
+                let element = i as u16 / 2 + 32 * (i as u16 % 2);
+                pairs[0][i] = element;
+                pairs[1][i] = element + 16;
+                i += 1;
+            }
+            pairs
+        };
+        // SAFETY: the caller's.
+        unsafe {
+            let [low, high] = PAIRS.map(|pairs| _mm512_loadu_si512(pairs.as_ptr().cast()));
+            let magnitudes = _mm512_set1_epi16(0x7fff);
+            let mut all = _mm512_setzero_si512();
+            for pair in 0..SIDE {
+                let row = |term: usize| _mm512_loadu_si512(from.cast::<u16>().add(term * pitch).cast());
+                let (x, y) = (row(2 * pair), row(2 * pair + 1));
+                let of_both = _mm512_max_epu16(_mm512_and_si512(x, magnitudes), _mm512_and_si512(y, magnitudes));
+                all = _mm512_max_epu16(all, of_both);
+                _mm512_storeu_si512(to[0].add(pair * 64).cast(), _mm512_permutex2var_epi16(x, low, y));
+                _mm512_storeu_si512(to[1].add(pair * 64).cast(), _mm512_permutex2var_epi16(x, high, y));
+            }
+            let halves = [_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64::<1>(all)];
+            for (most, codes) in most.into_iter().zip(halves) {
+                let codes = _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(codes));
+                let before = _mm512_loadu_si512(std::ptr::from_ref(&*most).cast());
+                _mm512_storeu_si512(std::ptr::from_mut(most).cast(), _mm512_max_epu32(before, codes));
+            }
+        }
+    }
+
+    /// The range of columns that have these largest magnitudes.
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+    pub(super) fn columns_range(most: &[Line]) -> Range {
+        let (mut least, mut all) = (_mm512_set1_epi32(-1), _mm512_setzero_si512());
+        for line in most {
+            // SAFETY: a line is as long as a register.
+            let most = unsafe { _mm512_loadu_si512(std::ptr::from_ref(line).cast()) };
+            let some = _mm512_cmpneq_epi32_mask(most, _mm512_setzero_si512());
+            least = _mm512_mask_min_epu32(least, some, least, most);
+            all = _mm512_max_epu32(all, most);
+        }
+        Range { least: _mm512_reduce_min_epu32(least), most: _mm512_reduce_max_epu32(all) }
     }
 }
 
@@ -485,22 +538,43 @@ impl Work for PackRight<'_> {
         assert!(terms > 0 && columns > 0 && from.len() >= (terms - 1) * pitch + columns, "too short");
         #[cfg(target_arch = "x86_64")]
         if I::AVX512 {
-            let lines = packed.lines(terms, SIDE);
-            for (block, to) in to.chunks_exact_mut(lines).enumerate() {
-                let (first, to) = (block * SIDE, to.as_mut_ptr().cast());
-                let width = SIDE.min(columns - first);
-                let start = from.after(first).start();
-                // SAFETY: as above; the lengths were checked.
-                let range = unsafe {
-                    match (from, parts) {
-                        (Elements::Bf16(_), _) => x86::right_columns::<true, 1>(start, pitch, terms, width, to),
-                        (_, 1) => x86::right_columns::<false, 1>(start, pitch, terms, width, to),
-                        (_, 2) => x86::right_columns::<false, 2>(start, pitch, terms, width, to),
-                        _ => x86::right_columns::<false, 3>(start, pitch, terms, width, to),
+            let (column, tiles) = (packed.lines(terms, SIDE), packed.lines(TERMS, SIDE));
+            let mut most = vec![Line::ZERO; columns.div_ceil(SIDE)];
+            // Rows after rows, as they lie in memory: a column's elements are often a page apart.
+            for (block, first) in (0..terms).step_by(TERMS).enumerate() {
+                let height = TERMS.min(terms - first);
+                let rows = from.after(first * pitch);
+                let mut at = 0;
+                while at < columns {
+                    let width = columns - at;
+                    let number = at / SIDE;
+                    let tile = number * column + block * tiles;
+                    let start = rows.after(at).start();
+                    if height == TERMS && width >= 2 * SIDE && matches!(from, Elements::Bf16(_)) {
+                        let (here, next) = to[tile..].split_at_mut(column);
+                        let to = [&mut here[..tiles], &mut next[..tiles]].map(|to| to.as_mut_ptr().cast());
+                        let [here, next] = &mut most[number..number + 2] else { unreachable!("two of as many") };
+                        // SAFETY: as above; the lengths were checked.
+                        unsafe { x86::right_codes(start, pitch, to, [here, next]) };
+                        at += 2 * SIDE;
+                        continue;
                     }
-                };
-                packed.range = packed.range.and(range);
+                    let (to, most) = (to[tile..][..tiles].as_mut_ptr().cast(), &mut most[number]);
+                    let lengths = [height, width.min(SIDE)];
+                    // SAFETY: as above; the lengths were checked.
+                    unsafe {
+                        match (from, parts) {
+                            (Elements::Bf16(_), _) => x86::right_block::<true, 1>(start, pitch, lengths, to, most),
+                            (_, 1) => x86::right_block::<false, 1>(start, pitch, lengths, to, most),
+                            (_, 2) => x86::right_block::<false, 2>(start, pitch, lengths, to, most),
+                            _ => x86::right_block::<false, 3>(start, pitch, lengths, to, most),
+                        }
+                    };
+                    at += SIDE;
+                }
             }
+            // SAFETY: as above.
+            packed.range = unsafe { x86::columns_range(&most) };
         }
         let _ = (from, pitch, to);
         packed
