@@ -293,8 +293,16 @@ impl Workshop<'_> {
             return Cost { seconds: f64::INFINITY, ..Cost::default() };
         }
         let t = kernel_transfers_counted(&template.program, k, self.machine, counts);
-        // Tiles that overflow the private caches are moved again by every operation.
-        let budget = self.budget() as f64 * if self.machine.lanes.is_some() { 1.0 } else { 1.25 };
+        // Tiles that overflow the private caches are moved again by every operation. A matrix unit goes through factors in
+        // parts that are packed shortly before: where there is nothing else, tiles may be as large as the cache.
+        let unit =
+            || self.machine.pipes.iter().any(|p| p.work == einloom_machine::Work::Products) && only_products(&k.body);
+        let overflow = match self.machine.lanes {
+            Some(_) => 1.0,
+            None if unit() => 2.0,
+            None => 1.25,
+        };
+        let budget = self.budget() as f64 * overflow;
         let spill = if products.is_some() { 1.0 } else { (t.resident_bytes as f64 / budget).max(1.0).sqrt() };
         let waiting = self.copies(&t, k);
         let levels = t.levels.iter().map(|l| (l.level.clone(), l.seconds * spill));
@@ -417,4 +425,12 @@ pub(crate) fn time(seconds: f64) -> String {
         s if s >= 1e-3 => format!("{:.3} ms", s * 1e3),
         s => format!("{:.1} µs", s * 1e6),
     }
+}
+/// Whether tiles are loaded, multiplied and stored, and no more.
+fn only_products(ops: &[Op]) -> bool {
+    ops.iter().all(|op| match op {
+        Op::Load { .. } | Op::Store { .. } | Op::Mma { .. } => true,
+        Op::Stream { body, .. } => only_products(body),
+        _ => false,
+    })
 }
