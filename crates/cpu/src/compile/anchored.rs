@@ -16,6 +16,8 @@ pub(crate) struct Anchored {
     pub map: usize,
     /// The same to the maps that make what is subtracted out of the reduction's result, in their order.
     pub less: Vec<usize>,
+    /// Their results.
+    pub ready: Vec<ValueId>,
 }
 
 /// Whether the rows are summed, if nothing else is wanted of them besides.
@@ -95,7 +97,8 @@ fn follows(anchors: &BTreeSet<ValueId>, steps: &[Step], uses: &[usize]) -> Optio
         }
     }
     less.reverse();
-    Some(Anchored { map, less })
+    let ready = less.iter().flat_map(|at| writes(&steps[*at])).collect();
+    Some(Anchored { map, less, ready })
 }
 
 /// Leaves out those whose maps cannot run twice, since they overwrite what they read.

@@ -135,7 +135,7 @@ impl Walk {
                 self.read(v);
             }
             // What becomes of its result may be made with it.
-            if let Step::Contract(Contract { anchored: Some(Anchored { map, less }), .. }) = step {
+            if let Step::Contract(Contract { anchored: Some(Anchored { map, less, .. }), .. }) = step {
                 let made = less.iter().chain([map]).flat_map(|more| writes(&body[at + more]));
                 made.for_each(|v| self.born[v.at()] = self.born[v.at()].min(self.clock));
             }

@@ -10,17 +10,21 @@ use crate::kernels::fold::{Monoid, Partial};
 use einloom_tile::ValueId;
 
 /// Exponentials that were made before their map's turn came, with the sums of their rows.
-pub(crate) struct Made {
+pub(crate) struct Made<'a> {
     dst: ValueId,
     sums: Option<Vec<Partial>>,
+    /// Results of maps that have run already.
+    ready: &'a [ValueId],
 }
 
-impl Worker<'_> {
+impl<'a> Worker<'a> {
     /// Runs a contraction and the map that follows it, up to the map's reduction, with an anchor that may be less than the
     /// result's maximum; `rest` are the steps from it on. False if it cannot be done here, or if exponentials become too large:
     /// then nothing is done that the steps do not do again.
-    pub(super) fn anchored(&mut self, contract: &Contract, rest: &[Step]) -> bool {
-        let (Some(Anchored { map, less }), Some(passing)) = (&contract.anchored, &contract.fold) else { return false };
+    pub(super) fn anchored(&mut self, contract: &'a Contract, rest: &'a [Step]) -> bool {
+        let (Some(Anchored { map, less, ready }), Some(passing)) = (&contract.anchored, &contract.fold) else {
+            return false;
+        };
         let (Some(unit), Some(Step::Map { dst, plan, ends })) = (self.job.tiles, rest.get(*map)) else { return false };
         let (Some(start), Some(summed), tiles) = (passing.fold.start, summed(ends), self.tiles()) else { return false };
         let ([rows, columns], terms) =
@@ -66,7 +70,9 @@ impl Worker<'_> {
             // Its place is looked at, and nothing else of it.
             self.places[contract.dst.at()] = Place::Slot;
             match self.exponentials(*dst, plan) {
-                Some(job) if job.of == contract.dst => self.weigh(contract, *dst, job, summed, &engaged, &mut room),
+                Some(job) if job.of == contract.dst => {
+                    self.weigh(contract, (*dst, ready), job, summed, &engaged, &mut room)
+                }
                 _ => false,
             }
         };
@@ -78,7 +84,7 @@ impl Worker<'_> {
     fn weigh(
         &mut self,
         contract: &Contract,
-        dst: ValueId,
+        (dst, ready): (ValueId, &'a [ValueId]),
         job: Exponentials,
         summed: bool,
         engaged: &Engaged,
@@ -113,12 +119,15 @@ impl Worker<'_> {
         }
         self.places[dst.at()] = Place::Packed(range);
         self.live[dst.at()] = job.live;
-        self.beforehand = Some(Made { dst, sums });
+        self.beforehand = Some(Made { dst, sums, ready });
         true
     }
 
-    /// Whether the map's exponentials have been made already; its reduction is then made too.
+    /// Whether the map has run already, or its exponentials have been made; their reduction is then made too.
     pub(super) fn was_made(&mut self, dst: ValueId, folds: &[crate::compile::Fold]) -> bool {
+        if self.beforehand.as_ref().is_some_and(|made| made.ready.contains(&dst)) {
+            return true;
+        }
         let Some(Made { sums, .. }) = self.beforehand.take_if(|made| made.dst == dst) else { return false };
         if let (Some(sums), [fold]) = (sums, folds) {
             self.total(fold, sums, 1.0);

@@ -56,7 +56,7 @@ pub(crate) struct Worker<'a> {
     /// The processor's matrix unit, while a point uses it.
     pub engaged: Option<Engaged>,
     /// What a step has made of a later one.
-    pub beforehand: Option<Made>,
+    pub beforehand: Option<Made<'a>>,
     /// Bytes loaded, per tensor.
     pub loaded: Vec<u64>,
     /// Bytes stored, per tensor.

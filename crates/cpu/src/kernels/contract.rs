@@ -26,7 +26,7 @@ pub(crate) use left::PackedLeft;
 pub(crate) use pairs::{Pack, PairToken, Terms};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use parts::x86::put_parts;
-pub(crate) use parts::{PackRight, Packed, Range, parts};
+pub(crate) use parts::{PackColumns, PackRight, Packed, Range, parts};
 pub use rates::{ProductRates, TileRates};
 pub(crate) use tiles::{Partly, Room};
 pub(crate) use weights::{Scores, Weights};

@@ -8,8 +8,9 @@ use crate::kernels::amx::{Engaged, SIDE, Square, TERMS, TILE, sum_lanes};
 use crate::kernels::exp::Piece;
 use crate::kernels::exp::blocks;
 use crate::kernels::fold::Partial;
-use crate::kernels::live::Live;
+use crate::kernels::live::{Live, bits};
 use crate::kernels::memory::Line;
+use std::ops::Range;
 
 /// Squares of sums that are computed before they are exponentiated, at most.
 const SQUARES: usize = 3;
@@ -55,22 +56,26 @@ impl Scores<'_> {
         assert!(live.is_none_or(|live| live.columns() <= n), "columns that are not there");
     }
 
-    /// A square of sums from a row and a column on, which goes to `to`.
+    /// Squares of sums from a row and a column on, so many columns, which go to `to`.
     ///
     /// # Safety
-    /// The factors were checked, the row and column are there, and `to` has room for a square of rows [`PITCH`] apart.
+    /// The factors were checked, the rows and columns are there, and `to` has room for whole squares of rows [`PITCH`] apart.
     #[inline(always)]
-    unsafe fn square(&self, engaged: &Engaged, [row, column]: [usize; 2], to: *mut f32) {
-        let [m, n, k] = self.lengths;
+    unsafe fn multiply(&self, engaged: &Engaged, [row, column]: [usize; 2], columns: usize, to: *mut f32) {
+        let [m, _, k] = self.lengths;
         let blocks = k.div_ceil(TERMS);
         let (a, b) = (self.left.as_ptr().cast::<u8>(), self.right.as_ptr().cast::<u8>());
         let tiles = blocks * TILE;
-        let (a, b) = (a.wrapping_add(row / SIDE * tiles), b.wrapping_add(column / SIDE * tiles));
         let second = |first: *const u8, left: usize| if left > SIDE { first.wrapping_add(tiles) } else { first };
-        let (a, b) = ([a, second(a, m - row)], [b, second(b, n - column)]);
-        let square = Square { a, b, blocks, c: to.cast(), c_bytes: PITCH * size_of::<f32>(), kept: false };
-        // SAFETY: the caller's.
-        unsafe { square.multiply(engaged, [1, 1]) };
+        let a = a.wrapping_add(row / SIDE * tiles);
+        let a = [a, second(a, m - row)];
+        let c_bytes = PITCH * size_of::<f32>();
+        for at in (0..columns).step_by(SQUARE) {
+            let b = b.wrapping_add((column + at) / SIDE * tiles);
+            let (b, c) = ([b, second(b, columns - at)], to.wrapping_add(at).cast());
+            // SAFETY: the caller's.
+            unsafe { Square { a, b, blocks, c, c_bytes, kept: false }.multiply(engaged, [1, 1]) };
+        }
     }
 
     /// The largest of some elements of each row, among them one that is live if the row's first ones are; of none it is
@@ -82,16 +87,21 @@ impl Scores<'_> {
         for row in (0..m).step_by(SQUARE) {
             let rows = SQUARE.min(m - row);
             let [first, _] = blocks(self.live, row, rows, n);
+            let columns = first * TERMS..n.min((first + 1) * TERMS);
             // SAFETY: checked above; there is room.
-            unsafe { self.square(engaged, [row, first * TERMS], sums.as_mut_ptr().cast()) };
+            unsafe { self.multiply(engaged, [row, columns.start], columns.len(), sums.as_mut_ptr().cast()) };
             let sums: &[f32] = bytemuck::cast_slice(sums);
             for (at, top) in tops[row..row + rows].iter_mut().enumerate() {
-                let columns = first * TERMS..n.min((first + 1) * TERMS);
                 let there = self.live.map_or(0..n, |live| live.row(row + at));
-                let there =
-                    there.start.max(columns.start)..there.end.min(columns.end).max(there.start.max(columns.start));
-                let of = &sums[at * PITCH..][there.start - columns.start..there.end - columns.start];
-                *top = of.iter().fold(f32::NEG_INFINITY, |top, &x| if x > top { x } else { top });
+                let mask = bits(&(there.start..there.end.min(columns.end)), columns.start);
+                let of = &sums[at * PITCH..][..SQUARE];
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: who has engaged the unit has the instructions; there are 32 elements.
+                {
+                    *top = unsafe { greatest(of.as_ptr(), mask) };
+                }
+                #[cfg(not(target_arch = "x86_64"))]
+                let _ = (of, mask, &top);
             }
         }
     }
@@ -105,7 +115,9 @@ impl Scores<'_> {
         assert!(weights.sums.as_ref().is_none_or(|sums| sums.len() >= m.next_multiple_of(SQUARE)), "rows to sum");
         let sums = grown(&mut room.sums, PITCH * SQUARE * size_of::<f32>() / size_of::<Line>());
         let sums = sums.as_mut_ptr().cast::<f32>();
+        let mut pending: Option<(usize, Range<usize>)> = None;
         let squares = (RIGHT / (self.lengths[2].next_multiple_of(TERMS) * SQUARE * size_of::<u16>())).clamp(1, SQUARES);
+        // The right factor's columns stay near while all rows are multiplied by them.
         for start in (0..n).step_by(squares * SQUARE) {
             for row in (0..m).step_by(SQUARE) {
                 let rows = row..m.min(row + SQUARE);
@@ -114,11 +126,14 @@ impl Scores<'_> {
                 if columns.is_empty() {
                     continue;
                 }
-                for column in columns.clone().step_by(SQUARE) {
-                    // SAFETY: checked above; there is room.
-                    unsafe { self.square(engaged, [row, column], sums.wrapping_add(column - columns.start)) };
+                // SAFETY: checked above; there is room.
+                unsafe { self.multiply(engaged, [row, columns.start], columns.len(), sums) };
+                // What the unit has stored cannot be read before it is in the cache; neither can exponentials by the unit.
+                if let Some((row, blocks)) = pending.replace((row, columns.start / TERMS..columns.end.div_ceil(TERMS)))
+                {
+                    weights.add(engaged, row, blocks);
                 }
-                let Weights { by, less, to, sums: totals } = &mut weights;
+                let Weights { by, less, to, .. } = &mut weights;
                 #[cfg(target_arch = "x86_64")]
                 {
                     let (from, pitch, live) = (sums.cast_const(), PITCH, self.live);
@@ -129,17 +144,41 @@ impl Scores<'_> {
                         return false;
                     }
                 }
-                if let Some(totals) = totals {
-                    let tiles = to.tiles(row, columns.start / TERMS);
-                    let blocks = columns.len().div_ceil(TERMS);
-                    let to = totals[row..].as_mut_ptr();
-                    // SAFETY: so many blocks of these rows were packed, and there are as many sums.
-                    unsafe { sum_lanes(engaged, tiles, blocks, to.cast()) };
-                }
             }
+        }
+        if let Some((row, blocks)) = pending {
+            weights.add(engaged, row, blocks);
         }
         true
     }
+}
+
+impl Weights<'_, '_> {
+    /// Adds blocks of 32 rows from one on, which are packed, to the rows' sums.
+    fn add(&mut self, engaged: &Engaged, row: usize, blocks: Range<usize>) {
+        if let Some(sums) = &mut self.sums {
+            let tiles = self.to.tiles(row, blocks.start);
+            let sums = &mut sums[row..row + SQUARE];
+            // SAFETY: the tiles follow each other; there are as many sums.
+            unsafe { sum_lanes(engaged, tiles, blocks.len(), sums.as_mut_ptr().cast()) };
+        }
+    }
+}
+
+/// The greatest of those of 32 elements whose bit is set; negative infinity if there is none.
+///
+/// # Safety
+/// The elements are there.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+unsafe fn greatest(of: *const f32, mask: u32) -> f32 {
+    use std::arch::x86_64::*;
+
+    // SAFETY: the caller's.
+    let [x, y] = unsafe { [_mm512_loadu_ps(of), _mm512_loadu_ps(of.wrapping_add(SIDE))] };
+    let none = _mm512_set1_ps(f32::NEG_INFINITY);
+    let (x, y) = (_mm512_mask_mov_ps(none, mask as u16, x), _mm512_mask_mov_ps(none, (mask >> 16) as u16, y));
+    _mm512_reduce_max_ps(_mm512_max_ps(x, y))
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]
