@@ -389,13 +389,16 @@ impl Workshop<'_> {
                 (64, all, 128),
                 (128, all, 128),
                 (256, all, 256),
+                (512, all, 256),
                 (32, all, 256),
                 (16, all, 128),
             ];
             // What goes over tiles element by element goes over rows that are set apart one by one: the largest tiles pay
             // where there are only products. Few rows do then: the backend keeps what all rows are multiplied by.
             let most = if cone.folds.len() == 1 { 512 } else { 256 };
-            let sizes = sizes.iter().filter(|(_, cols, _)| *cols <= most || *cols == all);
+            // Lanes hold their rows in registers.
+            let rows = if self.machine.lanes.is_some() { 256 } else { 512 };
+            let sizes = sizes.iter().filter(|(r, cols, _)| *r <= rows && (*cols <= most || *cols == all));
             sizes.map(|&(r, c, s)| style(r, c, s, 256, row(r).max(256))).collect()
         } else {
             let sizes = [(16, 1024, 1024), (64, 256, 512), (4, 4096, 4096), (8, 2048, 2048), (256, 64, 256)];
