@@ -181,22 +181,24 @@ fn attention_is_within_five_percent_of_the_bound_beside_a_side() {
 /// The least that orders move in which rows or keys stay, in elements, by the closed form of `docs/model.md`; `None` where nothing need
 /// come in twice, or no side fits.
 fn beside_a_side([rows, columns, d, e]: [usize; 4], capacity: usize) -> Option<f64> {
-    // Pieces that rest in what the side leaves free, so many of so many elements, and what passes by them.
-    let more = |stays: usize, count: usize, size: usize, passing: usize| {
-        let free = capacity.checked_sub(stays).filter(|f| *f > 0)?;
-        let (all, fitting) = (count * size, free / size);
-        if all <= free || passing <= free {
+    // Pieces that rest in what the side leaves free beside some numbers, so many of so many elements, and what passes by them.
+    let more = |stays: usize, count: usize, size: usize, numbers: usize, passing: usize| {
+        let free = capacity.checked_sub(stays).filter(|f| *f > numbers)?;
+        let (all, fitting) = (count * size, (free - numbers) / size);
+        if all <= free - numbers || passing <= free && size == 1 {
             return Some(0.0);
         }
         let groups = (fitting > 0).then(|| count.div_ceil(fitting))? as f64;
-        Some((groups - 1.0) * (passing as f64 - free as f64 + all as f64 / groups))
+        let least = |groups: f64| (groups - 1.0) * (passing as f64 - free as f64 + all as f64 / groups);
+        let few = least(groups);
+        Some(if passing <= free { few.min(least(count as f64)).max(0.0) } else { few })
     };
     let (row, keys, values) = (d + 2, columns * d, columns * e);
     let ways = [
-        more(rows * row, rows * e, 1, keys),
-        more(keys, rows, row, values),
+        more(rows * row, rows * e, 1, 2, keys),
+        more(keys, rows, row, 1, values),
         // Of values that are no longer than results, a column for each of these.
-        more(keys, e, columns, rows * d),
+        more(keys, e, columns, 2, rows * d),
     ];
     let least = ways.into_iter().flatten().reduce(f64::min).filter(|l| *l > 0.0)?;
     Some(least + (keys + values + rows * (d + e)) as f64)

@@ -93,9 +93,9 @@ impl BoundFrom {
             Self::Once | Self::Contraction | Self::Parts | Self::Apart => None,
             Self::Rows => Some("where every weight is made once"),
             Self::Sums => Some("where every row comes in once, and sums stay until they are complete"),
-            Self::Side => Some(
-                "where all rows stay, or all that their weights are made of, and all but one of the tensors come in once",
-            ),
+            Self::Side => {
+                Some("where all rows stay, or all that their weights are made of, or groups of rows follow one another")
+            }
             Self::Groups => Some("where groups of rows follow one another, each until it is complete"),
             Self::Factor => Some(
                 "where a factor comes in once, row by row, or no sum is complete before as much came in as the memory holds twice",

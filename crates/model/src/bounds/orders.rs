@@ -33,28 +33,35 @@ struct Pieces {
 }
 
 impl Pieces {
-    /// What passes a memory beside them, if each of them meets `C` bytes while it is there, which come in as often as one likes: `C`
-    /// where all pieces may be there at once, and where the memory holds it; without end where it holds no piece.
+    /// What passes a memory beside them, if each of them meets `C` bytes while it is there, which come in as often as one likes: at least `C`,
+    /// which it is where all pieces may be there at once; without end where the memory holds no piece. `beside` bytes are there
+    /// besides when a piece meets something: a piece is there from the first such moment to the last.
     ///
-    /// *Passes.* Of pieces of `R` bytes in all, `w` each, at most `⌊M / w⌋` are there at a time: of intervals, of which no more than so many meet,
-    /// `G ≥ ⌈(R / w) / ⌊M / w⌋⌉` are apart.
+    /// *Passes.* Of pieces of `R` bytes in all, `w` each, at most `⌊(M - b) / w⌋` are there when one begins or ends: of intervals, of which no more than so many meet,
+    /// `G ≥ ⌈(R / w) / ⌊(M - b) / w⌋⌉` are apart.
     ///
     /// *What stays.* Let `G` be the most that are apart; `t_g` when `g` of them may be over at the earliest, `b_g` when so many may begin at
     /// the latest that with `g` before they are `G`: `t_g < b_g`. Cut time at `t_1 … t_k` and `b_{k+1} … b_{G-1}`: an interval lies between
     /// two cuts, so that `C` is used there, and comes in but for what was there at the cut before. A piece is there at one of the cuts, if it
     /// does not lie between `t_k` and `b_{k+1}`. It lies so for one `k` of the `G` at most: for a second, `l > k`, it would lie between `t_l`
     /// and `b_l`, with `l` before it and `G - l` after. So for some `k` the pieces that are there at cuts are `(G-1)/G` of all, and at least
-    /// `G C - (G-1) (M - R / G)` comes in. It grows with `G`, as `C > M`.
-    fn passes(self, passing: f64, memory: f64) -> f64 {
-        if self.all <= memory || passing <= memory {
+    /// `G C - (G-1) (M - R / G)` comes in. It grows with `G` if `C > M`. Else it is concave in `G`, and least for the fewest pieces that can be apart
+    /// or for all of them; no more are.
+    fn passes(self, passing: f64, memory: f64, beside: f64) -> f64 {
+        let room = memory - beside;
+        if self.all <= room || passing <= memory && self.count.is_infinite() {
             return passing;
         }
-        let groups = match (memory * self.count / self.all).floor() {
-            f64::INFINITY => (self.all / memory).ceil(),
+        let groups = match (room * self.count / self.all).floor() {
+            f64::INFINITY => (self.all / room).ceil(),
             fitting if fitting < 1.0 => return f64::INFINITY,
             fitting => (self.count / fitting).ceil(),
         };
-        groups * passing - (groups - 1.0) * (memory - self.all / groups)
+        let least = |groups: f64| groups * passing - (groups - 1.0) * (memory - self.all / groups);
+        match passing <= memory {
+            true => least(groups).min(least(self.count)).max(passing),
+            false => least(groups),
+        }
     }
 }
 
@@ -102,7 +109,7 @@ impl ProjectiveNest {
         if sums.all <= capacity {
             return None;
         }
-        let passing = sums.passes(first, capacity) + n * last;
+        let passing = sums.passes(first, capacity, 0.0) + n * last;
         Some(Incoming { passing: repeated * passing * read[1] / held[1], resting: repeated * q * read[0] })
     }
 
@@ -125,15 +132,16 @@ impl ProjectiveNest {
         // A column of the results needs as much of what is multiplied, if each of its elements is for one result.
         let results = if last == sums { sums / beside.number.max(1.0) } else { f64::INFINITY };
         let pieces = |all: f64, count: f64| Pieces { all, count };
-        // What passes more than once, if this stays.
-        let more = |stays: f64, resting: Pieces, passing: f64, read: f64| match capacity - stays {
-            free if free <= 0.0 => f64::INFINITY,
-            free => (resting.passes(passing, free) - passing) * read,
+        // What passes more than once, if this stays. Beside a piece there are, when it is used, an element of what passes and a number that is
+        // made of it; beside a row at least the number.
+        let more = |stays: f64, resting: Pieces, numbers: f64, passing: f64, read: f64| match capacity - stays {
+            free if free <= numbers * beside.number => f64::INFINITY,
+            free => (resting.passes(passing, free, numbers * beside.number) - passing) * read,
         };
         let of_column = read[1] / held[1];
-        let least = more(rows, pieces(q * sums, f64::INFINITY), first, of_column)
-            .min(more(first, pieces(rows, q), n * last, of_column))
-            .min(more(first, pieces(n * last, results), q * read[0], 1.0));
+        let least = more(rows, pieces(q * sums, f64::INFINITY), 2.0, first, of_column)
+            .min(more(first, pieces(rows, q), 1.0, n * last, of_column))
+            .min(more(first, pieces(n * last, results), 2.0, q * read[0], 1.0));
         let once = q * read[0] + n * read[1];
         let found = Incoming { passing: repeated * least, resting: repeated * once };
         Some(found).filter(|_| least > 0.0 && least.is_finite())
@@ -160,6 +168,10 @@ impl ProjectiveNest {
         let factors = || self.arrays.iter().filter(|a| !a.sum);
         let more = |resting: &NestArray| {
             let rows = &resting.over & &kept;
+            // An element of what passes, and the sum that it is for.
+            let beside =
+                factors().chain(self.arrays.iter().filter(|a| a.sum)).map(|a| a.bytes).fold(f64::INFINITY, f64::min)
+                    * 2.0;
             // What moves with the rows is met by its own alone.
             let met = || factors().filter(|a| a.over.is_disjoint(&rows));
             let (held, of_it): (f64, f64) = (met().map(|a| bytes(&a)).sum(), met().map(|a| read(&a)).sum());
@@ -167,7 +179,7 @@ impl ProjectiveNest {
                 true => 0.0,
                 false => {
                     let rows = Pieces { all: bytes(&resting), count: self.positions(&rows) };
-                    (rows.passes(held, capacity) - held) * of_it / held
+                    (rows.passes(held, capacity, beside) - held) * of_it / held
                 }
             }
         };
@@ -278,12 +290,13 @@ mod tests {
         let nest = ProjectiveNest { extents: vec![40, 30], points: 1200.0, arrays: arrays(4.0) };
         let beside = Beside { carried: 2.0, numbers: 3, number: 1.0, last: BTreeSet::from(["V".to_string()]) };
         let all = |memory: f64| nest.incoming_beside_a_side(memory, &beside).map(|i| i.all());
-        // One column of values beside the keys at a time: rows pass four times, of which 30 - 30 elements are kept.
-        assert_eq!(all(150.0), Some(4.0 * 160.0 + 120.0 + 120.0));
-        // Two at a time, so that rows pass twice, and 20 elements of them stay.
-        assert_eq!(all(200.0), Some(2.0 * 160.0 - 20.0 + 120.0 + 120.0));
-        // Keys and values fit.
-        assert_eq!(all(240.0), None);
+        // One column of values beside the keys at a time, and two numbers: rows pass four times, of which 32 - 30 elements are kept.
+        assert_eq!(all(152.0), Some(4.0 * 160.0 - 3.0 * 2.0 + 120.0 + 120.0));
+        // Two at a time, so that rows pass twice, and 82 - 60 elements of them stay.
+        assert_eq!(all(202.0), Some(2.0 * 160.0 - 22.0 + 120.0 + 120.0));
+        // Keys and values fit, with what is beside them.
+        assert_eq!(all(242.0), None);
+        assert!(all(241.0).is_some());
         // Neither keys fit, nor rows with what they carry.
         assert_eq!(all(119.0), None);
 
@@ -298,10 +311,10 @@ mod tests {
         let arrays =
             vec![factor("A", over(0, 2), false), factor("B", over(2, 1), false), factor("C", over(0, 1), true)];
         let product = ProjectiveNest { extents: vec![20, 30, 2], points: 1200.0, arrays };
-        // 15 columns of B at a time, and A twice; of 15 rows of A B would come in twice, but for 30 - 20 elements of it.
-        assert_eq!(product.incoming_beside_a_factor_or_sums(30.0).map(|i| i.all()), Some(60.0 + 2.0 * 40.0));
+        // 15 columns of B at a time beside two elements, and A twice but for 32 - 30 of it; of 15 rows of A B would come in twice.
+        assert_eq!(product.incoming_beside_a_factor_or_sums(32.0).map(|i| i.all()), Some(60.0 + 2.0 * 40.0 - 2.0));
         // A fits.
-        assert_eq!(product.incoming_beside_a_factor_or_sums(40.0), None);
+        assert_eq!(product.incoming_beside_a_factor_or_sums(42.0), None);
     }
 
     /// A sum that is there from one slot of time to another.
@@ -353,12 +366,13 @@ mod tests {
         };
         while tried < 400 {
             let (columns, slots, size) = (3 + draw(2), 1 + draw(4), 1 + draw(2));
-            let memory = 2 + draw(columns - 2);
+            let memory = 2 + draw(columns + 1);
             let intervals: Vec<Interval> = (0..2 + draw(4)).map(|_| (draw(slots), draw(slots))).collect();
             let intervals: Vec<Interval> = intervals.into_iter().map(|(a, b)| (a.min(b), a.max(b))).collect();
             let Some(fewest) = fewest(&intervals, size, columns as u32, memory) else { continue };
             let (pieces, passing) = (intervals.len(), columns as f64);
-            let found = Pieces { all: (pieces * size) as f64, count: pieces as f64 }.passes(passing, memory as f64);
+            let found =
+                Pieces { all: (pieces * size) as f64, count: pieces as f64 }.passes(passing, memory as f64, 1.0);
             let more = found > passing;
             assert!(
                 found <= f64::from(fewest) + 1e-6,
