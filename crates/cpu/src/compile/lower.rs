@@ -2,10 +2,10 @@
 
 use super::{
     Access, Carried, Carrier, Contract, Ends, ExpressionPlan, FEW, Keep, Plan, Product, Step, Tile, Unit, Viewable,
-    each_step, order, products, slots, split, sweep, tiles as unit_tiles,
+    anchored, each_step, order, products, slots, split, sweep, tiles as unit_tiles,
 };
 use crate::BuildError;
-use einloom_tile::{AxisId, Kernel, Op, Program, Scalar, TensorId, ValueDecl, ValueId};
+use einloom_tile::{AxisId, Kernel, Op, Program, Scalar, TensorId, ValueDecl, ValueId, anchors};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Plans `kernel`, whose values have the given inner axes.
@@ -15,6 +15,7 @@ pub(super) fn lower(
     inner: &[Option<AxisId>],
     unit: Option<Unit>,
 ) -> Result<Plan, BuildError> {
+    let anchors = anchors(&kernel);
     let tile = |(value, inner): (&ValueDecl, &Option<AxisId>)| Tile {
         outer: [value.rows, value.cols].into_iter().flatten().find(|a| Some(*a) != *inner),
         inner: *inner,
@@ -38,7 +39,10 @@ pub(super) fn lower(
         unit_tiles::choose(program, (&kernel, &tiles), &mut steps, unit);
     }
     order::leave_unpacked(&mut steps);
+    let uses = super::uses(&tiles, &steps);
+    anchored::find(&anchors, &mut steps, &uses);
     let slots = slots::assign(&kernel, &mut tiles, &steps);
+    anchored::check(&tiles, &mut steps);
     Ok(Plan { parallel: !stores_twice(&steps), kernel, tiles, body: steps, slots, fastest })
 }
 
@@ -222,6 +226,7 @@ impl Lower<'_> {
                     parts: None,
                     made: false,
                     fold: None,
+                    anchored: None,
                 }));
             }
             Op::Reduce { dst, src, axis, monoid, acc } => {

@@ -4,6 +4,7 @@
 //! elements are adjacent in memory, and an *outer* one. Which is which is chosen per value ([`layout`]).
 
 mod access;
+mod anchored;
 mod expression;
 mod layout;
 mod lower;
@@ -17,6 +18,7 @@ mod sweep;
 mod tiles;
 
 pub(crate) use access::{Access, Dimension};
+pub(crate) use anchored::{Anchored, summed};
 pub(crate) use expression::{ElementKind, ExpressionPlan, Leaf, Strips};
 pub(crate) use tiles::Unit;
 
@@ -185,6 +187,8 @@ pub(crate) struct Contract {
     pub made: bool,
     /// A reduction along the rows of the result, which sees them on their way to it.
     pub fold: Option<Passing>,
+    /// Nothing is wanted of the result but exponentials, which may be made at once.
+    pub anchored: Option<Anchored>,
 }
 
 impl Contract {

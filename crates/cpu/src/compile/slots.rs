@@ -1,7 +1,7 @@
 //! Which buffer holds which tile. Two tiles share a buffer if one is dead before the other is written, or if the
 //! operation that writes one can overwrite the other in place: a stream's state is then updated where it stands.
 
-use super::{Carried, Carrier, Contract, ExpressionPlan, Leaf, Step, Tile, reads, writes};
+use super::{Anchored, Carried, Carrier, Contract, ExpressionPlan, Leaf, Step, Tile, reads, writes};
 use einloom_tile::{Kernel, ValueId};
 
 /// Sets every tile's slot; the number of slots.
@@ -133,6 +133,11 @@ impl Walk {
             for v in writes(step) {
                 self.born[v.at()] = self.born[v.at()].min(self.clock);
                 self.read(v);
+            }
+            // What becomes of its result may be made with it.
+            if let Step::Contract(Contract { anchored: Some(Anchored { map, less, .. }), .. }) = step {
+                let made = less.iter().chain([map]).flat_map(|more| writes(&body[at + more]));
+                made.for_each(|v| self.born[v.at()] = self.born[v.at()].min(self.clock));
             }
             if let Step::Stream { states, body, .. } = step {
                 self.stream(tiles, states, body);

@@ -5,7 +5,7 @@ use super::{Plan, Step, Unit, Viewable, compile, each_step};
 use einloom_cascade::DType::{self, Bf16, F32};
 use einloom_cascade::{BinaryOp, UnaryOp};
 use einloom_tile::by_hand::{AttentionSizes, attention, matmul};
-use einloom_tile::{Builder, Coverage, Predicate, Program, Scalar, TileMonoid, ValueId};
+use einloom_tile::{Builder, Coverage, Predicate, Program, Scalar, TileMonoid, ValueId, carry};
 
 fn plan(program: &Program) -> Plan {
     compile(program, &program.kernels[0], None).expect("planned")
@@ -59,6 +59,48 @@ fn masks_have_a_program_per_coverage_and_full_tiles_do_not_test() {
     });
     // Full: copy, multiply. Partial: select besides. Empty: fill.
     assert_eq!(steps, [[2, 3, 1]]);
+}
+
+/// Attention of one row of tiles in bf16, of weights below a row's greatest score; that is stored besides if `told`.
+fn weights(told: bool) -> Program {
+    let mut p = Builder::new("weights");
+    let (q, k) = (p.input("Q", &[512, 64], Bf16), p.input("K", &[512, 64], Bf16));
+    let (y, top) = (p.output("Y", &[512, 64], F32), p.output("Top", &[512], F32));
+    p.kernel("weights", |g| {
+        let (m, d, n) = (g.grid("m", 512, 64), g.whole("d", 64), g.stream_axis("n", 512, 128));
+        let q = g.load("q", q, [m, d]);
+        let states = [carry("anchor", [m], f64::NEG_INFINITY), carry("sum", [m], 0.0), carry("acc", [m, d], 0.0)];
+        let [anchor, sum, acc] = g.stream(n, Predicate::always(), states, |g, [anchor, sum, acc]| {
+            let k = g.load("k", k, [n, d]);
+            let scores = g.mma("scores", q, k);
+            let next = g.reduce_onto("next", TileMonoid::Max, anchor, scores, n);
+            let by = g.map("by", (anchor - next).exp());
+            let weights = g.map("weights", (scores - next).exp());
+            let kept = g.map("sum.kept", sum * by);
+            let sum = g.reduce_onto("sum.next", TileMonoid::Sum, kept, weights, n);
+            let narrow = g.map("narrow", weights.round_to(Bf16));
+            let kept = g.map("acc.kept", acc * by);
+            [next, sum, g.mma_onto("acc.next", kept, narrow, k)]
+        });
+        g.store(y, [m, d], acc / sum);
+        g.store(top, [m], if told { anchor.into() } else { anchor + Scalar::from(sum).log() });
+    });
+    p.finish().expect("well-formed")
+}
+
+#[test]
+fn scores_of_which_only_weights_are_wanted_are_exponentiated_at_once() {
+    for told in [false, true] {
+        let program = weights(told);
+        let plan = compile(&program, &program.kernels[0], Some(Unit { rates: None })).expect("planned");
+        let mut found = vec![];
+        each_step(&plan.body, &mut |step| {
+            if let Step::Contract(c) = step {
+                found.push(c.anchored.is_some());
+            }
+        });
+        assert_eq!(found, [!told, false]);
+    }
 }
 
 /// Loads that stay where they are, steps that are reductions or stores, and what is joined to maps.

@@ -7,7 +7,7 @@ use super::place::{Place, lengths, pitch};
 use super::worker::Worker;
 use crate::RunError;
 use crate::compile::{Access, Carrier, Dimension, Keep, Tile, Viewable};
-use crate::kernels::contract::{Elements, Layout, Matrix, PANEL, PackRight, Packed, PackedLeft};
+use crate::kernels::contract::{Elements, Layout, Matrix, PANEL, PackColumns, PackRight, Packed, PackedLeft};
 use crate::kernels::isa::dispatch;
 use crate::kernels::memory::{Asked, Line};
 use einloom_cascade::DType;
@@ -235,6 +235,10 @@ impl<'a> Worker<'a> {
         to: &mut Buffer,
     ) -> Option<Packed> {
         let (terms, columns, parts) = (block.rows, block.columns, usize::from(wanted.parts));
+        if let (1, Some((from, pitch))) = (parts, self.columns(tensor, tile, block)) {
+            let to = to.lines_mut(wanted.lines(terms, columns));
+            return Some(dispatch(self.job.token, PackColumns { from, pitch, terms, columns, to }));
+        }
         // What is narrower than the tile is widened first: it is packed in as many parts as the tile's type has.
         let there = self.matrix(tensor, tile, block).filter(|_| self.job.program.tensor(tensor).dtype == tile.dtype);
         if there.is_none() {
@@ -318,6 +322,15 @@ impl<'a> Worker<'a> {
             (DType::Bf16, DType::F32 | DType::Bf16) => Matrix::bf16(shared.elements(), start, lengths, pitch),
             _ => None,
         }
+    }
+
+    /// The block's columns, as rows of bf16 so far apart, if they lie so.
+    fn columns(&self, tensor: TensorId, tile: Tile, block: Block) -> Option<(&'a [u16], usize)> {
+        let (from, shared) = (self.job.program.tensor(tensor).dtype, &self.job.tensors[tensor.at()]);
+        let (start, pitch) = (usize::try_from(block.start).ok()?, usize::try_from(block.inner).ok()?);
+        let len = block.columns.checked_sub(1)?.checked_mul(pitch)?.checked_add(block.rows)?;
+        let lies = block.outer == 1 && block.rows > 0 && (from, tile.dtype) == (DType::Bf16, DType::Bf16);
+        shared.elements().get(start..start.checked_add(len)?).filter(|_| lies).map(|from| (from, pitch))
     }
 
     fn load_block(&mut self, tile: Tile, tensor: TensorId, block: Block) {

@@ -3,7 +3,7 @@
 use super::partly::Somewhere;
 use super::place::Place;
 use super::worker::Worker;
-use crate::compile::{self, Carrier, Contract, ElementKind, ExpressionPlan, Leaf};
+use crate::compile::{self, Carrier, Contract, ElementKind, ExpressionPlan, Leaf, summed};
 use crate::kernels::amx::{Engaged, TileToken};
 use crate::kernels::contract::{Layout, PackedLeft};
 use crate::kernels::exp::{self, Strips};
@@ -14,12 +14,12 @@ use crate::kernels::strip::{Operand, Step};
 use einloom_tile::{ValueId, coverage};
 
 /// Anchored exponentials: of a tile, times a number, less an anchor for each row.
-struct Exponentials {
-    of: ValueId,
-    by: f32,
-    less: ValueId,
+pub(super) struct Exponentials {
+    pub of: ValueId,
+    pub by: f32,
+    pub less: ValueId,
     /// Others are 0; all are exponentials, if that is not told.
-    live: Option<Live>,
+    pub live: Option<Live>,
 }
 
 /// Exponentials of whole rows, for one instruction set.
@@ -31,15 +31,6 @@ impl Work for Whole<'_, '_> {
     #[inline(always)]
     fn run<I: Instructions>(self) -> bool {
         exp::rows::<I>(self.0)
-    }
-}
-
-/// Whether the rows are summed, if nothing else is wanted of them besides.
-fn summed(ends: &compile::Ends) -> Option<bool> {
-    match ends.folds.as_slice() {
-        [] => Some(false),
-        [fold] if fold.monoid == Monoid::Sum && !fold.across => Some(true),
-        _ => None,
     }
 }
 
@@ -147,7 +138,7 @@ impl Worker<'_> {
     }
 
     /// What the map computes, if it is anchored exponentials of a tile in f32, the anchors one per row of the result.
-    fn exponentials(&self, value: ValueId, plan: &ExpressionPlan) -> Option<Exponentials> {
+    pub(super) fn exponentials(&self, value: ValueId, plan: &ExpressionPlan) -> Option<Exponentials> {
         let dst = self.job.plan.tiles[value.at()];
         if plan.wide || dst.carrier != Carrier::F32 {
             return None;

@@ -121,8 +121,10 @@ impl Worker<'_> {
             Some(start) => result.copy_from_slice(&self.tiles().rows::<f32>(start).data[..count]),
             None => {}
         }
-        for (x, &total) in result.iter_mut().zip(totals) {
-            *x = if fold.start.is_some() { monoid.combine(*x, total) } else { total };
+        if fold.start.is_some() {
+            monoid.combine_all(result, totals);
+        } else {
+            result.copy_from_slice(totals);
         }
         strip::round(result, tile.dtype);
         self.arena.slots[tile.slot] = slot;

@@ -1,5 +1,6 @@
 //! Runs planned kernels.
 
+mod anchored;
 mod arena;
 mod contract;
 mod convert;

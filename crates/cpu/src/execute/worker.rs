@@ -1,5 +1,6 @@
 //! One thread's walk over points of a kernel's grid.
 
+use super::anchored::Made;
 use super::arena::{Arena, Buffer};
 use super::kept::Kept;
 use super::load::Loading;
@@ -54,6 +55,8 @@ pub(crate) struct Worker<'a> {
     pub live: Vec<Option<Live>>,
     /// The processor's matrix unit, while a point uses it.
     pub engaged: Option<Engaged>,
+    /// What a step has made of a later one.
+    pub beforehand: Option<Made<'a>>,
     /// Bytes loaded, per tensor.
     pub loaded: Vec<u64>,
     /// Bytes stored, per tensor.
@@ -86,6 +89,7 @@ impl<'a> Worker<'a> {
             streams: false,
             live: vec![None; job.plan.tiles.len()],
             engaged: None,
+            beforehand: None,
             loaded: vec![0; job.tensors.len()],
             stored: vec![0; job.tensors.len()],
             skipped: 0,
@@ -128,19 +132,25 @@ impl<'a> Worker<'a> {
     }
 
     fn steps(&mut self, steps: &'a [Step]) -> Result<Flow, RunError> {
-        let mut steps = steps.iter().peekable();
-        while let Some(step) = steps.next() {
+        let mut at = 0;
+        while let Some((step, next)) = steps.get(at..).and_then(<[Step]>::split_first) {
+            at += 1;
             match step {
                 Step::Load { dst, tensor, access, fill, view, ahead, kept } => {
                     self.load(*dst, *tensor, access, *fill, Loading { view: *view, ahead: *ahead, kept: *kept })?;
                 }
                 Step::Store { tensor, access, src } => self.store(*tensor, access, *src),
-                Step::Map { dst, plan, ends } => match steps.peek() {
-                    Some(Step::Contract(c)) if c.made && self.made(*dst, (plan, ends), c) => drop(steps.next()),
+                Step::Map { dst, ends, .. } if self.was_made(*dst, &ends.folds) => {}
+                Step::Map { dst, plan, ends } => match next.first() {
+                    Some(Step::Contract(c)) if c.made && self.made(*dst, (plan, ends), c) => at += 1,
                     _ => self.map(*dst, plan, ends),
                 },
                 Step::Relayout { dst, src } => self.relayout(*dst, *src),
-                Step::Contract(contract) => self.contract(contract),
+                Step::Contract(contract) => {
+                    if !self.anchored(contract, &steps[at - 1..]) {
+                        self.contract(contract);
+                    }
+                }
                 Step::Reduce { dst, src, axis, monoid, start } => self.reduce(*dst, *src, *axis, monoid, *start),
                 Step::SkipUnless { any } => {
                     if !self.any(*any) {

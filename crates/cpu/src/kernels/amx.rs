@@ -338,6 +338,52 @@ impl Square {
     }
 }
 
+/// Adds so many blocks of terms of two rows of tiles, of one part, to 32 rows of 16 sums: terms `2 i` and `2 i + 1` of each
+/// block to the `i`th.
+///
+/// # Safety
+/// The tiles and the sums are there.
+pub(crate) unsafe fn sum_lanes(_: &Engaged, a: [*const u8; 2], blocks: usize, sums: *mut f32) {
+    /// In the `i`th row, of pairs of terms, ones in the `i`th column.
+    #[repr(C, align(64))]
+    struct Ones([[u16; 2 * SIDE]; SIDE]);
+    static ONES: Ones = {
+        let mut ones = [[0; 2 * SIDE]; SIDE];
+        let mut i = 0;
+        while i < SIDE {
+            (ones[i][2 * i], ones[i][2 * i + 1]) = (0x3f80, 0x3f80);
+            i += 1;
+        }
+        Ones(ones)
+    };
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the tiles are engaged; the caller promises the memory.
+    unsafe {
+        std::arch::asm!(
+            "tileloadd tmm6, [{ones} + {s}]",
+            "tileloadd tmm0, [{c} + {s}]",
+            "tileloadd tmm1, [{c} + {s} + 1024]",
+            "2:",
+            "tileloadd tmm4, [{a0} + {s}]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tileloadd tmm5, [{a1} + {s}]",
+            "tdpbf16ps tmm1, tmm5, tmm6",
+            "add {a0}, 1024",
+            "add {a1}, 1024",
+            "dec {n}",
+            "jnz 2b",
+            "tilestored [{c} + {s}], tmm0",
+            "tilestored [{c} + {s} + 1024], tmm1",
+            a0 = inout(reg) a[0] => _, a1 = inout(reg) a[1] => _, n = inout(reg) blocks => _,
+            s = in(reg) 64usize, c = in(reg) sums, ones = in(reg) &raw const ONES,
+            out("tmm0") _, out("tmm1") _, out("tmm4") _, out("tmm5") _, out("tmm6") _,
+            options(nostack),
+        );
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (a, blocks, sums, &ONES);
+}
+
 /// How many products of parts a product takes: those that matter.
 pub(crate) fn products([left, right]: [usize; 2]) -> usize {
     (0..left).map(|i| right.min(3 - i)).sum()

@@ -14,6 +14,7 @@ mod rates;
 mod rescale;
 mod squares;
 mod tiles;
+mod weights;
 
 use super::isa::{Isa, Token};
 use super::lanes::{Plus, Portable};
@@ -25,9 +26,10 @@ pub(crate) use left::PackedLeft;
 pub(crate) use pairs::{Pack, PairToken, Terms};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use parts::x86::put_parts;
-pub(crate) use parts::{PackRight, Packed, Range, parts};
+pub(crate) use parts::{PackColumns, PackRight, Packed, Range, parts};
 pub use rates::{ProductRates, TileRates};
 pub(crate) use tiles::{Partly, Room};
+pub(crate) use weights::{Scores, Weights};
 
 /// Columns of a panel: see [`Layout::Panels`].
 pub(crate) const PANEL: usize = 64;

@@ -14,7 +14,13 @@ use super::math::{EXP_MOST, LN2_HIGH, LN2_LOW};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use lines::Lines;
 pub(crate) use packed::{Rows, rows};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use rounded::Piece;
 pub(crate) use strips::{ROWS, Strips, blocks};
+
+/// The most that an exponential may be that is made before its row's maximum is known: so much larger may what is summed be
+/// than where every weight is 1 at most, and be represented.
+pub(crate) const MOST_WEIGHT: f32 = 65_536.0;
 
 /// `2^(i/16)`.
 #[cfg(target_arch = "x86_64")]

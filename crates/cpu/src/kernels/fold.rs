@@ -16,6 +16,18 @@ pub(crate) enum Monoid {
 }
 
 impl Monoid {
+    /// Combines each of as many with another.
+    pub(crate) fn combine_all(self, all: &mut [f32], with: &[f32]) {
+        let pairs = all.iter_mut().zip(with);
+        // A loop for each, in which nothing is decided.
+        match self {
+            Self::Sum => pairs.for_each(|(x, &y)| *x = Self::Sum.combine(*x, y)),
+            Self::Prod => pairs.for_each(|(x, &y)| *x = Self::Prod.combine(*x, y)),
+            Self::Max => pairs.for_each(|(x, &y)| *x = Self::Max.combine(*x, y)),
+            Self::Min => pairs.for_each(|(x, &y)| *x = Self::Min.combine(*x, y)),
+        }
+    }
+
     /// A NaN stays.
     #[inline(always)]
     pub(crate) fn combine(self, x: f32, y: f32) -> f32 {

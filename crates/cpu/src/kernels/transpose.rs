@@ -17,7 +17,7 @@ pub(crate) fn block<I: Instructions, T: Pod>(from: &[T], from_pitch: usize, to: 
         if I::AVX512 && size_of::<T>() == 4 && holds(from.len(), from_pitch) && holds(to.len(), to_pitch) {
             // SAFETY: the type that says AVX512 is only named by code that runs where the instructions are; all rows
             // lie in the slices, whose elements are plain 32 bits.
-            unsafe { avx512(from.as_ptr().cast(), from_pitch, to.as_mut_ptr().cast(), to_pitch) };
+            unsafe { avx512(from.as_ptr().cast(), 4 * from_pitch, to.as_mut_ptr().cast(), to_pitch) };
             return true;
         }
     }
@@ -25,17 +25,31 @@ pub(crate) fn block<I: Instructions, T: Pod>(from: &[T], from_pitch: usize, to: 
     false
 }
 
+/// The same for pairs of elements of two bytes: `to[j, i]` is the `j`th pair of the `i`th row, both halves as they were.
+#[inline(always)]
+pub(crate) fn pairs<I: Instructions>(from: &[u16], from_pitch: usize, to: &mut [u32; SIDE * SIDE]) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if I::AVX512 && (SIDE - 1).checked_mul(from_pitch).is_some_and(|last| last + 2 * SIDE <= from.len()) {
+        // SAFETY: as in `block`; nothing is asked of the elements' alignment.
+        unsafe { avx512(from.as_ptr().cast(), 2 * from_pitch, to.as_mut_ptr().cast(), SIDE) };
+        return true;
+    }
+    let _ = (from, from_pitch, to);
+    false
+}
+
+/// The rows of `from` are so many bytes apart.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-unsafe fn avx512(from: *const i32, from_pitch: usize, to: *mut i32, to_pitch: usize) {
+unsafe fn avx512(from: *const i32, from_bytes: usize, to: *mut i32, to_pitch: usize) {
     use std::arch::x86_64::*;
 
     // SAFETY: the caller promises the instructions and the rows.
     unsafe {
         let mut x = [_mm512_setzero_si512(); SIDE];
         for (i, x) in x.iter_mut().enumerate() {
-            *x = _mm512_loadu_si512(from.add(i * from_pitch).cast());
+            *x = _mm512_loadu_si512(from.byte_add(i * from_bytes).cast());
         }
         // Pairs of rows, then fours: each quarter of a register holds four rows of one column.
         let mut y = x;

@@ -72,6 +72,13 @@ impl<'a> PackedLeft<'a> {
         self.from(row, 0, terms)
     }
 
+    /// The two rows of tiles from a row on that begins them, from a block on; the same twice if there is one.
+    pub(crate) fn tiles(&self, row: usize, block: usize) -> [*const u8; 2] {
+        let at = |row: usize| (row / SIDE * self.blocks + block) * self.parts * ELEMENTS;
+        let second = if at(row + SIDE) < self.to.len() { row + SIDE } else { row };
+        [row, second].map(|row| self.to[at(row)..].as_ptr().cast())
+    }
+
     /// The same from a block on.
     #[inline(always)]
     fn from(&mut self, row: usize, block: usize, terms: usize) -> *mut u8 {

@@ -114,6 +114,45 @@ pub(crate) struct PackRight<'a> {
     pub to: &'a mut [Line],
 }
 
+/// A right factor of bf16 whose columns lie as rows of adjacent terms, to be packed in one part.
+pub(crate) struct PackColumns<'a> {
+    pub from: &'a [u16],
+    /// Elements from column to column.
+    pub pitch: usize,
+    pub terms: usize,
+    pub columns: usize,
+    pub to: &'a mut [Line],
+}
+
+impl Work for PackColumns<'_> {
+    type Output = Packed;
+
+    #[inline(always)]
+    fn run<I: Instructions>(self) -> Packed {
+        let Self { from, pitch, terms, columns, to } = self;
+        let packed = Packed::new(1);
+        assert!(terms > 0 && columns > 0 && from.len() >= (columns - 1) * pitch + terms, "too short");
+        let to: &mut [[u32; SIDE * SIDE]] = bytemuck::cast_slice_mut(&mut to[..packed.lines(terms, columns)]);
+        let blocks = terms.div_ceil(TERMS);
+        for (number, to) in to.iter_mut().enumerate() {
+            let (column, term) = (number / blocks * SIDE, number % blocks * TERMS);
+            let (width, depth) = (SIDE.min(columns - column), TERMS.min(terms - term));
+            let from = &from[column * pitch + term..];
+            if width == SIDE && depth == TERMS && transpose::pairs::<I>(from, pitch, to) {
+                continue;
+            }
+            let element = |column: usize, term: usize| {
+                if column < width && term < depth { u32::from(from[column * pitch + term]) } else { 0 }
+            };
+            for (at, to) in to.iter_mut().enumerate() {
+                let (pair, column) = (at / SIDE, at % SIDE);
+                *to = element(column, 2 * pair + 1) << 16 | element(column, 2 * pair);
+            }
+        }
+        packed
+    }
+}
+
 /// Rows of a packed right factor, as it was.
 #[inline(always)]
 pub(super) fn unpack(packed: Packed, from: &[f32], terms: usize, columns: usize) -> Vec<f32> {

@@ -5,9 +5,12 @@
 //! the fraction `f` of the exponent. Half of that number would be the bf16 of `2^(e + f)` if `2^f` were `1 + f`; it is less by
 //! what a table tells for each 64th of `f`.
 
+use super::MOST_WEIGHT;
 use super::packed::Rows;
 use super::packed::x86::{one, table};
 use crate::kernels::amx::{SIDE, TILE};
+use crate::kernels::contract::PackedLeft;
+use crate::kernels::live::Live;
 use crate::kernels::live::bits;
 use std::arch::x86_64::*;
 use std::ops::Range;
@@ -20,6 +23,9 @@ const STEPS_PER_ONE: f32 = STEPS as f32 * std::f32::consts::LOG2_E;
 const ONE: f32 = 127.0 * STEPS as f32;
 /// Where infinity lies, which has no steps.
 const INFINITE: f32 = 255.0 * STEPS as f32;
+/// Where [`MOST_WEIGHT`] lies.
+const MOST: f32 = ONE + 16.0 * STEPS as f32;
+const _: () = assert!(MOST_WEIGHT == (1 << 16) as f32);
 
 /// 256 times `f - (2^f - 1)`, less what rounds: for each 64th of `f` the whole number that leaves the least sum of squared
 /// relative errors of what becomes of it, over all arguments.
@@ -28,6 +34,27 @@ static LESS: [u8; 64] = [
     21, 21, 22, 22, 21, 21, 21, 21, 21, 21, 20, 20, 19, 19, 19, 18, 17, 17, 16, 15, 15, 13, 13, 12, 11, 9, 9, 7, 6, 5,
     3, 2, 1,
 ];
+
+/// What is subtracted, in registers.
+#[derive(Clone, Copy)]
+struct Table {
+    less: __m512i,
+    /// The lower bytes of pairs.
+    lower: __mmask64,
+}
+
+impl Table {
+    #[inline]
+    #[target_feature(
+        enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vbmi,avx512bf16,avx2,fma,f16c,bmi1,bmi2,lzcnt"
+    )]
+    fn new() -> Self {
+        // SAFETY: the table has 64 bytes.
+        let less = unsafe { _mm512_loadu_si512(LESS.as_ptr().cast()) };
+        // What the compiler does not know it does not make another operation of.
+        Self { less, lower: std::hint::black_box(0x5555_5555_5555_5555) }
+    }
+}
 
 /// Bytes of a tile's row.
 const LINE: usize = TILE / SIDE;
@@ -44,8 +71,7 @@ const TOGETHER: usize = 64;
 )]
 pub(super) fn rows(mut job: Rows<'_, '_>) {
     job.check();
-    // SAFETY: the table has 64 bytes.
-    let less = unsafe { _mm512_loadu_si512(LESS.as_ptr().cast()) };
+    let less = Table::new();
     let mut each = job.each();
     let whole = job.live.is_none() && job.columns.is_multiple_of(32);
     for first in (0..job.less.len()).step_by(TOGETHER) {
@@ -61,6 +87,7 @@ pub(super) fn rows(mut job: Rows<'_, '_>) {
                 there,
                 by: job.by,
                 less: job.less[number],
+                most: INFINITE,
                 sum: sum.map_or(std::ptr::null_mut(), |sum| sum.as_mut_ptr()),
                 to: job.to.row(number, job.columns).wrapping_add(some[0] * TILE),
             };
@@ -86,7 +113,7 @@ pub(super) fn rows(mut job: Rows<'_, '_>) {
 #[target_feature(
     enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vbmi,avx512bf16,avx2,fma,f16c,bmi1,bmi2,lzcnt"
 )]
-unsafe fn whole_rows(job: &mut Rows<'_, '_>, first: usize, rows: usize, table: __m512i) -> u64 {
+unsafe fn whole_rows(job: &mut Rows<'_, '_>, first: usize, rows: usize, table: Table) -> u64 {
     let mut others = 0;
     let mut row = 0;
     while row < rows {
@@ -128,7 +155,7 @@ unsafe fn some_rows<const ROWS: usize>(
     (by, less): (f32, *const f32),
     to: *mut u8,
     sums: *mut f32,
-    table: __m512i,
+    table: Table,
 ) -> [u16; SOME] {
     let infinite = _mm512_set1_ps(INFINITE);
     let by = _mm512_set1_ps(by * STEPS_PER_ONE);
@@ -161,6 +188,99 @@ unsafe fn some_rows<const ROWS: usize>(
     }
 }
 
+/// Some columns of some rows, the rest of which is computed at another time; and no exponential may be [`MOST_WEIGHT`] or more.
+pub(crate) struct Piece<'a, 't> {
+    /// The first of the elements.
+    pub from: *const f32,
+    /// Elements from row to row.
+    pub pitch: usize,
+    pub rows: Range<usize>,
+    /// The first is a multiple of 32, the last one too unless it is the last of the rows.
+    pub columns: Range<usize>,
+    /// Columns of whole rows.
+    pub all: usize,
+    /// Others are 0; all are live if that is not told.
+    pub live: Option<&'a Live>,
+    pub by: f32,
+    /// One per row, from row 0 on.
+    pub less: &'a [f32],
+    pub to: &'a mut PackedLeft<'t>,
+}
+
+impl Piece<'_, '_> {
+    /// Computes them; false if one is too large or no number.
+    ///
+    /// # Safety
+    /// The elements are there.
+    #[target_feature(
+        enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vbmi,avx512bf16,avx2,fma,f16c,bmi1,bmi2,lzcnt"
+    )]
+    pub(crate) unsafe fn run(self) -> bool {
+        let Self { from, pitch, rows, columns, all, live, by, less, to } = self;
+        let table = Table::new();
+        let there = live.map_or(0..all, |live| live.rows(rows.clone())[1].clone());
+        let whole = columns.len().is_multiple_of(32) && there.start <= columns.start && columns.end <= there.end;
+        let first = columns.start / 32;
+        let mut good = true;
+        let mut row = rows.start;
+        while whole && row + SOME <= rows.end {
+            let from = from.wrapping_add((row - rows.start) * pitch);
+            let to = to.row(row + SOME - 1, all).wrapping_sub((SOME - 1) * LINE).wrapping_add(first * TILE);
+            let less = less[row..row + SOME].as_ptr();
+            // SAFETY: the caller's; there is a line for each 32 columns, and a number less for each row.
+            good &= unsafe { four_rows((from, pitch), columns.len() / 32, (by, less), to, table) };
+            row += SOME;
+        }
+        for (row, &less) in less.iter().enumerate().take(rows.end).skip(row) {
+            let from = from.wrapping_add((row - rows.start) * pitch).wrapping_sub(columns.start);
+            let there = live.map_or(0..all, |live| live.row(row));
+            let columns = columns.start..columns.end.next_multiple_of(32);
+            let to = to.row(row, all).wrapping_add(first * TILE);
+            let sum = std::ptr::null_mut();
+            // SAFETY: as above.
+            good &= unsafe { Row { from, columns, there, by, less, most: MOST, to, sum }.run(table) };
+        }
+        good
+    }
+}
+
+/// Four rows of a tile, pitch elements apart, that are not summed; whether all lie below [`MOST`].
+///
+/// # Safety
+/// The rows have so many blocks, and there is a line for each, and a number less for each row.
+#[inline]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vbmi,avx512bf16,avx2,fma,f16c,bmi1,bmi2,lzcnt"
+)]
+unsafe fn four_rows(
+    (from, pitch): (*const f32, usize),
+    blocks: usize,
+    (by, less): (f32, *const f32),
+    to: *mut u8,
+    table: Table,
+) -> bool {
+    let most = _mm512_set1_ps(MOST);
+    let by = _mm512_set1_ps(by * STEPS_PER_ONE);
+    let mut finite = [u16::MAX; SOME];
+    // SAFETY: the caller's.
+    unsafe {
+        let less: [__m512; SOME] =
+            std::array::from_fn(|row| _mm512_set1_ps((*less.add(row)).mul_add(STEPS_PER_ONE, -ONE)));
+        for block in 0..blocks {
+            for row in 0..SOME {
+                let from = from.wrapping_add(row * pitch + 32 * block);
+                let (x, y) = (_mm512_loadu_ps(from), _mm512_loadu_ps(from.wrapping_add(16)));
+                let (x, y) = (_mm512_fmsub_ps(x, by, less[row]), _mm512_fmsub_ps(y, by, less[row]));
+                finite[row] = _mm512_mask_cmp_ps_mask::<_CMP_LT_OQ>(finite[row], x, most);
+                finite[row] = _mm512_mask_cmp_ps_mask::<_CMP_LT_OQ>(finite[row], y, most);
+                let packed = powers(x, y, table);
+                _mm512_storeu_si512(to.wrapping_add(block * TILE + row * LINE).cast(), packed);
+            }
+        }
+    }
+    finite == [u16::MAX; SOME]
+}
+
 /// A row of them.
 struct Row {
     /// The row's elements.
@@ -170,6 +290,8 @@ struct Row {
     there: Range<usize>,
     by: f32,
     less: f32,
+    /// All must lie below.
+    most: f32,
     /// Where the first block's line goes; others a tile's bytes apart.
     to: *mut u8,
     /// Sixteen sums, to which what is packed is added; null if nothing is summed.
@@ -180,15 +302,16 @@ struct Row {
 struct Found {
     by: __m512,
     less: __m512,
+    most: __m512,
     all: __m512,
-    /// A bit for each lane in which all numbers were less than infinite.
+    /// A bit for each lane in which all numbers were less than the most.
     finite: [u16; 2],
 }
 
 impl Row {
     /// Computes `exp(x * by - less)`: a bf16 within 0.59 % of it, 0.2 % in the quadratic mean; where 0.39 % and 0.17 % would be rounded
     /// as well as can be. 1 where the argument is 0. The argument is off by 2^-23 of `x * by` and of `less` at most. What is less than
-    /// the least normal number becomes some number less than that. False if some are infinite or no numbers: the lines
+    /// the least normal number becomes some number less than that. False if some are not less than the most, or no numbers: the lines
     /// may then hold anything, and nothing is added.
     ///
     /// # Safety
@@ -197,11 +320,12 @@ impl Row {
         enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vbmi,avx512bf16,avx2,fma,f16c,bmi1,bmi2,lzcnt"
     )]
     #[inline]
-    unsafe fn run(self, table: __m512i) -> bool {
-        let Self { from, columns, there, by, less, mut to, sum } = self;
+    unsafe fn run(self, table: Table) -> bool {
+        let Self { from, columns, there, by, less, most, mut to, sum } = self;
         let by = _mm512_set1_ps(by * STEPS_PER_ONE);
         let less = _mm512_set1_ps(less.mul_add(STEPS_PER_ONE, -ONE));
-        let mut found = Found { by, less, all: _mm512_setzero_ps(), finite: [u16::MAX; 2] };
+        let most = _mm512_set1_ps(most);
+        let mut found = Found { by, less, most, all: _mm512_setzero_ps(), finite: [u16::MAX; 2] };
         let first = there.start.next_multiple_of(32).clamp(columns.start, columns.end);
         let last = (there.end / 32 * 32).clamp(first, columns.end);
         // SAFETY: the caller's.
@@ -210,12 +334,11 @@ impl Row {
                 to = edge(&mut found, from, &there, columns.start..first, to, table);
             }
             let Found { mut all, finite: [mut low, mut high], .. } = found;
-            let infinite = _mm512_set1_ps(INFINITE);
             for at in (first..last).step_by(32) {
-                let (x, y) = (_mm512_loadu_ps(from.add(at)), _mm512_loadu_ps(from.add(at + 16)));
+                let (x, y) = (_mm512_loadu_ps(from.wrapping_add(at)), _mm512_loadu_ps(from.wrapping_add(at + 16)));
                 let (x, y) = (_mm512_fmsub_ps(x, by, less), _mm512_fmsub_ps(y, by, less));
-                low = _mm512_mask_cmp_ps_mask::<_CMP_LT_OQ>(low, x, infinite);
-                high = _mm512_mask_cmp_ps_mask::<_CMP_LT_OQ>(high, y, infinite);
+                low = _mm512_mask_cmp_ps_mask::<_CMP_LT_OQ>(low, x, most);
+                high = _mm512_mask_cmp_ps_mask::<_CMP_LT_OQ>(high, y, most);
                 let packed = powers(x, y, table);
                 _mm512_storeu_si512(to.cast(), packed);
                 all = add(all, packed);
@@ -250,9 +373,8 @@ unsafe fn edge(
     there: &Range<usize>,
     columns: Range<usize>,
     mut to: *mut u8,
-    table: __m512i,
+    table: Table,
 ) -> *mut u8 {
-    let infinite = _mm512_set1_ps(INFINITE);
     for at in columns.step_by(32) {
         let mask = bits(there, at);
         let mut half = |half: usize| {
@@ -260,7 +382,7 @@ unsafe fn edge(
             // SAFETY: the mask has a bit for each element that is there.
             let x = unsafe { _mm512_maskz_loadu_ps(mask, from.wrapping_add(at + 16 * half)) };
             let x = _mm512_fmsub_ps(x, found.by, found.less);
-            found.finite[half] &= !mask | _mm512_cmp_ps_mask::<_CMP_LT_OQ>(x, infinite);
+            found.finite[half] &= !mask | _mm512_cmp_ps_mask::<_CMP_LT_OQ>(x, found.most);
             x
         };
         let (x, y) = (half(0), half(1));
@@ -278,13 +400,12 @@ unsafe fn edge(
 #[target_feature(
     enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vbmi,avx512bf16,avx2,fma,f16c,bmi1,bmi2,lzcnt"
 )]
-fn powers(x: __m512, y: __m512, table: __m512i) -> __m512i {
+fn powers(x: __m512, y: __m512, table: Table) -> __m512i {
     // What is negative becomes 0. Pieces of four elements of each take turns afterwards.
     let steps = _mm512_packus_epi32(_mm512_cvtps_epi32(x), _mm512_cvtps_epi32(y));
     let steps = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), steps);
     // The look-up takes six bits of each byte; only lower bytes are wanted.
-    const LOWER: u64 = 0x5555_5555_5555_5555;
-    let less = _mm512_maskz_permutexvar_epi8(LOWER, _mm512_srli_epi16::<2>(steps), table);
+    let less = _mm512_maskz_permutexvar_epi8(table.lower, _mm512_srli_epi16::<2>(steps), table.less);
     _mm512_srli_epi16::<1>(_mm512_sub_epi16(steps, less))
 }
 

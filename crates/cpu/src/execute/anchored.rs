@@ -1,0 +1,137 @@
+//! Contractions whose results become exponentials at once, below an anchor that is known beforehand.
+
+use super::make::Exponentials;
+use super::place::Place;
+use super::worker::Worker;
+use crate::compile::{Anchored, Contract, Step, summed};
+use crate::kernels::amx::{Engaged, SIDE};
+use crate::kernels::contract::{Layout, PackedLeft, Scores, Weights};
+use crate::kernels::fold::{Monoid, Partial};
+use einloom_tile::ValueId;
+
+/// Exponentials that were made before their map's turn came, with the sums of their rows.
+pub(crate) struct Made<'a> {
+    dst: ValueId,
+    sums: Option<Vec<Partial>>,
+    /// Results of maps that have run already.
+    ready: &'a [ValueId],
+}
+
+impl<'a> Worker<'a> {
+    /// Runs a contraction and the map that follows it, up to the map's reduction, with an anchor that may be less than the
+    /// result's maximum; `rest` are the steps from it on. False if it cannot be done here, or if exponentials become too large:
+    /// then nothing is done that the steps do not do again.
+    pub(super) fn anchored(&mut self, contract: &'a Contract, rest: &'a [Step]) -> bool {
+        let (Some(Anchored { map, less, ready }), Some(passing)) = (&contract.anchored, &contract.fold) else {
+            return false;
+        };
+        let (Some(unit), Some(Step::Map { dst, plan, ends })) = (self.job.tiles, rest.get(*map)) else { return false };
+        let (Some(start), Some(summed), tiles) = (passing.fold.start, summed(ends), self.tiles()) else { return false };
+        let ([rows, columns], terms) =
+            (<[usize; 2]>::from(tiles.lengths(contract.dst)), self.windows[contract.sum.at()].len);
+        let packed = matches!(self.places[contract.left.at()], Place::Packed(_))
+            && self.live[contract.left.at()].is_none()
+            && matches!(tiles.layout(contract.right), Some(Layout::Packed(right)) if right.parts == 1);
+        if !packed || rows == 0 || columns == 0 || terms == 0 {
+            return false;
+        }
+        let Some(there) = self.reduced(contract.dst, passing) else { return false };
+        let engaged = self.engaged.take().unwrap_or_else(|| Engaged::new(unit));
+        let mut room = std::mem::take(&mut self.arena.packed);
+
+        // Where there is no anchor yet, some results give one.
+        let mut totals = std::mem::take(&mut self.arena.totals);
+        totals.clear();
+        totals.resize(rows, Monoid::Max.identity());
+        let tiles = self.tiles();
+        let data = |v: ValueId| tiles.rows::<f32>(v).data;
+        let scores = |live| Scores {
+            left: data(contract.left),
+            right: data(contract.right),
+            lengths: [rows, columns, terms],
+            live,
+        };
+        let before = &data(start)[..rows];
+        if before.iter().any(|x| !x.is_finite()) {
+            scores(there.as_ref()).some_tops(&engaged, &mut room, &mut totals);
+            totals.iter_mut().for_each(|x| *x *= passing.times);
+        }
+        let known = before.iter().zip(&totals).all(|(x, y)| x.max(*y).is_finite());
+        if known {
+            self.finish(&passing.fold, &totals);
+        }
+        self.arena.totals = totals;
+        let made = known && {
+            for step in less {
+                if let Some(Step::Map { dst, plan, ends }) = rest.get(*step) {
+                    self.map(*dst, plan, ends);
+                }
+            }
+            // Its place is looked at, and nothing else of it.
+            self.places[contract.dst.at()] = Place::Slot;
+            match self.exponentials(*dst, plan) {
+                Some(job) if job.of == contract.dst => {
+                    self.weigh(contract, (*dst, ready), job, summed, &engaged, &mut room)
+                }
+                _ => false,
+            }
+        };
+        self.arena.packed = room;
+        self.engaged = Some(engaged);
+        made
+    }
+
+    fn weigh(
+        &mut self,
+        contract: &Contract,
+        (dst, ready): (ValueId, &'a [ValueId]),
+        job: Exponentials,
+        summed: bool,
+        engaged: &Engaged,
+        room: &mut crate::kernels::contract::Room,
+    ) -> bool {
+        let Some(unit) = self.job.tiles else { return false };
+        let tiles = self.tiles();
+        let (slot, [rows, columns]) = (tiles.tile(dst).slot, <[usize; 2]>::from(tiles.lengths(dst)));
+        if [job.less, contract.left, contract.right].into_iter().any(|v| tiles.is_in(v, slot)) {
+            return false;
+        }
+        let terms = self.windows[contract.sum.at()].len;
+        let mut sums = summed.then(|| self.partials(rows.next_multiple_of(2 * SIDE), Monoid::Sum));
+        let (mut most, mut target) =
+            (std::mem::take(&mut self.arena.most), std::mem::take(&mut self.arena.slots[slot]));
+        let len = PackedLeft::len([rows, columns], 1);
+        let mut to = PackedLeft::new(unit, target.get_mut(len), [rows, columns], 1, &mut most);
+        let tiles = self.tiles();
+        let data = |v: ValueId| tiles.rows::<f32>(v).data;
+        let (left, right, lengths) = (data(contract.left), data(contract.right), [rows, columns, terms]);
+        let scores = Scores { left, right, lengths, live: job.live.as_ref() };
+        let (less, partials) = (&data(job.less)[..rows], sums.as_deref_mut());
+        let good = scores.exponentiate(engaged, room, Weights { by: job.by, less, to: &mut to, sums: partials });
+        let range = to.range();
+        (self.arena.most, self.arena.slots[slot]) = (most, target);
+        if !good {
+            self.arena.partials.extend(sums);
+            return false;
+        }
+        if let Some(sums) = &mut sums {
+            sums.truncate(rows);
+        }
+        self.places[dst.at()] = Place::Packed(range);
+        self.live[dst.at()] = job.live;
+        self.beforehand = Some(Made { dst, sums, ready });
+        true
+    }
+
+    /// Whether the map has run already, or its exponentials have been made; their reduction is then made too.
+    pub(super) fn was_made(&mut self, dst: ValueId, folds: &[crate::compile::Fold]) -> bool {
+        if self.beforehand.as_ref().is_some_and(|made| made.ready.contains(&dst)) {
+            return true;
+        }
+        let Some(Made { sums, .. }) = self.beforehand.take_if(|made| made.dst == dst) else { return false };
+        if let (Some(sums), [fold]) = (sums, folds) {
+            self.total(fold, sums, 1.0);
+        }
+        true
+    }
+}

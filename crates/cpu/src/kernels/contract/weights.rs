@@ -1,0 +1,273 @@
+//! Products that only become anchored exponentials, by the processor's matrix unit: a few squares of sums at a time, which are
+//! exponentiated while they are in the first-level cache and are never in memory as a whole.
+
+use super::left::PackedLeft;
+use super::tiles::{Room, SQUARE, grown};
+use crate::kernels::amx::{Engaged, SIDE, Square, TERMS, TILE, sum_lanes};
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::exp::Piece;
+use crate::kernels::exp::blocks;
+use crate::kernels::fold::Partial;
+use crate::kernels::live::{Live, bits};
+use crate::kernels::memory::Line;
+use std::ops::Range;
+
+/// Squares of sums that are computed before they are exponentiated, at most.
+const SQUARES: usize = 3;
+/// Bytes of the right factor's columns that all rows are multiplied by one after the other: they stay in the first-level cache
+/// beside the sums, and beside what passes through it of the left factor and of exponentials.
+const RIGHT: usize = 12 << 10;
+/// Elements from row to row of sums: another number of lines than a power of two.
+const PITCH: usize = SQUARES * SQUARE + SIDE;
+
+/// A product of factors of bf16 that are packed for the unit.
+#[derive(Clone, Copy)]
+pub(crate) struct Scores<'a> {
+    /// As [`PackedLeft`] has it, in one part.
+    pub left: &'a [f32],
+    /// As [`super::Packed`] says, in one part.
+    pub right: &'a [f32],
+    /// Rows, columns and terms.
+    pub lengths: [usize; 3],
+    /// What there is of it; all, if that is not told.
+    pub live: Option<&'a Live>,
+}
+
+/// What becomes of it: `exp(x * by - less)`, 0 of what is not live.
+pub(crate) struct Weights<'a, 't> {
+    pub by: f32,
+    /// One per row.
+    pub less: &'a [f32],
+    /// Of one part.
+    pub to: &'a mut PackedLeft<'t>,
+    /// To which the exponentials are added, as they are packed; one for each row of whole squares.
+    pub sums: Option<&'a mut [Partial]>,
+}
+
+impl Scores<'_> {
+    /// # Panics
+    /// If elements are not there.
+    fn check(&self) {
+        let Self { left, right, lengths: [m, n, k], live } = *self;
+        assert!(m > 0 && n > 0 && k > 0, "nothing to compute");
+        assert!(left.len() >= PackedLeft::len([m, k], 1), "a packed left factor is too short");
+        let lines = super::Packed::new(1).lines(k, n) * size_of::<Line>() / size_of::<f32>();
+        assert!(right.len() >= lines, "a packed right factor is too short");
+        assert!(live.is_none_or(|live| live.columns() <= n), "columns that are not there");
+    }
+
+    /// Squares of sums from a row and a column on, so many columns, which go to `to`.
+    ///
+    /// # Safety
+    /// The factors were checked, the rows and columns are there, and `to` has room for whole squares of rows [`PITCH`] apart.
+    #[inline(always)]
+    unsafe fn multiply(&self, engaged: &Engaged, [row, column]: [usize; 2], columns: usize, to: *mut f32) {
+        let [m, _, k] = self.lengths;
+        let blocks = k.div_ceil(TERMS);
+        let (a, b) = (self.left.as_ptr().cast::<u8>(), self.right.as_ptr().cast::<u8>());
+        let tiles = blocks * TILE;
+        let second = |first: *const u8, left: usize| if left > SIDE { first.wrapping_add(tiles) } else { first };
+        let a = a.wrapping_add(row / SIDE * tiles);
+        let a = [a, second(a, m - row)];
+        let c_bytes = PITCH * size_of::<f32>();
+        for at in (0..columns).step_by(SQUARE) {
+            let b = b.wrapping_add((column + at) / SIDE * tiles);
+            let (b, c) = ([b, second(b, columns - at)], to.wrapping_add(at).cast());
+            // SAFETY: the caller's.
+            unsafe { Square { a, b, blocks, c, c_bytes, kept: false }.multiply(engaged, [1, 1]) };
+        }
+    }
+
+    /// The largest of some elements of each row, among them one that is live if the row's first ones are; of none it is
+    /// negative infinity.
+    pub(crate) fn some_tops(&self, engaged: &Engaged, room: &mut Room, tops: &mut [f32]) {
+        self.check();
+        let [m, n, _] = self.lengths;
+        let sums = grown(&mut room.sums, PITCH * SQUARE * size_of::<f32>() / size_of::<Line>());
+        for row in (0..m).step_by(SQUARE) {
+            let rows = SQUARE.min(m - row);
+            let [first, _] = blocks(self.live, row, rows, n);
+            let columns = first * TERMS..n.min((first + 1) * TERMS);
+            // SAFETY: checked above; there is room.
+            unsafe { self.multiply(engaged, [row, columns.start], columns.len(), sums.as_mut_ptr().cast()) };
+            let sums: &[f32] = bytemuck::cast_slice(sums);
+            for (at, top) in tops[row..row + rows].iter_mut().enumerate() {
+                let there = self.live.map_or(0..n, |live| live.row(row + at));
+                let mask = bits(&(there.start..there.end.min(columns.end)), columns.start);
+                let of = &sums[at * PITCH..][..SQUARE];
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: who has engaged the unit has the instructions; there are 32 elements.
+                {
+                    *top = unsafe { greatest(of.as_ptr(), mask) };
+                }
+                #[cfg(not(target_arch = "x86_64"))]
+                let _ = (of, mask, &top);
+            }
+        }
+    }
+
+    /// Exponentiates it. False if an exponential is no number or more than [`crate::kernels::exp::MOST_WEIGHT`]: what was to
+    /// be made may then be anything.
+    pub(crate) fn exponentiate(&self, engaged: &Engaged, room: &mut Room, mut weights: Weights<'_, '_>) -> bool {
+        self.check();
+        let [m, n, _] = self.lengths;
+        assert!(weights.less.len() >= m && weights.to.parts() == 1, "rows that are to be exponentiated");
+        assert!(weights.sums.as_ref().is_none_or(|sums| sums.len() >= m.next_multiple_of(SQUARE)), "rows to sum");
+        let sums = grown(&mut room.sums, PITCH * SQUARE * size_of::<f32>() / size_of::<Line>());
+        let sums = sums.as_mut_ptr().cast::<f32>();
+        let mut pending: Option<(usize, Range<usize>)> = None;
+        let squares = (RIGHT / (self.lengths[2].next_multiple_of(TERMS) * SQUARE * size_of::<u16>())).clamp(1, SQUARES);
+        // The right factor's columns stay near while all rows are multiplied by them.
+        for start in (0..n).step_by(squares * SQUARE) {
+            for row in (0..m).step_by(SQUARE) {
+                let rows = row..m.min(row + SQUARE);
+                let [first, count] = blocks(self.live, row, rows.len(), n);
+                let columns = start.max(first * TERMS)..n.min(start + squares * SQUARE).min((first + count) * TERMS);
+                if columns.is_empty() {
+                    continue;
+                }
+                // SAFETY: checked above; there is room.
+                unsafe { self.multiply(engaged, [row, columns.start], columns.len(), sums) };
+                // What the unit has stored cannot be read before it is in the cache; neither can exponentials by the unit.
+                if let Some((row, blocks)) = pending.replace((row, columns.start / TERMS..columns.end.div_ceil(TERMS)))
+                {
+                    weights.add(engaged, row, blocks);
+                }
+                let Weights { by, less, to, .. } = &mut weights;
+                #[cfg(target_arch = "x86_64")]
+                {
+                    let (from, pitch, live) = (sums.cast_const(), PITCH, self.live);
+                    let (by, rows, columns) = (*by, rows.clone(), columns.clone());
+                    // SAFETY: who has engaged the unit has the instructions; the rows and columns are there, have a number
+                    // less each, and room.
+                    if !unsafe { Piece { from, pitch, rows, columns, all: n, live, by, less, to }.run() } {
+                        return false;
+                    }
+                }
+            }
+        }
+        if let Some((row, blocks)) = pending {
+            weights.add(engaged, row, blocks);
+        }
+        true
+    }
+}
+
+impl Weights<'_, '_> {
+    /// Adds blocks of 32 rows from one on, which are packed, to the rows' sums.
+    fn add(&mut self, engaged: &Engaged, row: usize, blocks: Range<usize>) {
+        if let Some(sums) = &mut self.sums {
+            let tiles = self.to.tiles(row, blocks.start);
+            let sums = &mut sums[row..row + SQUARE];
+            // SAFETY: the tiles follow each other; there are as many sums.
+            unsafe { sum_lanes(engaged, tiles, blocks.len(), sums.as_mut_ptr().cast()) };
+        }
+    }
+}
+
+/// The greatest of those of 32 elements whose bit is set; negative infinity if there is none.
+///
+/// # Safety
+/// The elements are there.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+unsafe fn greatest(of: *const f32, mask: u32) -> f32 {
+    use std::arch::x86_64::*;
+
+    // SAFETY: the caller's.
+    let [x, y] = unsafe { [_mm512_loadu_ps(of), _mm512_loadu_ps(of.wrapping_add(SIDE))] };
+    let none = _mm512_set1_ps(f32::NEG_INFINITY);
+    let (x, y) = (_mm512_mask_mov_ps(none, mask as u16, x), _mm512_mask_mov_ps(none, (mask >> 16) as u16, y));
+    _mm512_reduce_max_ps(_mm512_max_ps(x, y))
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::{PackedLeft, Scores, Weights};
+    use crate::kernels::amx::{Engaged, TileToken};
+    use crate::kernels::contract::{Elements, PackRight, Packed, Room};
+    use crate::kernels::fold::Partial;
+    use crate::kernels::isa::{Isa, Token, dispatch};
+    use crate::kernels::live::Live;
+    use crate::kernels::memory::Line;
+
+    /// What becomes of scores, as numbers, row after row, and sums; nothing if it is refused. And some tops.
+    type Found = (Option<(Vec<f64>, Vec<f64>)>, Vec<f32>);
+
+    /// `exp(score * by - less)` for factors whose rows are these, by this unit.
+    fn weights(unit: TileToken, [m, n, k]: [usize; 3], a: &[f32], b: &[f32], live: Option<&Live>, less: f32) -> Found {
+        let engaged = Engaged::new(unit);
+        let mut left = vec![Line::ZERO; PackedLeft::len([m, k], 1) / 16];
+        PackedLeft::pack(unit.token(), (Elements::F32(a), k), [m, k], 1, &mut left);
+        let mut right = vec![Line::ZERO; Packed::new(1).lines(k, n)];
+        let pack = PackRight { from: Elements::F32(b), pitch: n, terms: k, columns: n, parts: 1, to: &mut right };
+        dispatch(unit.token(), pack);
+        let (left, right) = (bytemuck::cast_slice(&left), bytemuck::cast_slice(&right));
+        let scores = Scores { left, right, lengths: [m, n, k], live };
+        let (mut room, mut tops, mut most) = (Room::default(), vec![0.0; m], vec![]);
+        scores.some_tops(&engaged, &mut room, &mut tops);
+        let mut packed = vec![0f32; PackedLeft::len([m, n], 1)];
+        let mut to = PackedLeft::new(unit, &mut packed, [m, n], 1, &mut most);
+        let mut sums = vec![Partial::all(0.0); m.next_multiple_of(32)];
+        let less = vec![less; m];
+        let made = Weights { by: 0.5, less: &less, to: &mut to, sums: Some(&mut sums) };
+        if !scores.exponentiate(&engaged, &mut room, made) {
+            return (None, tops);
+        }
+        let made = crate::kernels::contract::left::unpack_left(&packed, [m, n], 1);
+        let sums = sums[..m].iter().map(|sum| sum.as_slice().iter().map(|&x| f64::from(x)).sum()).collect();
+        (Some((made.into_iter().map(f64::from).collect(), sums)), tops)
+    }
+
+    fn numbers(count: usize, step: usize) -> Vec<f32> {
+        (0..count).map(|i| ((i * step + i / 7) % 61) as f32 / 16.0 - 2.0).collect()
+    }
+
+    #[test]
+    fn every_element_is_a_weight_and_part_of_its_rows_sum() {
+        let Some(unit) = Token::new(Isa::Avx512).and_then(TileToken::new) else { return };
+        for [m, n, k] in [[1, 1, 1], [32, 96, 32], [33, 100, 40], [17, 31, 64], [70, 257, 33], [50, 320, 8]] {
+            let (a, b) = (numbers(m * k, 37), numbers(k * n, 23));
+            for conjuncts in [vec![], vec![[1, -1, 3]], vec![[-1, 1, 5], [1, -1, 60]]] {
+                let mask = Live::new(conjuncts.clone(), n);
+                let live = (!conjuncts.is_empty()).then_some(&mask);
+                let (found, tops) = weights(unit, [m, n, k], &a, &b, live, 20.0);
+                let (made, sums) = found.expect("small enough");
+                for row in 0..m {
+                    let score = |column: usize| -> f64 {
+                        (0..k).map(|t| f64::from(a[row * k + t]) * f64::from(b[t * n + column])).sum()
+                    };
+                    let there = live.map_or(0..n, |live| live.row(row));
+                    let mut sum = 0.0;
+                    for column in there.clone() {
+                        let (got, want) = (made[row * n + column], (score(column) * 0.5 - 20.0).exp());
+                        assert!((got - want).abs() <= 0.006 * want + 1e-37, "{row} {column}: {got} for {want}");
+                        sum += got;
+                    }
+                    assert!((sums[row] - sum).abs() <= 1e-5 * sum, "{row}: {} for {sum}", sums[row]);
+                    let top = f64::from(tops[row]);
+                    let known = there.clone().any(|column| (score(column) - top).abs() < 1e-3);
+                    assert!(known || top == f64::NEG_INFINITY, "{row}: {top}");
+                    assert!(top.is_finite() || live.is_some());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn weights_that_are_too_large_or_no_numbers_are_refused() {
+        let Some(unit) = Token::new(Isa::Avx512).and_then(TileToken::new) else { return };
+        let [m, n, k] = [40, 75, 32];
+        let made = |a: &[f32], b: &[f32], less: f32| weights(unit, [m, n, k], a, b, None, less).0.is_some();
+        // The greatest score is 32, of one row and one column.
+        let (mut a, mut b) = (vec![0.0; m * k], vec![0.0; k * n]);
+        a[37 * k..38 * k].fill(1.0);
+        (0..k).for_each(|t| b[t * n + 70] = 1.0);
+        assert!(made(&a, &b, 5.0));
+        assert!(!made(&a, &b, 4.9));
+        b[70] = f32::NAN;
+        assert!(!made(&a, &b, 5.0));
+        b[70] = f32::NEG_INFINITY;
+        assert!(!made(&a, &b, 5.0), "infinity times 0");
+    }
+}

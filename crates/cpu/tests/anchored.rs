@@ -1,0 +1,116 @@
+//! Exponentials below an anchor that is known before the scores are: of attention in every shape, with scores that stay near it,
+//! that rise far above it, and that are no numbers.
+
+mod support;
+
+use einloom_cascade::DType::{Bf16, F32};
+use einloom_cascade::{BinaryOp, UnaryOp};
+use einloom_tile::TileMonoid::{Max, Sum};
+use einloom_tile::{Affine, Builder, Predicate, Program, Scalar, carry, select};
+use support::check;
+
+/// Weights are within a unit of bf16: see `kernels/exp/rounded.rs`.
+const TOLERANCE: f64 = 0.016;
+
+/// Multiples of a sixteenth between -2 and 2 without a pattern.
+fn numbers(count: usize, step: usize) -> Vec<f64> {
+    (0..count).map(|i| ((i * step + i / 7) % 61) as f64 / 16.0 - 2.0).collect()
+}
+
+/// Attention over the pairs that a predicate leaves, of several tiles of rows, and the logarithm of each row's sum of
+/// exponentials, as derived programs are: where a row has seen nothing, 0 stands for its anchor.
+fn attention([m, n, d]: [usize; 3], tiles: [usize; 2], mask: &[[i64; 3]]) -> Program {
+    let mut p = Builder::new("attention");
+    let q = p.input("Q", &[2, m, d], Bf16);
+    let (k, v) = (p.input("K", &[2, n, d], Bf16), p.input("V", &[2, n, d], Bf16));
+    let (y, log) = (p.output("Y", &[2, m, d], F32), p.output("L", &[2, m], F32));
+    p.kernel("attention", |g| {
+        let (h, i, d) = (g.grid("h", 2, 1), g.grid("m", m, tiles[0]), g.whole("d", d));
+        let j = g.stream_axis("n", n, tiles[1]);
+        let affine = |&[outer, inner, constant]: &[i64; 3]| {
+            let terms = [(outer, i), (inner, j)].into_iter().filter(|term| term.0 != 0).collect();
+            Affine { terms, constant }
+        };
+        let here = Predicate { all: mask.iter().map(affine).collect() };
+        let masked = |x: Scalar, other: f64| {
+            if mask.is_empty() { x } else { select(Scalar::Within(here.clone()), x, other) }
+        };
+        let finite = |x: Scalar| x.apply(UnaryOp::Abs).with(BinaryOp::Lt, f64::INFINITY);
+        let q = g.load("q", q, [h, i, d]);
+        let states = [carry("top", [i], f64::NEG_INFINITY), carry("sum", [i], 0.0), carry("acc", [i, d], 0.0)];
+        let [top, sum, acc] = g.stream(j, here.clone(), states, |g, [top, sum, acc]| {
+            let k = g.load("k", k, [h, j, d]);
+            let scores = g.mma("scores", q, k);
+            let scores = g.map("scaled", scores * 0.25);
+            let seen = g.map("seen", masked(scores.into(), f64::NEG_INFINITY));
+            let next = g.reduce_onto("top.next", Max, top, seen, j);
+            let known = g.map("known", finite(next.into()));
+            let safe = g.map("safe", select(known, next, 0.0));
+            let by = g.map("by", (top - safe).exp());
+            let weights = g.map("weights", masked((scores - safe).exp(), 0.0));
+            let kept = g.map("sum.kept", sum * by);
+            let sum = g.reduce_onto("sum.next", Sum, kept, weights, j);
+            let narrow = g.map("narrow", weights.round_to(Bf16));
+            let v = g.load("v", v, [h, j, d]);
+            let kept = g.map("acc.kept", acc * by);
+            [next, sum, g.mma_onto("acc.next", kept, narrow, v)]
+        });
+        g.store(y, [h, i, d], acc / sum);
+        g.store(log, [h, i], top + Scalar::from(sum).log());
+    });
+    p.finish().expect("well-formed")
+}
+
+const NONE: &[[i64; 3]] = &[];
+const CAUSAL: &[[i64; 3]] = &[[1, -1, 0]];
+
+/// Attention on queries and values without a pattern and on these keys.
+fn agrees(sizes: [usize; 3], tiles: [usize; 2], mask: &[[i64; 3]], keys: Vec<f64>) {
+    let [m, n, d] = sizes;
+    let inputs = [numbers(2 * m * d, 37), keys, numbers(2 * n * d, 29)];
+    check(&attention(sizes, tiles, mask), &inputs, TOLERANCE);
+}
+
+#[test]
+fn weights_of_every_shape_agree() {
+    for (sizes, tiles) in [
+        ([64, 128, 16], [32, 64]),
+        ([70, 130, 32], [33, 50]),
+        ([40, 300, 64], [16, 100]),
+        ([96, 97, 20], [40, 97]),
+        ([150, 600, 33], [70, 290]),
+        ([9, 256, 8], [5, 128]),
+    ] {
+        for mask in [NONE, CAUSAL, &[[1, -1, 5], [-1, 1, 36]]] {
+            agrees(sizes, tiles, mask, numbers(2 * sizes[1] * sizes[2], 23));
+        }
+    }
+}
+
+/// From key to key, and so from chunk to chunk, scores rise or fall, some of them by so much that weights would leave the
+/// range that an earlier anchor allows.
+#[test]
+fn scores_that_rise_find_another_anchor() {
+    let [m, n, d] = [64, 256, 16];
+    for steepness in [-1.0, 0.25, 1.0, 8.0] {
+        let mut keys = numbers(2 * n * d, 23);
+        for (at, key) in keys.iter_mut().enumerate() {
+            *key = (*key * 0.1 + steepness * (at / d % n) as f64 / 16.0).round();
+        }
+        for mask in [NONE, CAUSAL] {
+            agrees([m, n, d], [32, 64], mask, keys.clone());
+        }
+    }
+}
+
+#[test]
+fn scores_that_are_no_numbers_stay_in_their_rows() {
+    let [m, n, d] = [64, 256, 16];
+    for special in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        for key in [0, 70, 255] {
+            let mut keys = numbers(2 * n * d, 23);
+            keys[key * d + 3] = special;
+            agrees([m, n, d], [32, 64], CAUSAL, keys);
+        }
+    }
+}
