@@ -76,9 +76,10 @@ pub struct LevelTransfers {
     pub bound_bytes: u64,
     /// What `bound_bytes` rests on, and for which orders it holds.
     pub bound_from: BoundFrom,
-    /// `bound_bytes` without what holds only for some orders, in which sums stay until they are complete: the bound for every order. See
-    /// [`crate::bounds::ProjectiveNest::incoming_in_groups`] and [`crate::bounds::ProjectiveNest::incoming_with_sums`].
+    /// `bound_bytes` without what holds only for some orders, which [`BoundFrom`] names: the bound for every order.
     pub any_order_bytes: u64,
+    /// What `any_order_bytes` rests on.
+    pub any_order_from: BoundFrom,
     /// Bytes that the tiles' loops ask for again and that need not come, because they stay in what the tiles leave free:
     /// `bytes` is so much less than what moves without. 0 of caches.
     pub kept_bytes: u64,
@@ -133,12 +134,12 @@ fn bound_by_capacity(program: &Program, kernel: &Kernel, machine: &Machine, foun
         let part = trunk.get(k + 1).map_or(1, |next| next.shared_by) as f64 / machine.cores.max(1) as f64;
         let Some(inside) = inside.map(|b| b.0 as f64 * part) else { continue };
         let tiles = found.resident_bytes as f64;
-        let Needed { any, once, with_sums, in_groups } = spaces.incoming(inside.max(tiles));
+        let Needed { any, some } = spaces.incoming(inside.max(tiles));
         // What moves less is in none of the orders that a bound for some orders is for.
         let (moved, bytes) = (bound.bytes, |b: f64| (b as u64).saturating_add(written));
         bound.raise(bytes(any.0), any.1);
-        bound.any_order_bytes = bound.bound_bytes;
-        for (needed, from) in [once, (with_sums, BoundFrom::Sums), (in_groups, BoundFrom::Groups)] {
+        (bound.any_order_bytes, bound.any_order_from) = (bound.bound_bytes, bound.bound_from);
+        for (needed, from) in some {
             if bytes(needed) <= moved {
                 bound.raise(bytes(needed), from);
             }
@@ -273,6 +274,7 @@ impl Found {
                 bound_bytes: bound,
                 bound_from: BoundFrom::Once,
                 any_order_bytes: bound,
+                any_order_from: BoundFrom::Once,
                 kept_bytes,
                 tensors,
                 seconds: (Bytes(bytes) / level.bandwidth).0 / utilisation,

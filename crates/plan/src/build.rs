@@ -82,6 +82,8 @@ pub(crate) struct Workshop<'a> {
     pub options: &'a Options,
     /// How products of two number types are multiplied.
     pub products: Products,
+    /// Whether a kernel that is chosen is looked at once more, for tiles and orders that take longer to find.
+    pub thorough: bool,
     /// What was found for other plans.
     pub known: &'a mut Known,
     /// What has been done so far.

@@ -3,18 +3,19 @@
 //! Such a machine has no lanes and no caches to guess at: a kernel's tiles must fit, and its time is that of what its
 //! loads and stores move.
 
-use crate::build::{Tried, Workshop};
+use crate::build::{Built, Tried, Workshop};
 use crate::cone::Cone;
 use crate::cuts::{Roles, Style};
-use crate::frame::{Frame, HOPELESS, Memory};
+use crate::frame::{Frame, HOPELESS, Memory, NEAR};
 use crate::gpu::KEPT;
+use crate::grid_order::orders;
 use crate::known::{Searched, text};
 use crate::program::program_of;
 use crate::template::shape;
 use crate::{PlanError, Work};
 use einloom_cascade::IndexId;
 use einloom_machine::{Bytes, Machine};
-use einloom_model::compute_seconds;
+use einloom_model::{compute_seconds, transfers};
 use einloom_tile::{AxisId, AxisKind, Kernel};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,9 +58,13 @@ impl Workshop<'_> {
                 let cuts = tried.tiling.cuts.iter().filter(|c| c.1.kind == AxisKind::Whole).map(|c| *c.0);
                 if shapes.insert((free.clone(), cuts.collect())) {
                     self.work.emitted += 1;
-                    match self.best_tiles(&tried, &free, memory, limit) {
-                        Ok(tried) => found.extend(tried),
-                        Err(elements) => least = least.min(elements),
+                    for grid in orders(&tried.kernel).into_iter().take(if self.thorough { usize::MAX } else { 1 }) {
+                        let mut tried = tried.clone();
+                        tried.kernel.grid = grid;
+                        match self.best_tiles(&tried, &free, memory, limit) {
+                            Ok(tried) => found.extend(tried),
+                            Err(elements) => least = least.min(elements),
+                        }
                     }
                 }
                 // The other index would be the same one.
@@ -85,6 +90,23 @@ impl Workshop<'_> {
         }
         let failed = failed.filter(|_| found.is_empty());
         (found, failed)
+    }
+
+    /// A chosen kernel with tiles, or in an order of its grid, that take longer to find, where it moves more than it has to in any order and
+    /// less moves then.
+    pub(crate) fn looked_at_again(&mut self, built: &Built) -> Option<Built> {
+        // What is in the best number types stays in them.
+        Memory::of(self.machine).filter(|_| built.mixed.is_empty())?;
+        let program = program_of(self.p, self.x, self.types, vec![built.kernel.clone()]);
+        let found = transfers(&program, self.machine).into_iter().next()?;
+        let level = found.levels.iter().rev().nth(1)?;
+        if level.bytes as f64 <= NEAR * level.any_order_bytes as f64 {
+            return None;
+        }
+        self.thorough = true;
+        let again = self.build(&built.roots, built.cone.clone(), built.cost.seconds);
+        self.thorough = false;
+        again.ok().filter(|b| b.cost.seconds < built.cost.seconds)
     }
 
     /// The ways to take some indices of loops whole, and to stream the others, as tiles by name.
@@ -128,12 +150,12 @@ impl Workshop<'_> {
         let mut program = program_of(self.p, self.x, self.types, vec![tried.kernel.clone()]);
         let axes: Vec<Vec<AxisId>> = free.iter().map(|&i| axes_of(&tried.kernel, &self.p[i].name)).collect();
         let limit = limit * memory.bandwidth();
-        let key = (text(&mut program, &axes.concat()), limit.is_finite());
+        let key = (text(&mut program, &axes.concat()), limit.is_finite(), self.thorough);
         let searches = self.known.searches.entry(key).or_default();
         let found = match searches.below(HOPELESS * limit) {
             Some(found) => found.clone(),
             None => {
-                let (first, found) = search(Frame::new(program.clone(), axes.clone()), memory, limit);
+                let (first, found) = search(Frame::new(program.clone(), axes.clone()), memory, limit, self.thorough);
                 searches.first = first;
                 let place = match first {
                     Some(bytes) if bytes as f64 > HOPELESS * limit => &mut searches.ended,
@@ -157,9 +179,9 @@ impl Workshop<'_> {
 }
 
 /// The best tiles, and what the first look came to if there was one. A limit is one of bytes.
-fn search(mut frame: Frame, memory: Memory<'_>, limit: f64) -> (Option<u64>, Searched) {
+fn search(mut frame: Frame, memory: Memory<'_>, limit: f64, thorough: bool) -> (Option<u64>, Searched) {
     let mut work = Work::default();
-    let first = match frame.descend(memory, limit, &mut work) {
+    let first = match frame.descend(memory, limit, thorough, &mut work) {
         Ok(descent) => descent.first,
         Err(elements) => return (None, Searched { tiles: Err(elements), work }),
     };

@@ -8,14 +8,14 @@ use crate::lost::Cost;
 use einloom_machine::{Level, Machine};
 use einloom_model::{Counts, Held, compute_seconds_counted, level_transfers, moved_bytes};
 use einloom_tile::{AxisId, Kernel, Program};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// Tiles of one index that are tried at first, at most; then those near the best. Fewer where there are many pairs of indices.
 const MOST_TILES: usize = 96;
 const FEWEST_TILES: usize = 16;
 /// Times what moves whatever the tiles: a search that comes so near does not begin elsewhere again.
-const NEAR: f64 = 1.05;
+pub(crate) const NEAR: f64 = 1.05;
 /// Times a limit: what still moves so much after a first look is left alone.
 pub(crate) const HOPELESS: f64 = 3.0;
 /// Passes over all pairs of indices, at most.
@@ -142,7 +142,13 @@ impl Frame {
 
     /// The best tiles that fit and the bytes that they move; if none fits, how many elements the smallest tiles take. What
     /// moves far more than `limit` bytes is not searched to the end.
-    pub(crate) fn descend(&mut self, memory: Memory<'_>, limit: f64, work: &mut Work) -> Result<Descent, u64> {
+    pub(crate) fn descend(
+        &mut self,
+        memory: Memory<'_>,
+        limit: f64,
+        thorough: bool,
+        work: &mut Work,
+    ) -> Result<Descent, u64> {
         let tiles: Rc<[Vec<usize>]> = self.extents().into_iter().map(even_tiles).collect();
         let mut way = Way { at: vec![0; tiles.len()], bytes: 0, tiles };
         if !self.fits(&way.sizes(), memory) {
@@ -163,19 +169,32 @@ impl Frame {
         let most = (6 * MOST_TILES / pairs(self.free.len()).len().max(1)).clamp(FEWEST_TILES, MOST_TILES);
         self.rounds(&mut way, most, ROUNDS, memory, work);
         if self.free.len() > 2 && way.bytes as f64 > NEAR * self.least(memory) as f64 {
-            // Where two indices at a time lead nowhere better, another way may: from each index as large as can be.
+            // Where two indices at a time lead nowhere better, another way may: from each index as large as can be, and in a
+            // thorough search as large as is best by itself.
             let mut better = false;
             for index in 0..smallest.len() {
                 let mut other = Way { at: smallest.clone(), ..way.clone() };
                 let mut sizes = other.sizes();
-                other.at[index] = last(other.tiles[index].len(), |k| {
+                let largest = last(other.tiles[index].len(), |k| {
                     sizes[index] = other.tiles[index][k];
                     self.fits(&sizes, memory)
                 });
-                other.bytes = self.moved(&other.sizes(), memory, work);
-                self.rounds(&mut other, FEWEST_TILES, 1, memory, work);
-                if other.bytes < way.bytes {
-                    (way, better) = (other, true);
+                let mut starts = BTreeSet::from([largest]);
+                if thorough {
+                    let by_itself = (0..=largest).step_by(largest.div_ceil(most).max(1)).map(|k| {
+                        sizes[index] = other.tiles[index][k];
+                        (self.moved(&sizes, memory, work), k)
+                    });
+                    starts.extend(by_itself.min().map(|b| b.1));
+                }
+                for k in starts {
+                    other.at.clone_from(&smallest);
+                    other.at[index] = k;
+                    other.bytes = self.moved(&other.sizes(), memory, work);
+                    self.rounds(&mut other, FEWEST_TILES, 1, memory, work);
+                    if other.bytes < way.bytes {
+                        (way, better) = (other.clone(), true);
+                    }
                 }
             }
             if better {

@@ -14,8 +14,8 @@ use std::collections::HashMap;
 /// See the module's text. All of it is for one machine and one set of options.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
-    /// For machines that count elements: by a kernel with free tiles, and whether there was a limit.
-    pub searches: HashMap<(String, bool), Searches>,
+    /// For machines that count elements: by a kernel with free tiles, whether there was a limit, and how thorough the search was.
+    pub searches: HashMap<(String, bool, bool), Searches>,
     /// By a kernel with its tiles: the best place to cut it in two, and what it took to find it.
     pub cuts: HashMap<String, (Option<Cut>, Work)>,
     /// Numbers of kernels without tiles and the units they are for.

@@ -24,6 +24,7 @@ mod expr;
 mod facts;
 mod frame;
 mod gpu;
+mod grid_order;
 mod known;
 mod lost;
 mod lower;
@@ -124,6 +125,7 @@ fn plan_by(
         machine,
         options,
         products: Default::default(),
+        thorough: false,
         known,
         work,
     };

@@ -14,6 +14,7 @@ use crate::build::{Built, Workshop};
 use crate::frame::{Descent, Frame, Memory, even_tiles, last};
 use crate::known;
 use crate::program::program_of;
+use einloom_model::bounds::BoundFrom;
 use einloom_model::transfers;
 use einloom_tile::{Affine, AxisId, AxisKind, Coord, CoordAtom, Kernel, Op, Scalar};
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,6 +51,8 @@ pub struct Part {
     pub level: String,
     /// Bytes that both parts together must move between that level and the innermost memory.
     pub bound_bytes: u64,
+    /// What that rests on.
+    pub bound_from: BoundFrom,
 }
 
 impl Part {
@@ -74,9 +77,12 @@ impl Workshop<'_> {
         let found = transfers(&program, self.machine).into_iter().next()?;
         // What passes into the innermost memory is told of the level outside it.
         let level = found.levels.iter().rev().nth(1)?;
-        let (whole, mut bound, any_order) = (level.bytes, level.bound_bytes, level.any_order_bytes);
-        let level = level.level.clone();
-        if whole as f64 <= NEAR * bound as f64 {
+        let (whole, any_order) = (level.bytes, level.any_order_bytes);
+        let (mut bound, mut from) = (level.bound_bytes, level.bound_from);
+        // Parts may be in orders that the bound is not for.
+        let near = if matches!(from, BoundFrom::Side | BoundFrom::Factor) { any_order } else { bound };
+        let (level, any_from) = (level.level.clone(), level.any_order_from);
+        if whole as f64 <= NEAR * near as f64 {
             return None;
         }
         let mut frame = Frame::new(program, free(&built.kernel));
@@ -86,7 +92,7 @@ impl Workshop<'_> {
             Some(found) => found.clone(),
             None => {
                 let mut work = Work::default();
-                let best = best_cut(&mut frame, memory, whole, bound, &mut work);
+                let best = best_cut(&mut frame, memory, whole, near, &mut work);
                 self.known.cuts.insert(key, (best.clone(), work));
                 (best, work)
             }
@@ -98,7 +104,7 @@ impl Workshop<'_> {
         }
         if best.bytes < bound {
             // A part that divides rows of results is no order in groups.
-            bound = any_order;
+            (bound, from) = (any_order, any_from);
         }
         frame.put(&sizes);
         let axis = frame.free[best.index][0];
@@ -106,26 +112,33 @@ impl Workshop<'_> {
         let (name, extent) = (axes[axis.at()].name.clone(), axes[axis.at()].extent);
         let element = self.machine.element?.0.max(1);
         let elements = |bytes: u64| bytes / element;
-        let make = |from: usize, len: usize, sizes: &[usize]| {
-            let mut part = frame.of(axis, from, len)?;
+        let make = |first: usize, len: usize, sizes: &[usize]| {
+            let mut part = frame.of(axis, first, len)?;
             part.put(sizes);
             let note = format!(
-                "{name} {from}..{} of {extent} with tiles of its own: both parts move {} elements, one piece would move {}, of which \
+                "{name} {first}..{} of {extent} with tiles of its own: both parts move {} elements, one piece would move {}, of which \
                  {} have to",
-                from + len,
+                first + len,
                 elements(best.bytes),
                 elements(whole),
                 elements(bound),
             );
             let mut kernel = built.kernel.clone();
-            let sliced = slice(&built.kernel, axis, from, len)?;
+            let sliced = slice(&built.kernel, axis, first, len)?;
             kernel.body = sliced.body;
             kernel.axes.clone_from(&part.kernel().axes);
             Some(Built {
                 kernel,
                 cost: part.outside(self.machine),
                 notes: [note].into_iter().chain(built.notes.iter().skip(1).cloned()).collect(),
-                part: Some(Part { index: name.clone(), from, len, level: level.clone(), bound_bytes: bound }),
+                part: Some(Part {
+                    index: name.clone(),
+                    from: first,
+                    len,
+                    level: level.clone(),
+                    bound_bytes: bound,
+                    bound_from: from,
+                }),
                 ..built.clone()
             })
         };
@@ -172,7 +185,7 @@ fn best_cut(frame: &mut Frame, memory: Memory<'_>, whole: u64, bound: u64, work:
     let left = extents[best.index] - best.at;
     let mut part = frame.of(frame.free[best.index][0], best.at, left)?;
     let before = part.moved(&best.tail, memory, work);
-    if let Ok(Descent { bytes, sizes, .. }) = part.descend(memory, f64::INFINITY, work)
+    if let Ok(Descent { bytes, sizes, .. }) = part.descend(memory, f64::INFINITY, false, work)
         && bytes < before
     {
         (best.bytes, best.tail) = (best.bytes - before + bytes, sizes);

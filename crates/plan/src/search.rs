@@ -71,6 +71,11 @@ impl<'a> Search<'a> {
         for kernel in best.kernels.iter_mut().filter(|k| !k.mixed.is_empty()) {
             *kernel = Rc::new(self.shop.in_best_types(kernel));
         }
+        for kernel in &mut best.kernels {
+            if let Some(better) = self.shop.looked_at_again(kernel) {
+                *kernel = Rc::new(better);
+            }
+        }
         let parts = |k: Rc<Built>| match self.shop.in_parts(&k) {
             Some(parts) => parts.map(Rc::new).to_vec(),
             None => vec![k],

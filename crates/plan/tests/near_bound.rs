@@ -46,13 +46,12 @@ const FEW: f64 = 3.0;
 /// Sizes and capacities of attention that are drawn at random.
 const CASES: usize = 150;
 
-/// From a few tiles a side on, plans are within 5 % of the bound; with two they are within 10 % of `2abc/√M + ac`, which then is
-/// more than the bound. Of fewer elements than 1024 the
-/// vector of a factor beside a tile takes more than that. Where less is summed up than twice a tile's side,
-/// plans hold whole rows of one factor, move less than `2abc/√M + ac`, and the bound is that of another shape.
+/// From a few tiles a side on, plans are within 5 % of the bound, however much is summed up; with two they are within 10 % of
+/// `2abc/√M + ac` where that is the bound's closed form, which then is more than the bound. Of fewer elements than 1024 the vector of a
+/// factor beside a tile takes more than that, and where little is summed up those of fewer than 4096.
 #[test]
 fn matmul_is_within_five_percent_of_the_bound_from_a_few_tiles_on() {
-    let (mut all, mut parts, mut far) = (0, 0, vec![]);
+    let (mut all, mut parts, mut short, mut far) = (0, 0, 0, vec![]);
     for [m, n, k] in [
         [256, 256, 256],
         [512, 512, 512],
@@ -60,27 +59,41 @@ fn matmul_is_within_five_percent_of_the_bound_from_a_few_tiles_on() {
         [333, 777, 400],
         [640, 300, 511],
         [1000, 157, 250],
-        [997, 991, 400],
+        [997, 991, 200],
+        [886, 614, 323],
+        [783, 434, 127],
+        [700, 900, 40],
     ] {
         for tiles in [2.0, 2.5, FEW, 3.2, 3.5, 3.9, 4.0, 4.4, 5.0, 5.7, 6.5, 8.0, 11.0, 16.0] {
             let capacity = (m.min(n) as f64 / tiles).powi(2) as u64;
-            if capacity < 1024 || 4 * capacity > (k * k) as u64 {
+            let long = 4 * capacity <= (k * k) as u64;
+            if capacity < if long { 1024 } else { 4096 } {
                 continue;
             }
             let (moved, bound, kernels) = planned(MATMUL, &format!("M={m}, N={n}, K={k}"), capacity);
-            let [closed, found] = [4.0 * (2.0 * (m * n * k) as f64 / (capacity as f64).sqrt() + (m * n) as f64), bound]
-                .map(|b| moved / b);
-            assert!(found >= 1.0 && closed <= 1.10, "{m} x {n} x {k} at {capacity}: {found}, {closed}");
+            let closed = 4.0 * (2.0 * (m * n * k) as f64 / (capacity as f64).sqrt() + (m * n) as f64);
+            let [closed, found] = [closed, bound].map(|b| moved / b);
+            assert!(found >= 1.0 && (!long || closed <= 1.10), "{m} x {n} x {k} at {capacity}: {found}, {closed}");
             if found > 1.05 && tiles >= FEW {
                 far.push(format!(
                     "{m} x {n} x {k} at {capacity}: {found:.3}, {closed:.3} of the closed form, {tiles} tiles a side"
                 ));
             }
-            (all, parts) = (all + 1, parts + usize::from(kernels > 1));
+            (all, parts, short) = (all + 1, parts + usize::from(kernels > 1), short + usize::from(!long));
         }
     }
     assert!(far.is_empty(), "{far:#?}");
-    assert!(all > 40 && parts > 10, "{parts} of {all} in parts");
+    assert!(all > 60 && parts > 10 && short > 20, "{parts} of {all} in parts, {short} of short sums");
+}
+
+/// A product and its transpose move the same: either factor may be the one that rests.
+#[test]
+fn either_factor_rests() {
+    for ([m, n, k], capacity) in [([586, 726, 181], 49645), ([783, 434, 127], 14061)] {
+        let one = planned(MATMUL, &format!("M={m}, N={n}, K={k}"), capacity).0;
+        let other = planned(MATMUL, &format!("M={n}, N={m}, K={k}"), capacity).0;
+        assert!((one / other - 1.0).abs() < 0.005, "{one} and {other}");
+    }
 }
 
 /// Where little is summed up, rows of one factor stay as they are while the other's columns pass by.
@@ -129,6 +142,66 @@ fn attention_is_within_five_percent_of_the_bound_in_groups() {
     }
     assert!(far.is_empty(), "{far:#?}");
     assert!(10 * few > all && 3 * small > all, "{few} with a few groups and {small} in little memory, of {all}");
+}
+
+/// Where keys fit and keys and values together do not, or more than half of the rows do and not all, plans keep the keys, or all rows, and
+/// compute results in parts: within 5 % of the bound for such orders. The few that are farther are told: where what is beside the parts
+/// just fails to fit.
+#[test]
+fn attention_is_within_five_percent_of_the_bound_beside_a_side() {
+    let (mut far, mut all, mut keys, mut sides) = (vec![], 0, 0, 0);
+    let mut draw = Draw(0x5DEE_CE66_D1CE_4E5B);
+    while all < CASES {
+        let d = draw.from(8, 128);
+        let most = if all % 2 == 0 { 4 } else { 24 };
+        let capacity = draw.from(2 * d * d, most * d * d);
+        let [rows, columns] = [draw.from(128, 3001), draw.from(128, 3001)];
+        let fitting = (capacity - 2 * d) / (2 * d + 2);
+        let fit = columns * d <= capacity;
+        if rows <= fitting || if fit { 2 * columns * d <= capacity } else { rows > 2 * fitting } {
+            continue;
+        }
+        let sizes = format!("M={rows}, N={columns}, D={d}, E={d}");
+        let (moved, bound, _) = planned(ATTENTION, &sizes, capacity as u64);
+        assert!((1.0..1.5).contains(&(moved / bound)), "{sizes} at {capacity}: {moved} of {bound}");
+        if moved / bound > 1.05 {
+            far.push(format!("{sizes} at {capacity}: {:.3}", moved / bound));
+        }
+        let side = beside_a_side([rows, columns, d, d], capacity);
+        sides += usize::from(side.is_some_and(|s| (bound / 4.0 / s - 1.0).abs() < 1e-3));
+        (all, keys) = (all + 1, keys + usize::from(fit));
+    }
+    assert!(50 * far.len() <= all, "{far:#?}");
+    assert!(
+        4 * keys > all && 4 * (all - keys) > all && 4 * sides > all,
+        "{keys} with keys, {sides} by the closed form, of {all}"
+    );
+}
+
+/// The least that orders move in which rows or keys stay, in elements, by the closed form of `docs/model.md`; `None` where nothing need
+/// come in twice, or no side fits.
+fn beside_a_side([rows, columns, d, e]: [usize; 4], capacity: usize) -> Option<f64> {
+    // Pieces that rest in what the side leaves free beside some numbers, so many of so many elements, and what passes by them.
+    let more = |stays: usize, count: usize, size: usize, numbers: usize, passing: usize| {
+        let free = capacity.checked_sub(stays).filter(|f| *f > numbers)?;
+        let (all, fitting) = (count * size, (free - numbers) / size);
+        if all <= free - numbers || passing <= free && size == 1 {
+            return Some(0.0);
+        }
+        let groups = (fitting > 0).then(|| count.div_ceil(fitting))? as f64;
+        let least = |groups: f64| (groups - 1.0) * (passing as f64 - free as f64 + all as f64 / groups);
+        let few = least(groups);
+        Some(if passing <= free { few.min(least(count as f64)).max(0.0) } else { few })
+    };
+    let (row, keys, values) = (d + 2, columns * d, columns * e);
+    let ways = [
+        more(rows * row, rows * e, 1, 2, keys),
+        more(keys, rows, row, 1, values),
+        // Of values that are no longer than results, a column for each of these.
+        more(keys, e, columns, 2, rows * d),
+    ];
+    let least = ways.into_iter().flatten().reduce(f64::min).filter(|l| *l > 0.0)?;
+    Some(least + (keys + values + rows * (d + e)) as f64)
 }
 
 /// The least that orders in groups move, in elements, by the closed form of `docs/model.md`; `None` where rows or columns fit.
@@ -180,7 +253,7 @@ fn no_plan_of_attention_is_below_its_bound() {
         // One tile of rows: they do not leave before all is done.
         let stay = kernels.len() == 1 && kernels[0].stream.iter().all(|s| s.0 == "n");
         let parted = stay && kernels[0].group.iter().any(|g| g.0 == "m" && g.1 == rows);
-        let with_sums = with_sums(size, capacity).filter(|_| parted);
+        let with_sums = beside_a_side(size, capacity).or(with_sums(size, capacity)).filter(|_| parted);
         (grouped, summed) = (grouped + usize::from(in_groups.is_some()), summed + usize::from(with_sums.is_some()));
         let least = [in_groups, with_sums].into_iter().flatten().fold(0.0, f64::max);
         if moved < bound.max(4.0 * least - 4.0) {
@@ -188,7 +261,7 @@ fn no_plan_of_attention_is_below_its_bound() {
         }
     }
     assert!(below.is_empty(), "{below:#?}");
-    assert!(6 * grouped > all && summed > 20, "{grouped} of {all} in groups, {summed} with sums in parts");
+    assert!(8 * grouped > all && summed > 20, "{grouped} of {all} in groups, {summed} with sums in parts");
 }
 
 /// Keys and values that take each other's place in a memory do not both stay from row to row.
@@ -210,7 +283,7 @@ fn results_in_parts_have_a_bound_of_their_own() {
         let (moved, bound, kernels) =
             planned_kernels(ATTENTION, &format!("M={rows}, N={columns}, D={d}, E={e}"), capacity);
         assert!(kernels[0].group.iter().any(|g| g.0 == "e" && g.1 < e), "{:?}", kernels[0].group);
-        let closed = 4.0 * with_sums(size, capacity as usize).expect("two parts");
+        let closed = 4.0 * beside_a_side(size, capacity as usize).expect("two parts");
         assert!((bound / closed - 1.0).abs() < 1e-3 && moved / bound < 1.05, "{moved} of {bound}, {closed}");
         assert!(moved < 4.0 * in_groups(size, capacity as usize).expect("two groups"));
     }

@@ -2,15 +2,16 @@
 
 use super::args::CompareArgs;
 use super::failure::Failure;
-use super::plan::{bound, kernels, time};
+use super::plan::{bound, bounds_from, kernels, legend, names, time};
 use super::table::Table;
 use super::ui::Ui;
 use super::{explain, prepare, source, units};
 use einloom::{Checked, Planned};
 use einloom_cascade::{DType, Given};
 use einloom_machine::Machine;
-use serde::Serialize;
-use std::collections::BTreeMap;
+use einloom_model::bounds::BoundFrom;
+use serde::{Serialize, Serializer};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A program on one machine in one number type; `error` where there is no plan, and then nothing else.
 #[derive(Debug, Serialize)]
@@ -24,6 +25,9 @@ struct RowJson {
     /// Between the outermost memory and the next one in.
     bytes: Option<u64>,
     bound_bytes: Option<u64>,
+    /// What it rests on, of several kernels with `+` in between: `bound_from` of `einloom plan`.
+    #[serde(serialize_with = "written")]
+    bound_from: Option<BTreeSet<BoundFrom>>,
     ratio: Option<f64>,
     energy_joules: Option<f64>,
     /// What is known of it.
@@ -31,6 +35,10 @@ struct RowJson {
     tiles: Option<String>,
     notes: Vec<String>,
     error: Option<String>,
+}
+
+pub(super) fn written<S: Serializer>(from: &Option<BTreeSet<BoundFrom>>, out: S) -> Result<S::Ok, S::Error> {
+    from.as_ref().map(names).serialize(out)
 }
 
 pub(crate) fn command(ui: &mut Ui, args: &CompareArgs) -> Result<(), Failure> {
@@ -79,6 +87,7 @@ fn row(
         flops: None,
         bytes: None,
         bound_bytes: None,
+        bound_from: None,
         ratio: None,
         energy_joules: None,
         known_joules: None,
@@ -118,6 +127,7 @@ fn filled(row: RowJson, planned: &Planned) -> RowJson {
         flops: Some(all.iter().map(|(_, t)| t.flops).sum()),
         bytes: Some(bytes),
         bound_bytes: Some(bound),
+        bound_from: Some(bounds_from(outer().map(|(k, l)| (*k, l)))),
         ratio: (bound > 0).then(|| bytes as f64 / bound as f64),
         energy_joules: all.iter().map(|(_, t)| t.energy.joules()).sum(),
         known_joules: Some(all.iter().map(|(_, t)| t.energy.known_joules()).sum()),
@@ -127,10 +137,11 @@ fn filled(row: RowJson, planned: &Planned) -> RowJson {
 }
 
 fn text(rows: &[RowJson]) -> String {
-    let head = ["machine", "type", "time", "bound by", "rate", "planned", "bound", "ratio", "energy", "tiles"];
+    let head = ["machine", "type", "time", "bound by", "rate", "planned", "bound", "from", "ratio", "energy", "tiles"];
     let mut table = Table::new(&head);
-    let mut notes = vec![];
+    let (mut notes, mut from) = (vec![], BTreeSet::new());
     for r in rows {
+        from.extend(r.bound_from.iter().flatten());
         notes.extend(r.notes.iter().map(|n| format!("  note: {n}\n")));
         if let Some(error) = &r.error {
             table.row([r.machine.clone(), r.dtype.clone(), "no plan".to_string()]);
@@ -152,11 +163,12 @@ fn text(rows: &[RowJson]) -> String {
             units::rate(r.flops.unwrap_or_default() / seconds, "FLOP/s"),
             bytes(r.bytes),
             bytes(r.bound_bytes),
+            r.bound_from.as_ref().map(names).unwrap_or_default(),
             r.ratio.map_or("-".to_string(), |ratio| format!("{ratio:.2}")),
             energy,
             r.tiles.clone().unwrap_or_default(),
         ]);
     }
     notes.dedup();
-    table.text() + &notes.concat()
+    table.text() + &legend(from) + &notes.concat()
 }

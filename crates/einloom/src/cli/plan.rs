@@ -10,7 +10,7 @@ use einloom_model::bounds::BoundFrom;
 use einloom_model::{KernelTransfers, OnGpu};
 use einloom_plan::PlannedKernel;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 #[derive(Debug, Serialize)]
@@ -43,6 +43,7 @@ struct PartJson {
     level: String,
     bytes: u64,
     bound_bytes: u64,
+    bound_from: &'static str,
     ratio: Option<f64>,
 }
 
@@ -90,9 +91,9 @@ struct LevelJson {
     level: String,
     bytes: u64,
     bound_bytes: u64,
-    /// `once`, `contraction`, `parts` or `apart` in any order; `rows`, `sums` or `groups` in some.
+    /// `once`, `contraction`, `parts` or `apart` in any order; `rows`, `sums`, `side`, `groups` or `factor` in some.
     bound_from: &'static str,
-    /// The bound without what holds only for some orders.
+    /// The bound without what holds only for some orders; of a part by itself, as `bound_bytes`.
     bound_any_order_bytes: u64,
     /// What is asked for again and stays in what tiles leave free.
     kept_bytes: u64,
@@ -177,15 +178,7 @@ fn kernel(
         level: l.level.clone(),
         bytes: l.bytes,
         bound_bytes: l.bound_bytes,
-        bound_from: match l.bound_from {
-            BoundFrom::Once => "once",
-            BoundFrom::Contraction => "contraction",
-            BoundFrom::Parts => "parts",
-            BoundFrom::Apart => "apart",
-            BoundFrom::Rows => "rows",
-            BoundFrom::Sums => "sums",
-            BoundFrom::Groups => "groups",
-        },
+        bound_from: l.bound_from.name(),
         bound_any_order_bytes: l.any_order_bytes,
         kept_bytes: l.kept_bytes,
         ratio: own_ratio(kernel, l),
@@ -203,7 +196,8 @@ fn kernel(
             let bytes = of_both(planned, p);
             let ratio = (p.bound_bytes > 0).then(|| bytes as f64 / p.bound_bytes as f64);
             let (index, level, bound_bytes) = (p.index.clone(), p.level.clone(), p.bound_bytes);
-            PartJson { index, from: p.from, positions: p.len, level, bytes, bound_bytes, ratio }
+            let bound_from = p.bound_from.name();
+            PartJson { index, from: p.from, positions: p.len, level, bytes, bound_bytes, bound_from, ratio }
         }),
         levels: transfers.levels.iter().map(level).collect(),
         seconds,
@@ -271,13 +265,7 @@ const NEAR: f64 = 1.05;
 /// from it. For both parts of a kernel beside the first.
 fn bound_text(planned: &Planned, kernel: &PlannedKernel, l: &einloom_model::LevelTransfers) -> Option<String> {
     let part = kernel.part.as_ref().filter(|_| is_cut_for(kernel, l));
-    let some = match l.bound_from {
-        BoundFrom::Groups => Some("where groups of rows follow one another, each until it is complete"),
-        BoundFrom::Sums => Some("where every row comes in once, and sums stay until they are complete"),
-        BoundFrom::Rows => Some("where every weight is made once"),
-        _ => None,
-    };
-    if let Some(some) = some.filter(|_| part.is_none()) {
+    if let Some(some) = l.bound_from.orders().filter(|_| part.is_none()) {
         return Some(format!("{some}; in any order {}", units::bytes(l.any_order_bytes as f64)));
     }
     let ratio = match part {
@@ -290,9 +278,11 @@ fn bound_text(planned: &Planned, kernel: &PlannedKernel, l: &einloom_model::Leve
     }
     let left_out = match l.bound_from {
         BoundFrom::Once => "everything once; what comes again because it does not fit is not known",
-        BoundFrom::Contraction => "for tiles that need not be whole in number, with nothing beside their sums",
+        BoundFrom::Contraction | BoundFrom::Factor => {
+            "for tiles that need not be whole in number, with nothing beside their sums"
+        }
         BoundFrom::Apart => "for each product by itself; what is between them is not counted",
-        BoundFrom::Parts | BoundFrom::Rows | BoundFrom::Sums | BoundFrom::Groups => {
+        BoundFrom::Parts | BoundFrom::Rows | BoundFrom::Sums | BoundFrom::Side | BoundFrom::Groups => {
             "for rows that need not be whole in number, with nothing beside them"
         }
     };
@@ -320,6 +310,27 @@ fn of_both(planned: &Planned, part: &einloom_plan::Part) -> u64 {
 pub(crate) fn bound(kernel: &PlannedKernel, level: &einloom_model::LevelTransfers) -> u64 {
     let part = kernel.part.as_ref();
     part.map_or(level.bound_bytes, |p| p.bound_of(&level.level, level.bound_bytes))
+}
+
+/// What the bounds of kernels at a level rest on, each once.
+pub(crate) fn bounds_from<'a>(
+    kernels: impl Iterator<Item = (&'a PlannedKernel, &'a einloom_model::LevelTransfers)>,
+) -> BTreeSet<BoundFrom> {
+    let one = |(kernel, level): (&PlannedKernel, &einloom_model::LevelTransfers)| {
+        let part = kernel.part.as_ref().filter(|_| is_cut_for(kernel, level));
+        part.map_or(level.bound_from, |p| p.bound_from)
+    };
+    kernels.map(one).collect()
+}
+
+/// Their names, as a table's cell or an entry of a report for programs.
+pub(crate) fn names(from: &BTreeSet<BoundFrom>) -> String {
+    from.iter().map(|f| f.name()).collect::<Vec<_>>().join("+")
+}
+
+/// What the names in a table mean, a line each.
+pub(crate) fn legend(from: BTreeSet<BoundFrom>) -> String {
+    from.into_iter().map(|f| format!("  bound `{}`: {}\n", f.name(), f.text())).collect()
 }
 
 /// The targets of the statements it computes or helps to compute, each once.
@@ -398,6 +409,9 @@ fn kernel_text(
         let [moved, bound] = [bytes, part.bound_bytes].map(|b| units::bytes(b as f64));
         let ratio = bytes as f64 / (part.bound_bytes as f64).max(1.0);
         out += &format!("  both parts at {}: {moved} planned, {bound} bound, ratio {ratio:.2}\n", part.level);
+        if let Some(orders) = part.bound_from.orders().filter(|_| part.from == 0) {
+            out += &format!("  bound of both parts: {orders}\n");
+        }
     }
     for l in &transfers.levels {
         if let Some(why) = bound_text(planned, kernel, l) {

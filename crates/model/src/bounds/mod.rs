@@ -13,8 +13,9 @@
 //! two contractions by themselves, of order `q x d / √M`. The smaller of the two changes over at `M = d²` of itself.
 //!
 //! On machines that count elements rows of such chains are held whole, so that groups of them are whole in number:
-//! [`ProjectiveNest::incoming_in_groups`] says under which condition, and proves it; [`ProjectiveNest::incoming_with_sums`] does
-//! for orders that make weights again for parts of a row's results.
+//! [`ProjectiveNest::incoming_in_groups`] says under which condition, and proves it; [`ProjectiveNest::incoming_with_sums`] and
+//! [`ProjectiveNest::incoming_beside_a_side`] do for orders that make weights again for parts of a row's results. So are rows of a factor
+//! that comes in once: [`ProjectiveNest::incoming_beside_a_factor_or_sums`].
 //!
 //! The largest of all is taken, for one kernel: what it reads and writes is given, not what else could be fused.
 
@@ -49,8 +50,58 @@ pub enum BoundFrom {
     Rows,
     /// Orders in which sums stay until they are complete: [`ProjectiveNest::incoming_with_sums`].
     Sums,
+    /// Orders in which rows stay, or all that weights are made of does: [`ProjectiveNest::incoming_beside_a_side`]; and those in groups,
+    /// which take more then.
+    Side,
     /// Orders in groups of rows: [`ProjectiveNest::incoming_in_groups`].
     Groups,
+    /// Orders in which a factor of a contraction comes in once, row by row, or sums stay for long: [`ProjectiveNest::incoming_beside_a_factor_or_sums`].
+    Factor,
+}
+
+impl BoundFrom {
+    /// One word for it, as in reports for programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Once => "once",
+            Self::Contraction => "contraction",
+            Self::Parts => "parts",
+            Self::Apart => "apart",
+            Self::Rows => "rows",
+            Self::Sums => "sums",
+            Self::Side => "side",
+            Self::Groups => "groups",
+            Self::Factor => "factor",
+        }
+    }
+
+    /// What such a bound is, with the orders that it holds for.
+    pub fn text(self) -> String {
+        let any = match self {
+            Self::Once => "everything once",
+            Self::Contraction => "what a product's projections need",
+            Self::Parts => "what a product's projections need if its weights are made again and again",
+            Self::Apart => "what two products' projections need, each by itself",
+            Self::Rows | Self::Sums | Self::Side | Self::Groups | Self::Factor => "",
+        };
+        self.orders().map_or_else(|| format!("{any}, in any order"), str::to_string)
+    }
+
+    /// For which orders such a bound holds, where not for all.
+    pub fn orders(self) -> Option<&'static str> {
+        match self {
+            Self::Once | Self::Contraction | Self::Parts | Self::Apart => None,
+            Self::Rows => Some("where every weight is made once"),
+            Self::Sums => Some("where every row comes in once, and sums stay until they are complete"),
+            Self::Side => {
+                Some("where all rows stay, or all that their weights are made of, or groups of rows follow one another")
+            }
+            Self::Groups => Some("where groups of rows follow one another, each until it is complete"),
+            Self::Factor => Some(
+                "where a factor comes in once, row by row, or no sum is complete before as much came in as the memory holds twice",
+            ),
+        }
+    }
 }
 
 /// Elements that must be read and written, per tensor.

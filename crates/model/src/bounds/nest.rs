@@ -64,6 +64,13 @@ pub struct Incoming {
     pub resting: f64,
 }
 
+impl Incoming {
+    /// Both parts together.
+    pub fn all(self) -> f64 {
+        self.passing + self.resting
+    }
+}
+
 /// One way to bound the points: `scale · (X - fixed)^sigma`.
 #[derive(Clone, Copy, Debug)]
 struct Power {
@@ -88,7 +95,7 @@ impl ProjectiveNest {
 
     /// Bytes that must be read if fast memory holds `capacity` bytes.
     pub fn incoming(&self, capacity: f64) -> Incoming {
-        self.least(capacity, self.ways(true), self.resting())
+        self.least(capacity, self.ways(true), self.resting(), f64::INFINITY)
     }
 
     /// The same where what rests may be several sets of arrays: of the bytes `X` that the best piece touches `M = X (σ - 1) / σ` were
@@ -106,17 +113,24 @@ impl ProjectiveNest {
             };
             (0..1usize << arrays.len()).filter(rest).map(read).fold(f64::INFINITY, f64::min)
         });
-        self.least(capacity, self.ways(true), resting)
+        self.least(capacity, self.ways(true), resting, f64::INFINITY)
     }
 
     /// The same for computations that hold sums while they are incomplete.
     pub fn incoming_in_parts(&self, capacity: f64) -> Incoming {
-        self.least(capacity, vec![], self.resting())
+        self.least(capacity, vec![], self.resting(), f64::INFINITY)
     }
 
-    fn least(&self, capacity: f64, complete: Vec<Power>, rests: f64) -> Incoming {
+    /// The same for computations in which no sum is begun and completed while so many bytes come in.
+    pub(super) fn incoming_in_parts_of(&self, capacity: f64, comes: f64) -> Incoming {
+        self.least(capacity, vec![], self.resting(), capacity + comes)
+    }
+
+    /// From pieces that touch no more than `largest` bytes.
+    fn least(&self, capacity: f64, complete: Vec<Power>, rests: f64, largest: f64) -> Incoming {
         let partial = self.ways(false);
-        let total: f64 = self.arrays.iter().map(|a| a.bytes * self.positions(&a.over)).sum();
+        let all: f64 = self.arrays.iter().map(|a| a.bytes * self.positions(&a.over)).sum();
+        let total = all.min(largest);
         let most = |ways: &[Power], x: f64| ways.iter().map(|w| w.at(x)).fold(f64::INFINITY, f64::min);
         let mut best = Incoming::default();
         let mut consider = |x: f64| {

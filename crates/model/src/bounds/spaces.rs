@@ -28,7 +28,8 @@ pub(crate) struct Spaces {
 
 impl Spaces {
     pub fn new(program: &Program, kernel: &Kernel, nest: &Nest, machine: &Machine) -> Self {
-        let finder = Finder { program, kernel, nest, machine, defs: definitions(kernel), counted: RefCell::default() };
+        let (defs, summed) = definitions(kernel);
+        let finder = Finder { program, kernel, nest, machine, defs, summed, counted: RefCell::default() };
         let (ratio, placed) = (finder.ratio(), machine.element.is_some());
         let mut out = Self { single: vec![], chains: vec![], placed, ratio };
         if nest.data_dependent {
@@ -54,7 +55,11 @@ impl Spaces {
             }
         };
         self.single.iter().for_each(|n| any(bytes(n.incoming(capacity)), BoundFrom::Contraction));
-        let mut restricted = [0.0f64; 2];
+        let factor = |n: &ProjectiveNest| {
+            n.incoming_beside_a_factor_or_sums(capacity).filter(|_| self.placed).map_or(0.0, bytes)
+        };
+        let a_factor = self.single.iter().map(factor).fold(0.0, f64::max);
+        let [mut a_side, mut with_sums, mut in_groups] = [0.0f64; 3];
         for Chain { rows, again, parts, beside } in &self.chains {
             let apart: f64 = parts.iter().map(|n| n.incoming_in_parts(capacity).passing * self.ratio).sum();
             let least = |found: f64, from| if found <= apart { (found, from) } else { (apart, BoundFrom::Apart) };
@@ -65,28 +70,33 @@ impl Spaces {
             if found > once.0 {
                 once = (found, from);
             }
-            let orders = [rows.incoming_with_sums(capacity, beside), rows.incoming_in_groups(capacity, beside)];
-            for (most, found) in restricted.iter_mut().zip(orders) {
-                *most = most.max(found.filter(|_| self.placed).map_or(0.0, bytes).min(apart));
+            let some = |found: Option<Incoming>| found.filter(|_| self.placed).map_or(0.0, bytes).min(apart);
+            with_sums = with_sums.max(some(rows.incoming_with_sums(capacity, beside)));
+            let groups = some(rows.incoming_in_groups(capacity, beside));
+            match some(rows.incoming_beside_a_side(capacity, beside)) {
+                // Of two kinds of orders that of which the bound is less holds for both.
+                side if side > 0.0 && (groups == 0.0 || side < groups) => a_side = a_side.max(side),
+                _ => in_groups = in_groups.max(groups),
             }
         }
-        [most.with_sums, most.in_groups] = restricted;
-        most.once = once;
+        most.some = vec![
+            once,
+            (with_sums, BoundFrom::Sums),
+            (a_side, BoundFrom::Side),
+            (in_groups, BoundFrom::Groups),
+            (a_factor, BoundFrom::Factor),
+        ];
         most
     }
 }
 
 /// What must be read.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Needed {
     /// In any order, and what says so.
     pub any: (f64, BoundFrom),
-    /// In orders that make every weight once.
-    pub once: (f64, BoundFrom),
-    /// In orders in which sums stay until they are complete, if that is known to be more.
-    pub with_sums: f64,
-    /// In orders in groups of rows, if that is known to be more.
-    pub in_groups: f64,
+    /// In some orders, 0 where nothing more is known of these.
+    pub some: Vec<(f64, BoundFrom)>,
 }
 
 /// A contraction of what others made.
@@ -107,25 +117,34 @@ struct Def<'a> {
     loops: Vec<Loop>,
 }
 
-fn definitions(kernel: &Kernel) -> BTreeMap<ValueId, Def<'_>> {
-    fn go<'a>(ops: &'a [Op], loops: &mut Vec<Loop>, out: &mut BTreeMap<ValueId, Def<'a>>) {
+/// Where values come from, and the states that a stream only adds products to, with the product that is added last.
+fn definitions(kernel: &Kernel) -> (BTreeMap<ValueId, Def<'_>>, BTreeMap<ValueId, ValueId>) {
+    fn go<'a>(
+        ops: &'a [Op],
+        loops: &mut Vec<Loop>,
+        out: &mut BTreeMap<ValueId, Def<'a>>,
+        sums: &mut BTreeMap<ValueId, ValueId>,
+    ) {
         for op in ops {
             match op {
                 Op::Load { dst, .. } | Op::Map { dst, .. } | Op::Mma { dst, .. } | Op::Reduce { dst, .. } => {
                     out.insert(*dst, Def { op, loops: loops.clone() });
                 }
-                Op::Stream { axis, within, body, .. } => {
+                Op::Stream { axis, within, states, body, .. } => {
+                    let adds = |op: &Op, s: &State| matches!(op, Op::Mma { dst, acc, .. } if *dst == s.next && *acc == Some(s.value));
+                    let summed = states.iter().filter(|s| body.iter().any(|op| adds(op, s)));
+                    sums.extend(summed.map(|s| (s.value, s.next)));
                     loops.push(Loop::stream(*axis, within));
-                    go(body, loops, out);
+                    go(body, loops, out, sums);
                     loops.pop();
                 }
                 Op::Store { .. } | Op::SkipUnless { .. } => {}
             }
         }
     }
-    let mut out = BTreeMap::new();
-    go(&kernel.body, &mut grid_loops(kernel), &mut out);
-    out
+    let (mut out, mut sums) = (BTreeMap::new(), BTreeMap::new());
+    go(&kernel.body, &mut grid_loops(kernel), &mut out, &mut sums);
+    (out, sums)
 }
 
 /// A sum of products, or of whatever else.
@@ -160,6 +179,8 @@ struct Finder<'a> {
     nest: &'a Nest,
     machine: &'a Machine,
     defs: BTreeMap<ValueId, Def<'a>>,
+    /// Sums over a stream, by their states.
+    summed: BTreeMap<ValueId, ValueId>,
     /// Positions of axes under conditions, once counted.
     counted: RefCell<BTreeMap<BTreeSet<AxisId>, f64>>,
 }
@@ -173,6 +194,11 @@ impl<'a> Finder<'a> {
 
     fn depends(&self, v: ValueId) -> &BTreeSet<AxisId> {
         &self.nest.depends[v.at()]
+    }
+
+    /// What computes a value; of a sum over a stream the last product.
+    fn def(&self, v: ValueId) -> Option<&Def<'a>> {
+        self.defs.get(self.summed.get(&v).unwrap_or(&v))
     }
 
     fn contraction<'d>(&'d self, def: &'d Def<'a>) -> Option<Contraction<'d>> {
@@ -258,7 +284,7 @@ impl<'a> Finder<'a> {
 
     /// Whether a value depends on contractions at every one of its points.
     fn made_by_sums(&self, v: ValueId, depth: usize) -> bool {
-        let Some(def) = self.defs.get(&v).filter(|_| depth < DEPTH) else { return false };
+        let Some(def) = self.def(v).filter(|_| depth < DEPTH) else { return false };
         match def.op {
             Op::Mma { .. } => true,
             Op::Map { dst, expr } => {
@@ -273,7 +299,7 @@ impl<'a> Finder<'a> {
     /// The arrays that a value is made of. Values that lack one of its points' axes may be kept and used again; they
     /// are left out, which only lowers the bound. Also the contractions on the way.
     fn leaves(&self, v: ValueId, points: &BTreeSet<AxisId>, depth: usize) -> (Vec<Leaf>, Vec<ValueId>) {
-        let Some(def) = self.defs.get(&v).filter(|_| depth < DEPTH) else { return (vec![], vec![]) };
+        let Some(def) = self.def(v).filter(|_| depth < DEPTH) else { return (vec![], vec![]) };
         let (mut leaves, mut sums) = (vec![], vec![]);
         let mut descend = |x: ValueId| {
             let (l, s) = self.leaves(x, points, depth + 1);
@@ -299,7 +325,7 @@ impl<'a> Finder<'a> {
             Op::Mma { a, b, .. } => {
                 descend(*a);
                 descend(*b);
-                sums.push(v);
+                sums.push(self.summed.get(&v).copied().unwrap_or(v));
             }
             _ => {}
         }

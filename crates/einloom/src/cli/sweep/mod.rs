@@ -4,8 +4,9 @@ mod chart;
 mod style;
 
 use super::args::SweepArgs;
+use super::compare::written;
 use super::failure::Failure;
-use super::plan::{bound, kernels, time};
+use super::plan::{bound, bounds_from, kernels, legend, names, time};
 use super::table::Table;
 use super::ui::Ui;
 use super::{prepare, source, units};
@@ -13,6 +14,7 @@ use einloom::formats::{Destination, FileError};
 use einloom::{Derived, Planned};
 use einloom_cascade::Given;
 use einloom_machine::{Bytes, LevelKind, Machine};
+use einloom_model::bounds::BoundFrom;
 use einloom_tile::TensorRole;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +27,9 @@ pub(crate) struct Point {
     /// Between the level outside the swept one and it.
     pub bytes: Option<u64>,
     pub bound_bytes: Option<u64>,
+    /// What it rests on, of several kernels with `+` in between: `bound_from` of `einloom plan`.
+    #[serde(serialize_with = "written")]
+    pub bound_from: Option<BTreeSet<BoundFrom>>,
     pub ratio: Option<f64>,
     pub flops: Option<f64>,
     pub seconds: Option<f64>,
@@ -144,6 +149,7 @@ fn point(
         capacity_bytes: capacity,
         bytes: None,
         bound_bytes: None,
+        bound_from: None,
         ratio: None,
         flops: None,
         seconds: None,
@@ -172,6 +178,7 @@ fn point(
     let found = Point {
         bytes: Some(bytes),
         bound_bytes: Some(bound),
+        bound_from: Some(bounds_from(moved().map(|(k, l)| (*k, l)))),
         ratio: (bound > 0).then(|| bytes as f64 / bound as f64),
         flops: Some(all.iter().map(|(_, t)| t.flops).sum()),
         seconds: Some(all.iter().map(|(k, t)| time(&planned, k, t).0).sum()),
@@ -184,7 +191,8 @@ fn point(
 }
 
 fn csv(points: &[Point]) -> String {
-    let mut out = "capacity_bytes,bytes,bound_bytes,ratio,flops,seconds,bound_by,kernels,tiles,error\n".to_string();
+    let mut out =
+        "capacity_bytes,bytes,bound_bytes,bound_from,ratio,flops,seconds,bound_by,kernels,tiles,error\n".to_string();
     let quoted = |text: &str| match text.contains([',', '"', '\n']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text.to_string(),
@@ -197,6 +205,7 @@ fn csv(points: &[Point]) -> String {
             p.capacity_bytes.to_string(),
             cell(&p.bytes),
             cell(&p.bound_bytes),
+            cell(&p.bound_from.as_ref().map(names)),
             cell(&p.ratio),
             cell(&p.flops),
             cell(&p.seconds),
@@ -222,7 +231,7 @@ fn write(stem: &Path, ending: &str, text: &str) -> Result<PathBuf, Failure> {
 
 fn text(title: &str, points: &[Point], files: &[String]) -> String {
     let mut out = format!("{title}\n");
-    let mut table = Table::new(&["capacity", "planned", "bound", "ratio", "time", "bound by", "tiles"]);
+    let mut table = Table::new(&["capacity", "planned", "bound", "from", "ratio", "time", "bound by", "tiles"]);
     let mut errors = vec![];
     for p in points {
         let bytes = |b: Option<u64>| b.map_or("-".to_string(), |b| units::bytes(b as f64));
@@ -233,6 +242,7 @@ fn text(title: &str, points: &[Point], files: &[String]) -> String {
             units::bytes(p.capacity_bytes as f64),
             bytes(p.bytes),
             bytes(p.bound_bytes),
+            p.bound_from.as_ref().map(names).unwrap_or_default(),
             p.ratio.map_or("-".to_string(), |r| format!("{r:.3}")),
             p.seconds.map_or("-".to_string(), units::seconds),
             p.bound_by.clone().unwrap_or_default(),
@@ -240,6 +250,7 @@ fn text(title: &str, points: &[Point], files: &[String]) -> String {
         ]);
     }
     out += &table.text();
+    out += &legend(points.iter().filter_map(|p| p.bound_from.clone()).flatten().collect());
     out += &errors.concat();
     out + &format!("wrote {}\n", files.join(", "))
 }
