@@ -98,7 +98,7 @@ impl ProjectiveNest {
     /// rows and columns, all of which meet; where what weights are made of fits by itself; and where all rows may be there at once.
     ///
     /// While a sum is there, it is *open*, all `C` bytes that weights are made of are used. An open sum is there with its row, so that with
-    /// each there are `w` bytes of a row over its sums: these are the pieces of [`Pieces::passes`], `q w` bytes in all.
+    /// each there are `w` bytes of a row over its sums: these are the pieces of `Pieces::passes`, `q w` bytes in all.
     pub fn incoming_with_sums(&self, capacity: f64, beside: &Beside) -> Option<Incoming> {
         let Sides { held, read, last, positions: [q, n], repeated, .. } = self.sides(beside)?;
         let first = n * (held[1] - last);
@@ -121,7 +121,7 @@ impl ProjectiveNest {
     /// - beside what weights are made of either the rows, while what they multiply passes, or what they multiply, column of the
     ///   results by column, while the rows pass.
     ///
-    /// Of the three the least, by [`Pieces::passes`] in what the side that stays leaves free. `None` where the nest is not one of rows and
+    /// Of the three the least, by `Pieces::passes` in what the side that stays leaves free. `None` where the nest is not one of rows and
     /// columns, all of which meet; where neither side fits; and where all comes in once.
     pub fn incoming_beside_a_side(&self, capacity: f64, beside: &Beside) -> Option<Incoming> {
         let Sides { held, read, last, sums, positions: [q, n], repeated } = self.sides(beside)?;
@@ -150,7 +150,7 @@ impl ProjectiveNest {
     /// What must come in for one contraction in orders of two kinds, whichever takes less:
     ///
     /// - a factor comes in once, row by row: each of its rows, that is all of it that one position of the indices that stay in the result
-    ///   needs, is there from its first use to its last. Every such row meets all of the other factors: [`Pieces::passes`], with the factor for
+    ///   needs, is there from its first use to its last. Every such row meets all of the other factors: `Pieces::passes`, with the factor for
     ///   which that is least;
     /// - sums stay: none is begun and completed while as much comes in as the memory holds twice. Then no piece of the computation has
     ///   complete sums in which so much comes in, and those of [`ProjectiveNest::incoming`] that have none bound it.

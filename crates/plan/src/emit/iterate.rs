@@ -36,7 +36,7 @@ impl Emitter<'_> {
         }
         let mut scope = Scope { bindings: [(t, axis)].into(), ..Scope::default() };
         for (&n, &old) in members.iter().zip(&states) {
-            scope.running.insert(n, Running { old, new: None, lag: None });
+            scope.running.insert(n, Running { old, new: None, lag: None, complete: None });
         }
         self.scopes.push(scope);
         let mut next = vec![];

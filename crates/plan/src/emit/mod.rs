@@ -139,6 +139,8 @@ struct Running {
     new: Option<ValueId>,
     /// If its readers use an older value: that one.
     lag: Option<Lagging>,
+    /// If they need the complete one, which an earlier loop has computed, and only repairs the running one.
+    complete: Option<ValueId>,
 }
 
 /// The value that stands for a running one: before the chunk, and after it once that is known.

@@ -1,6 +1,7 @@
 //! Traversals: one loop over the reduced indices that computes all reductions that can share it.
 
 use super::{Emitter, Fail, Lagging, Running, Scope, orient};
+use crate::PlanError;
 use crate::expr::{Expr, ExprId, Linear};
 use crate::lower::{How, Lowered};
 use einloom_algebra::NodeId;
@@ -25,6 +26,7 @@ impl Emitter<'_> {
         let running = self.scopes.iter().rposition(|s| s.running.contains_key(&n));
         match running {
             Some(k) => match &self.scopes[k].running[&n] {
+                Running { complete: Some(v), .. } => Ok(*v),
                 Running { lag: Some(Lagging { new: Some(v), .. }), .. } => Ok(*v),
                 Running { lag: Some(_), .. } => self.at_depth(k, |s| s.follow(n)),
                 _ => self.at_depth(k, |s| s.latest(n)),
@@ -72,6 +74,7 @@ impl Emitter<'_> {
         let members = self.members(n, depth)?;
         let waiting = self.pending.len();
         self.pending.extend(&members);
+        let complete = members.iter().map(|&m| self.wanted_complete(m, &members)).collect::<Result<Vec<_>, _>>()?;
         let common = self.common_filter(&members);
         let lags = self.lags(&members);
         let mut levels: Vec<Level> = vec![];
@@ -84,10 +87,10 @@ impl Emitter<'_> {
             levels.push(Level { axis, within, guards: vec![], states, lagging });
         }
         if let (Some(scope), Some(level)) = (self.scopes.last_mut(), levels.last()) {
-            for (&m, &old) in members.iter().zip(&level.states) {
+            for ((&m, &old), complete) in members.iter().zip(&level.states).zip(complete) {
                 let lag = lags.iter().position(|l| l.anchor == m);
                 let lag = lag.map(|k| Lagging { old: level.lagging[k], new: None, of: lags[k] });
-                scope.running.insert(m, Running { old, new: None, lag });
+                scope.running.insert(m, Running { old, new: None, lag, complete });
             }
         }
         for &f in common.iter().filter(|&&f| !matches!(self.x.get(f), Expr::Within(_))).collect::<Vec<_>>() {
@@ -223,6 +226,50 @@ impl Emitter<'_> {
         let place = |m: &NodeId| self.l.order.iter().position(|o| o == m);
         out.sort_by_key(place);
         Ok(out)
+    }
+
+    /// The complete value of a reduction that a loop computes once more, for the sake of the states that its running value
+    /// moves, where another of the loop's reductions needs it: an earlier loop has it. Refused where running and complete
+    /// value are both read, and not told apart.
+    fn wanted_complete(&mut self, n: NodeId, members: &[NodeId]) -> Result<Option<ValueId>, Fail> {
+        let needing: Vec<NodeId> = members.iter().copied().filter(|&o| self.needs_complete(o, n)).collect();
+        if needing.is_empty() {
+            return Ok(None);
+        }
+        for o in members.iter().filter(|o| !needing.contains(o) && **o != n) {
+            let f = &self.l.folds[o];
+            let parts = match f.how {
+                How::Contract(a, b) => vec![a, b],
+                How::Fold(e) => vec![e],
+            };
+            let repair = f.repair.as_ref().map(|r| [Some(r.factor), r.plus, r.keep_if]).into_iter().flatten().flatten();
+            if parts.into_iter().chain(repair).any(|e| self.reads_latest(e, n)) {
+                let reason = "its complete value and its running one are wanted in one loop";
+                return Err(PlanError::unsupported(&self.p[n].name, reason).into());
+            }
+        }
+        let read = self.x.plain(n, &self.p[n].axes);
+        let known = self.scopes.iter().rev().find_map(|s| s.memo.iter().find(|(key, _)| key.0 == read));
+        match known.map(|(_, v)| *v) {
+            Some(v) => Ok(Some(v)),
+            None => {
+                let reason = "its complete value is wanted in the loop that computes it";
+                Err(PlanError::unsupported(&self.p[n].name, reason).into())
+            }
+        }
+    }
+
+    /// Whether an expression reads a reduction, other than its value before the chunk.
+    fn reads_latest(&self, e: ExprId, n: NodeId) -> bool {
+        match self.x.get(e) {
+            Expr::Old(_) => false,
+            Expr::Read(..) => {
+                let mut found = false;
+                self.x.reads(e, &mut BTreeSet::new(), &mut |m, _| found |= m == n);
+                found
+            }
+            _ => self.x.children(e).into_iter().any(|e| self.reads_latest(e, n)),
+        }
     }
 
     fn is_running(&self, n: NodeId) -> bool {
