@@ -133,9 +133,9 @@ impl Scores<'_> {
                 {
                     weights.add(engaged, row, blocks);
                 }
-                let Weights { by, less, to, .. } = &mut weights;
                 #[cfg(target_arch = "x86_64")]
                 {
+                    let Weights { by, less, to, .. } = &mut weights;
                     let (from, pitch, live) = (sums.cast_const(), PITCH, self.live);
                     let (by, rows, columns) = (*by, rows.clone(), columns.clone());
                     // SAFETY: who has engaged the unit has the instructions; the rows and columns are there, have a number
