@@ -14,6 +14,8 @@ use einloom_tile::grid_points;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+/// Kernels of a plan that are looked at once more: the one that takes longest.
+const AGAIN: usize = 1;
 /// Kernels that are built while looking for better divisions, at most, per node of the graph.
 const TRIES: usize = 16;
 
@@ -71,7 +73,10 @@ impl<'a> Search<'a> {
         for kernel in best.kernels.iter_mut().filter(|k| !k.mixed.is_empty()) {
             *kernel = Rc::new(self.shop.in_best_types(kernel));
         }
-        for kernel in &mut best.kernels {
+        // The others could not change as much, and a plan is to be found soon.
+        let mut longest: Vec<&mut Rc<Built>> = best.kernels.iter_mut().collect();
+        longest.sort_by(|a, b| b.cost.seconds.total_cmp(&a.cost.seconds));
+        for kernel in longest.into_iter().take(AGAIN) {
             if let Some(better) = self.shop.looked_at_again(kernel) {
                 *kernel = Rc::new(better);
             }
