@@ -2,7 +2,7 @@
 //!
 //! Points of the grid need nothing of each other, so that any order computes the same. What two points in a row have in common stays
 //! for the second: with rows outside and columns inside a tile of rows comes in once and columns come in again and again; the other
-//! way round it is the columns that rest. Kernels are compared in the order of their text; the one that is chosen is tried in the others where
+//! way round it is the columns that rest. Kernels are compared in the order of their text; the longest of a chosen plan is tried in the others where
 //! it moves more than it must.
 
 use einloom_tile::{AxisId, Kernel};
