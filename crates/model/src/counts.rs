@@ -20,8 +20,8 @@ pub struct Counts {
     counted: Known<What, Rc<[Rc<Group>]>>,
     /// Parts by all that they are made of.
     groups: Known<Vec<u64>, Rc<Group>>,
-    /// The number of the elements that an access touches, by its number and depth, and those numbers by what they are, as text.
-    places: Known<(usize, usize), usize>,
+    /// The number of the elements that an access touches, by the number of it and a depth, and those numbers by what they are, as text.
+    places: RefCell<Vec<Option<usize>>>,
     texts: RefCell<HashMap<String, usize>>,
     /// The kernel taken apart.
     parts: RefCell<Option<Rc<Parts>>>,
@@ -99,13 +99,20 @@ impl Counts {
         self.tasks.borrow_mut().get_or_insert_with(|| make().into()).clone()
     }
 
-    /// A number that is the same for what is the same text.
-    pub(crate) fn place(&self, access: usize, depth: usize, text: impl FnOnce() -> String) -> usize {
-        get(&self.places, (access, depth), || {
-            let mut texts = self.texts.borrow_mut();
-            let next = texts.len();
-            *texts.entry(text()).or_insert(next)
-        })
+    /// A number that is the same for what is the same text; `at` numbers what was asked.
+    pub(crate) fn place(&self, at: usize, text: impl FnOnce() -> String) -> usize {
+        if let Some(Some(known)) = self.places.borrow().get(at) {
+            return *known;
+        }
+        let mut texts = self.texts.borrow_mut();
+        let next = texts.len();
+        let place = *texts.entry(text()).or_insert(next);
+        let mut places = self.places.borrow_mut();
+        if places.len() <= at {
+            places.resize(at + 1, None);
+        }
+        places[at] = Some(place);
+        place
     }
 }
 

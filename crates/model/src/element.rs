@@ -25,7 +25,8 @@ pub(crate) fn moved(program: &Program, kernel: &Kernel, access: &Access, counts:
                 mark(coord, &mut marks);
             }
             let size = Box::new(move |w: &[Window]| inside(&group, &list, &mut w.to_vec()));
-            factors.push(Rc::new(Factor { axes, placed: BTreeSet::new(), size, mark: marks }));
+            let placed = axes.clone();
+            factors.push(Rc::new(Factor { axes, placed, size, mark: marks, lengths: false }));
         }
     }
     factors.extend(free.into_iter().map(Factor::length));

@@ -64,12 +64,33 @@ impl Held {
     /// The same where some tiles stay from one point of the grid, or one chunk, to the next: nothing takes their place
     /// meanwhile.
     pub(crate) fn with(&self, kernel: &Kernel, kept: &BTreeSet<ValueId>) -> u64 {
-        let side = |a: AxisId| kernel.axis(a).tile.min(kernel.axis(a).extent) as f64;
-        let sizes: Vec<f64> = self.sides.iter().map(|s| s.iter().map(|&a| side(a)).product()).collect();
+        let side = |a: AxisId| side(kernel, a);
+        let sizes = self.sizes(kernel);
         let stream = |(moments, rows): &(Moments, Vec<ByRows>)| {
             let whole = moments.most(&sizes, kept);
             rows.iter().map(|r| r.most(&sizes, side(r.axis), kept)).fold(whole, f64::min)
         };
         self.streams.iter().map(stream).fold(self.moments.most(&sizes, kept), f64::max) as u64
     }
+
+    /// Whether [`elements`](Self::elements) is no more than a capacity, which takes less to tell.
+    pub fn fits(&self, kernel: &Kernel, capacity: u64) -> bool {
+        let (sizes, kept) = (self.sizes(kernel), BTreeSet::new());
+        let fits = |elements: f64| elements as u64 <= capacity;
+        let stream = |(moments, rows): &(Moments, Vec<ByRows>)| {
+            let by_rows = |r: &ByRows| fits(r.most(&sizes, side(kernel, r.axis), &kept));
+            fits(moments.most(&sizes, &kept)) || rows.iter().any(by_rows)
+        };
+        fits(self.moments.most(&sizes, &kept)) && self.streams.iter().all(stream)
+    }
+
+    /// The elements of each tile.
+    fn sizes(&self, kernel: &Kernel) -> Vec<f64> {
+        self.sides.iter().map(|s| s.iter().map(|&a| side(kernel, a)).product()).collect()
+    }
+}
+
+/// Positions of a tile along an axis.
+fn side(kernel: &Kernel, a: AxisId) -> f64 {
+    kernel.axis(a).tile.min(kernel.axis(a).extent) as f64
 }

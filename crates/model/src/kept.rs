@@ -10,7 +10,7 @@
 //! core; the loop's iterations all bring in the same, so that no condition of a loop inside it mentions it or one outside.
 //! Counted is one visit an iteration, though there may be more.
 
-use crate::levels::{Reuse, Traffic, mentions, reads_tiles};
+use crate::levels::{Reuse, Traffic};
 use crate::nest::Loop;
 use crate::region::Lean;
 use einloom_tile::TensorId;
@@ -54,16 +54,16 @@ impl Reuse<'_> {
         // What spares most for an element goes first; the order of equals is that of the program.
         candidates.sort_by_key(|c| std::cmp::Reverse(c.gain(1 << 20)));
         let mut least = Traffic::new();
-        self.region(&self.nest.body.all(), 0, Lean::Low, &mut least);
+        self.region(&self.nest.body.all, 0, Lean::Low, &mut least);
         let (mut left, mut places) = (room, BTreeSet::new());
         for c in candidates {
             if !places.insert((c.tensor, c.place)) {
                 continue;
             }
             let kept = left.min(c.largest);
-            let Some((read, _)) = traffic.get_mut(&c.tensor) else { continue };
-            let floor = least.get(&c.tensor).map_or(0, |t| t.0);
-            *read = read.saturating_sub(c.gain(kept)).max(floor.min(*read));
+            let Some((read, _)) = traffic.get(c.tensor) else { continue };
+            let floor = least.get(c.tensor).map_or(0, |t| t.0);
+            traffic.of(c.tensor).0 = read.saturating_sub(c.gain(kept)).max(floor.min(read));
             left -= kept;
         }
         (room - left).saturating_mul(element)
@@ -72,18 +72,16 @@ impl Reuse<'_> {
     /// The best that keeping a part of what an access brings in can do.
     fn candidate(&self, k: usize, depth: usize) -> Option<Candidate> {
         let access = &self.nest.accesses[k];
-        if access.store || access.at.iter().any(reads_tiles) {
+        if access.store || access.gathers {
             return None;
         }
         let loops = &access.loops;
         let each = (0..depth.min(loops.len())).filter_map(|j| {
-            let axis = loops[j].axis;
-            if access.at.iter().any(|c| mentions(c, axis)) {
+            if access.moves[j] {
                 return None;
             }
-            let conditions = loops[j..].iter().flat_map(Loop::conditions).flat_map(|e| &e.terms);
-            let outside: BTreeSet<_> = loops[..=j].iter().map(|l| l.axis).collect();
-            if conditions.into_iter().any(|t| outside.contains(&t.1)) {
+            let mut conditions = loops[j..].iter().flat_map(Loop::conditions).flat_map(|e| &e.terms);
+            if conditions.any(|t| loops[..=j].iter().any(|l| l.axis == t.1)) {
                 return None;
             }
             let [before, with] = [j, j + 1].map(|j| self.nest.iterations(self.kernel, k, j));
@@ -94,8 +92,8 @@ impl Reuse<'_> {
             let size = self.program.tensor(access.tensor).dims.iter().fold(before, |n, &d| n.saturating_mul(d as u64));
             let sum = self.nest.touched(self.program, self.kernel, k, j, Lean::High).min(size);
             // Windows at the edge are shorter than the others: the largest part is at most this many times the mean.
-            let longer = loops[..j].iter().filter(|l| access.at.iter().any(|c| mentions(c, l.axis))).map(|l| {
-                let axis = self.kernel.axis(l.axis);
+            let longer = (0..j).filter(|&l| access.moves[l]).map(|l| {
+                let axis = self.kernel.axis(loops[l].axis);
                 let all = axis.extent.div_ceil(axis.tile.max(1)) * axis.tile;
                 all as f64 / axis.extent.max(1) as f64
             });

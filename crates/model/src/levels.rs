@@ -16,8 +16,41 @@ use einloom_machine::Level;
 use einloom_tile::{AxisId, CoordAtom, Kernel, Program, TensorId, ValueId, grid_points, grid_steps};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Elements read and written of a tensor.
-pub(crate) type Traffic = BTreeMap<TensorId, (u64, u64)>;
+/// Elements read and written of each of a few tensors, in order of their ids.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Traffic(Vec<(TensorId, (u64, u64))>);
+
+impl Traffic {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What is read and written of a tensor, to add to.
+    pub fn of(&mut self, tensor: TensorId) -> &mut (u64, u64) {
+        let at = self.0.binary_search_by_key(&tensor, |t| t.0).unwrap_or_else(|at| {
+            self.0.insert(at, (tensor, (0, 0)));
+            at
+        });
+        &mut self.0[at].1
+    }
+
+    pub fn get(&self, tensor: TensorId) -> Option<(u64, u64)> {
+        self.0.binary_search_by_key(&tensor, |t| t.0).ok().map(|at| self.0[at].1)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (TensorId, (u64, u64))> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Of each of its tensors the less of both.
+    pub fn smaller(mut self, other: &Self) -> Self {
+        for (tensor, (read, written)) in &mut self.0 {
+            let other = other.get(*tensor).unwrap_or((0, 0));
+            (*read, *written) = ((*read).min(other.0), (*written).min(other.1));
+        }
+        self
+    }
+}
 
 /// What passes into a memory.
 pub(crate) struct Into {
@@ -59,23 +92,23 @@ impl Reuse<'_> {
     pub fn traffic_into(&self, memory: &Level) -> Into {
         let mut traffic = Traffic::new();
         let Some(capacity) = memory.capacity else {
-            let all = self.nest.body.all();
-            self.region(&all, 0, Lean::High, &mut traffic);
+            let all = &self.nest.body.all;
+            self.region(all, 0, Lean::High, &mut traffic);
             let resident_bytes = self.bytes(&traffic).saturating_add(self.resident_bytes);
             return Into { without: traffic.clone(), traffic, resident_bytes };
         };
-        let all = self.nest.body.all();
+        let all = &self.nest.body.all;
         let grid = self.kernel.grid.len();
         let active = (memory.shared_by as u64).min(grid_points(self.kernel) as u64).max(1);
         for depth in 0..=grid {
             let steps = self.kernel.grid[depth..].iter().map(|&a| grid_steps(self.kernel.axis(a)) as u64);
             let points = steps.fold(1, u64::saturating_mul).clamp(1, active);
             let share = (u128::from(capacity.0) * u128::from(points) / u128::from(active)) as u64;
-            if let Some(held) = self.fits(&all, depth, share, self.resident_bytes.saturating_mul(points)) {
+            if let Some(held) = self.fits(all, depth, share, self.resident_bytes.saturating_mul(points)) {
                 // What does not move from one region to the next is used again before it is pushed out.
                 let mut by_depth: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
                 let (mut kept, mut held) = (BTreeSet::new(), held);
-                for &k in &all {
+                for &k in all {
                     let from = self.stays_from(k, depth);
                     let from = match self.keeps_tile(k, [from, depth], held, share, &mut kept) {
                         Some(more) => {
@@ -140,10 +173,8 @@ impl Reuse<'_> {
     /// it does not move with the loops in between.
     fn stays_from(&self, k: usize, depth: usize) -> usize {
         let access = &self.nest.accesses[k];
-        let moves = |axis| access.at.iter().any(|c| mentions(c, axis));
-        let outer = access.loops[..depth.min(access.loops.len())].iter().rev();
-        let data = access.at.iter().any(reads_tiles);
-        if access.store || data { depth } else { depth - outer.take_while(|l| !moves(l.axis)).count() }
+        let outer = access.moves[..depth.min(access.loops.len())].iter().rev();
+        if access.store || access.gathers { depth } else { depth - outer.take_while(|moves| !**moves).count() }
     }
 
     /// Tiles that are loaded outside streams, are all that their access touches in an outer loop of the grid, and may stay where they
@@ -179,10 +210,10 @@ impl Reuse<'_> {
             apart.counted.push((k, depth));
         }
         for stream in &body.streams {
-            let all = stream.all();
-            let fits = |d: usize| Some((d, self.fits(&all, d, apart.share, apart.tiles)?));
+            let all = &stream.all;
+            let fits = |d: usize| Some((d, self.fits(all, d, apart.share, apart.tiles)?));
             if let Some((fitting, bytes)) = [depth, depth + 1].into_iter().find_map(fits) {
-                self.region(&all, fitting, Lean::High, &mut apart.traffic);
+                self.region(all, fitting, Lean::High, &mut apart.traffic);
                 apart.counted.extend(all.iter().map(|&k| (k, fitting)));
                 apart.held = apart.held.max(bytes);
             } else {
@@ -245,7 +276,7 @@ impl Reuse<'_> {
     /// Whether the tile of an access holds all that it touches in a region of this depth, of which there are so many.
     fn is_tile(&self, k: usize, depth: usize, regions: u64) -> bool {
         let access = &self.nest.accesses[k];
-        if access.at.iter().any(reads_tiles) {
+        if access.gathers {
             return false;
         }
         let touched = self.nest.touched(self.program, self.kernel, k, depth, Lean::High);
@@ -257,8 +288,8 @@ impl Reuse<'_> {
 
     fn bytes(&self, traffic: &Traffic) -> u64 {
         let bytes = traffic.iter().map(|(t, (read, written))| {
-            let each = self.element.unwrap_or(self.program.tensor(*t).dtype.bytes() as u64);
-            read.saturating_add(*written).saturating_mul(each)
+            let each = self.element.unwrap_or(self.program.tensor(t).dtype.bytes() as u64);
+            read.saturating_add(written).saturating_mul(each)
         });
         bytes.fold(0, u64::saturating_add)
     }
@@ -278,7 +309,7 @@ impl Reuse<'_> {
         }
         let mut sums = Traffic::new();
         for ((tensor, store, _), size) in places {
-            let (read, written) = sums.entry(tensor).or_insert((0, 0));
+            let (read, written) = sums.of(tensor);
             match (store, lean) {
                 (true, _) => *written = written.saturating_add(size),
                 (false, Lean::High) => *read = read.saturating_add(size),
@@ -290,10 +321,10 @@ impl Reuse<'_> {
             Some(&k) => self.nest.iterations(self.kernel, k, depth),
             None => self.nest.points(self.kernel, depth),
         };
-        for (tensor, (read, written)) in sums {
+        for (tensor, (read, written)) in sums.iter() {
             let size = self.program.tensor(tensor).dims.iter().fold(1u64, |n, &d| n.saturating_mul(d as u64));
             let most = size.saturating_mul(regions);
-            let entry = traffic.entry(tensor).or_insert((0, 0));
+            let entry = traffic.of(tensor);
             entry.0 = entry.0.saturating_add(read.min(most));
             entry.1 = entry.1.saturating_add(written.min(most));
         }
@@ -308,7 +339,7 @@ impl Reuse<'_> {
             let coord = |c: &einloom_tile::Coord| self.coord_text(c, &outside);
             access.at.iter().map(coord).collect::<Vec<_>>().join(",")
         };
-        self.nest.counts.place(access, depth, text)
+        self.nest.place(access, depth, text)
     }
 
     fn coord_text(&self, coord: &einloom_tile::Coord, outside: &[einloom_tile::AxisId]) -> String {
@@ -323,22 +354,4 @@ impl Reuse<'_> {
         }
         terms.join("+")
     }
-}
-
-/// Whether a coordinate moves with an axis.
-pub(crate) fn mentions(coord: &einloom_tile::Coord, axis: einloom_tile::AxisId) -> bool {
-    coord.terms.iter().any(|(_, atom)| match atom {
-        CoordAtom::Axis(a) => *a == axis,
-        CoordAtom::Floor(inner, _) => mentions(inner, axis),
-        CoordAtom::Tile(_) => false,
-    })
-}
-
-/// Whether data decide a coordinate.
-pub(crate) fn reads_tiles(coord: &einloom_tile::Coord) -> bool {
-    coord.terms.iter().any(|(_, atom)| match atom {
-        CoordAtom::Axis(_) => false,
-        CoordAtom::Floor(inner, _) => reads_tiles(inner),
-        CoordAtom::Tile(_) => true,
-    })
 }

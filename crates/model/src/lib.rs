@@ -16,6 +16,7 @@ mod held;
 mod kept;
 mod levels;
 mod nest;
+mod ranges;
 mod region;
 mod resident;
 mod transfers;

@@ -5,6 +5,7 @@ use crate::counts::{Counts, What};
 use crate::element::moved;
 use crate::region::{Lean, touched};
 use einloom_tile::{Affine, AxisId, Coord, CoordAtom, Kernel, Op, Predicate, Program, Scalar, TensorId, ValueId};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::rc::Rc;
@@ -39,6 +40,12 @@ pub(crate) struct Access {
     /// A load that may reach outside the tensor.
     pub filled: bool,
     pub loops: Vec<Loop>,
+    /// Of each loop whether a coordinate moves with it.
+    pub moves: Vec<bool>,
+    /// Whether data decide a coordinate.
+    pub gathers: bool,
+    /// Where its numbers by depth begin among those of all accesses.
+    first: usize,
 }
 
 /// The operations of a kernel's or a stream's body that are of interest here.
@@ -48,15 +55,8 @@ pub(crate) struct Body {
     pub accesses: Vec<usize>,
     /// The streams directly in it.
     pub streams: Vec<Body>,
-}
-
-impl Body {
-    /// Every access in it, also inside streams.
-    pub fn all(&self) -> Vec<usize> {
-        let mut out = self.accesses.clone();
-        self.streams.iter().for_each(|s| out.extend(s.all()));
-        out
-    }
+    /// Numbers of every access in it, also inside streams.
+    pub all: Vec<usize>,
 }
 
 /// A kernel taken apart, whatever its tiles.
@@ -70,11 +70,15 @@ pub(crate) struct Parts {
     pub data_dependent: bool,
 }
 
-/// The same with what was counted already: levels ask for the same, and other tiles for much of it.
+/// The same for some tiles, with what was counted already: levels ask for the same, and other tiles for much of it.
 pub(crate) struct Nest {
     parts: Rc<Parts>,
     pub counts: Rc<Counts>,
+    /// For these tiles, by access and depth: what is touched, and iterations; [`UNKNOWN`] until it is asked for.
+    own: Vec<Cell<[u64; 2]>>,
 }
+
+const UNKNOWN: u64 = u64::MAX;
 
 impl Deref for Nest {
     type Target = Parts;
@@ -87,8 +91,11 @@ impl Deref for Nest {
 impl Nest {
     /// What an access touches at a depth: see [`touched`].
     pub fn touched(&self, program: &Program, kernel: &Kernel, k: usize, depth: usize, lean: Lean) -> u64 {
-        let parts = || touched(program, kernel, self, &self.accesses[k], depth, lean);
-        self.counts.of(kernel, What::Touched(k, depth, lean == Lean::High), parts)
+        let count = || {
+            let parts = || touched(program, kernel, self, &self.accesses[k], depth, lean);
+            self.counts.of(kernel, What::Touched(k, depth, lean == Lean::High), parts)
+        };
+        if lean == Lean::Low { count() } else { self.once(k, depth, 0, count) }
     }
 
     /// Elements that an access moves.
@@ -99,9 +106,34 @@ impl Nest {
 
     /// Iterations of the first so many loops around an access.
     pub fn iterations(&self, kernel: &Kernel, k: usize, depth: usize) -> u64 {
-        let loops = &self.accesses[k].loops;
-        let parts = || iterations(kernel, &loops[..depth.min(loops.len())]).groups(&self.counts);
-        self.counts.of(kernel, What::Iterations(k, depth), parts)
+        self.once(k, depth, 1, || {
+            let loops = &self.accesses[k].loops;
+            let parts = || iterations(kernel, &loops[..depth.min(loops.len())]).groups(&self.counts);
+            self.counts.of(kernel, What::Iterations(k, depth), parts)
+        })
+    }
+
+    /// One of the two numbers of an access and a depth, counted if it was not asked for yet.
+    fn once(&self, k: usize, depth: usize, which: usize, count: impl FnOnce() -> u64) -> u64 {
+        let cell = &self.own[self.number(k, depth)];
+        if cell.get()[which] == UNKNOWN {
+            let value = count();
+            let mut both = cell.get();
+            both[which] = value;
+            cell.set(both);
+        }
+        cell.get()[which]
+    }
+
+    /// A number that is the same for accesses and depths that touch the same elements; what these are as text.
+    pub fn place(&self, k: usize, depth: usize, text: impl FnOnce() -> String) -> usize {
+        self.counts.place(self.number(k, depth), text)
+    }
+
+    /// The number of an access and a depth among all.
+    fn number(&self, k: usize, depth: usize) -> usize {
+        let access = &self.accesses[k];
+        access.first + depth.min(access.loops.len())
     }
 
     /// Iterations of the first so many loops of the grid.
@@ -117,7 +149,9 @@ impl Nest {
 
     /// The same where something was counted of this kernel already, with these tiles or others.
     pub fn with(kernel: &Kernel, counts: Rc<Counts>) -> Self {
-        Self { parts: counts.parts(|| Parts::new(kernel)), counts }
+        let parts = counts.parts(|| Parts::new(kernel));
+        let numbers = parts.accesses.last().map_or(0, |a| a.first + a.loops.len() + 1);
+        Self { parts, counts, own: vec![Cell::new([UNKNOWN; 2]); numbers] }
     }
 }
 
@@ -141,16 +175,10 @@ impl Parts {
                         tiles(coord).into_iter().for_each(|v| depends.extend(self.depends[v.at()].iter().copied()));
                     }
                     self.depends[dst.at()] = depends;
-                    let (store, filled) = (false, fill.is_some());
-                    body.accesses.push(self.accesses.len());
-                    let (at, loops) = (at.clone(), loops.clone());
-                    self.accesses.push(Access { tensor: *tensor, at, tile: *dst, store, filled, loops });
+                    body.accesses.push(self.access(*tensor, at, *dst, [false, fill.is_some()], loops));
                 }
                 Op::Store { tensor, at, src } => {
-                    let (store, filled) = (true, false);
-                    body.accesses.push(self.accesses.len());
-                    let (at, loops) = (at.clone(), loops.clone());
-                    self.accesses.push(Access { tensor: *tensor, at, tile: *src, store, filled, loops });
+                    body.accesses.push(self.access(*tensor, at, *src, [true, false], loops));
                 }
                 Op::Map { dst, expr } => {
                     let mut depends = sides(kernel, *dst);
@@ -175,7 +203,26 @@ impl Parts {
                 Op::SkipUnless { .. } => self.data_dependent = true,
             }
         }
+        body.all.clone_from(&body.accesses);
+        body.streams.iter().for_each(|s| body.all.extend(&s.all));
         body
+    }
+
+    /// Takes down an access; gives its number.
+    fn access(
+        &mut self,
+        tensor: TensorId,
+        at: &[Coord],
+        tile: ValueId,
+        [store, filled]: [bool; 2],
+        loops: &[Loop],
+    ) -> usize {
+        let moves = loops.iter().map(|l| at.iter().any(|c| mentions(c, l.axis))).collect();
+        let gathers = at.iter().any(|c| !tiles(c).is_empty());
+        let first = self.accesses.last().map_or(0, |a| a.first + a.loops.len() + 1);
+        let (at, loops) = (at.to_vec(), loops.to_vec());
+        self.accesses.push(Access { tensor, at, tile, store, filled, loops, moves, gathers, first });
+        self.accesses.len() - 1
     }
 
     /// A result over its operands; the axis that is summed or reduced is none of its sides and goes.
@@ -230,6 +277,15 @@ pub(crate) fn coord_axes(coord: &Coord) -> BTreeSet<AxisId> {
         }
     }
     out
+}
+
+/// Whether a coordinate moves with an axis.
+fn mentions(coord: &Coord, axis: AxisId) -> bool {
+    coord.terms.iter().any(|(_, atom)| match atom {
+        CoordAtom::Axis(a) => *a == axis,
+        CoordAtom::Floor(inner, _) => mentions(inner, axis),
+        CoordAtom::Tile(_) => false,
+    })
 }
 
 /// The tiles that a coordinate gathers with.

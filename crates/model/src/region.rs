@@ -31,8 +31,9 @@ pub(crate) fn touched(
         let all = axes.clone();
         let mut mark = vec![1, u64::from(lean == Lean::High), group.len() as u64];
         group.iter().for_each(|d| d.mark(&mut mark));
+        let lengths = matches!(group.as_slice(), [d] if d.is_length(kernel));
         let size = Box::new(move |w: &[Window]| distinct(&group, &all, lean, w));
-        factors.push(Rc::new(Factor { axes, placed, size, mark }));
+        factors.push(Rc::new(Factor { axes, placed, size, mark, lengths }));
     }
     let (outer, inner) = access.loops.split_at(depth.min(access.loops.len()));
     let apart = apart(access);
@@ -72,6 +73,13 @@ impl Dimension {
             }
         }
         mark(&self.coord, out);
+    }
+
+    /// Whether it touches as many elements as the window of its one axis is long.
+    fn is_length(&self, kernel: &Kernel) -> bool {
+        let own = !self.clipped && self.gathered.is_none();
+        own && matches!(self.coord.terms.as_slice(),
+            [(_, CoordAtom::Axis(a))] if kernel.axis(*a).extent <= self.extent)
     }
 
     /// What one axis touches here by itself, if neither data nor the tensor's ends have a say in it: the same in whichever

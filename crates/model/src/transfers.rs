@@ -244,7 +244,7 @@ impl Found {
         };
         let element = placed_by_programs(machine);
         let reuse = Reuse { program, kernel, nest: &nest, resident_bytes, element, held };
-        let least = in_bytes(program, &smaller(compulsory(&reuse), &innermost));
+        let least = in_bytes(program, &compulsory(&reuse).smaller(&innermost));
         let bound = total(&least);
         let mut levels: Vec<LevelTransfers> = vec![];
         let mut inner = innermost.clone();
@@ -258,8 +258,8 @@ impl Found {
                     true => l2_traffic(program, kernel, machine, blocks),
                     false => reuse.traffic_into(memory),
                 };
-                let without = total(&in_bytes(program, &smaller(into.without, &inner)));
-                inner = smaller(into.traffic, &inner);
+                let without = total(&in_bytes(program, &into.without.smaller(&inner)));
+                inner = into.traffic.smaller(&inner);
                 kept_bytes = without.saturating_sub(total(&in_bytes(program, &inner)));
                 resident.push(into.resident_bytes);
             }
@@ -290,11 +290,11 @@ impl Found {
 
 /// Bytes of all tensors that a kernel touches.
 fn touched_bytes(program: &Program, traffic: &Traffic) -> u64 {
-    let size = |t: &TensorId| {
-        let tensor = program.tensor(*t);
+    let size = |(t, _): (TensorId, (u64, u64))| {
+        let tensor = program.tensor(t);
         tensor.dims.iter().fold(tensor.dtype.bytes() as u64, |n, &d| n.saturating_mul(d as u64))
     };
-    traffic.keys().map(size).fold(0, u64::saturating_add)
+    traffic.iter().map(size).fold(0, u64::saturating_add)
 }
 
 /// Bytes that pass into a memory and out of it, if all else is outside: what it keeps passes once. On abstract machines as
@@ -313,7 +313,7 @@ pub fn moved_bytes(
     let element = placed_by_programs(machine);
     let reuse = Reuse { program, kernel, nest: &nest, resident_bytes, element, held: Some(held) };
     let innermost = innermost(program, kernel, &nest);
-    total(&in_bytes(program, &smaller(reuse.traffic_into(memory).traffic, &innermost)))
+    total(&in_bytes(program, &reuse.traffic_into(memory).traffic.smaller(&innermost)))
 }
 
 /// Bytes of an element in the memories of an abstract machine with one core: what they hold is the program's choice.
@@ -379,7 +379,7 @@ pub(crate) fn innermost(program: &Program, kernel: &Kernel, nest: &Nest) -> Traf
     let mut innermost = Traffic::new();
     for (k, access) in nest.accesses.iter().enumerate() {
         let elements = nest.moved(program, kernel, k);
-        let (read, written) = innermost.entry(access.tensor).or_insert((0, 0));
+        let (read, written) = innermost.of(access.tensor);
         let sum = if access.store { written } else { read };
         *sum = sum.saturating_add(elements);
     }
@@ -392,16 +392,8 @@ fn utilisation(kernel: &Kernel, machine: &Machine) -> f64 {
     if points == 0 { 1.0 } else { points as f64 / (points.div_ceil(cores) as f64 * cores as f64) }
 }
 
-fn smaller(a: Traffic, b: &Traffic) -> Traffic {
-    let least = |(t, (read, written)): (TensorId, (u64, u64))| {
-        let other = b.get(&t).copied().unwrap_or((0, 0));
-        (t, (read.min(other.0), written.min(other.1)))
-    };
-    a.into_iter().map(least).collect()
-}
-
 fn in_bytes(program: &Program, traffic: &Traffic) -> Vec<TensorTransfer> {
-    let each = |(&tensor, &(read, written)): (&TensorId, &(u64, u64))| {
+    let each = |(tensor, (read, written)): (TensorId, (u64, u64))| {
         let bytes = program.tensor(tensor).dtype.bytes() as u64;
         let (loaded_bytes, stored_bytes) = (read.saturating_mul(bytes), written.saturating_mul(bytes));
         TensorTransfer { tensor, loaded_bytes, stored_bytes }

@@ -104,7 +104,7 @@ impl Frame {
 
     pub(crate) fn fits(&mut self, sizes: &[usize], memory: Memory<'_>) -> bool {
         self.put(sizes);
-        self.held.elements(self.kernel()) <= memory.capacity
+        self.held.fits(self.kernel(), memory.capacity)
     }
 
     /// Bytes that tiles which fit move between the memories: what stays from one point of the grid to the next moves once.

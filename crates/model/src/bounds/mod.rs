@@ -107,6 +107,6 @@ impl BoundFrom {
 /// Elements that must be read and written, per tensor.
 pub(crate) fn compulsory(reuse: &Reuse<'_>) -> Traffic {
     let mut traffic = Traffic::new();
-    reuse.region(&reuse.nest.body.all(), 0, Lean::Low, &mut traffic);
+    reuse.region(&reuse.nest.body.all, 0, Lean::Low, &mut traffic);
     traffic
 }

@@ -69,9 +69,8 @@ impl Counted {
     fn seconds(&self, program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> f64 {
         let Some(outer) = machine.trunk().next() else { return 0.0 };
         let into = self.l2_traffic(program, kernel, machine, blocks);
-        let size = |t: &TensorId| program.tensor(*t).dtype.bytes() as f64;
-        let bytes: f64 =
-            into.traffic.iter().map(|(t, (read, written))| (*read as f64 + *written as f64) * size(t)).sum();
+        let size = |t: TensorId| program.tensor(t).dtype.bytes() as f64;
+        let bytes: f64 = into.traffic.iter().map(|(t, (read, written))| (read as f64 + written as f64) * size(t)).sum();
         bytes / outer.bandwidth.0
     }
 
@@ -86,12 +85,12 @@ impl Counted {
         let together = grid_points(kernel).min(machine.cores.max(1) * blocks);
         let wave = wave(program, kernel, &self.inner, &self.axes, together);
         let mut traffic = Traffic::new();
-        for (tensor, &(read, written)) in &self.inner {
-            let shared = in_step(&wave, self.axes.get(tensor));
+        for (tensor, (read, written)) in self.inner.iter() {
+            let shared = in_step(&wave, self.axes.get(&tensor));
             let floor = self.least.get(tensor).map_or(0, |t| t.0);
             let stays = stays.as_ref().and_then(|s| s.traffic.get(tensor)).map_or(read, |t| t.0);
             let together = (read as f64 / shared).ceil() as u64;
-            traffic.insert(*tensor, (together.min(stays).max(floor.min(read)), written));
+            *traffic.of(tensor) = (together.min(stays).max(floor.min(read)), written);
         }
         let held = stays.map_or(0, |s| s.resident_bytes.saturating_mul(blocks as u64));
         Into { without: traffic.clone(), traffic, resident_bytes: held }
@@ -126,8 +125,8 @@ fn wave(
 ) -> BTreeMap<AxisId, usize> {
     let mut wave: BTreeMap<AxisId, usize> = kernel.grid.iter().map(|&a| (a, 1)).collect();
     let bytes = |wave: &BTreeMap<AxisId, usize>| -> f64 {
-        let one = |(t, n): (&TensorId, &(u64, u64))| {
-            n.0 as f64 * program.tensor(*t).dtype.bytes() as f64 / in_step(wave, axes.get(t))
+        let one = |(t, n): (TensorId, (u64, u64))| {
+            n.0 as f64 * program.tensor(t).dtype.bytes() as f64 / in_step(wave, axes.get(&t))
         };
         inner.iter().map(one).sum()
     };
