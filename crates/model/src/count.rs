@@ -115,14 +115,17 @@ impl Group {
         let tile = |s: &Step| kernel.axis(s.axis).tile;
         let make = || self.walk(kernel, &self.steps, &mut self.windows.borrow_mut());
         let mut tiles = [0; REMEMBERED];
-        if self.steps.len() <= 1 || self.steps.len() > REMEMBERED {
+        if self.steps.len() > REMEMBERED {
             return make();
         }
         tiles.iter_mut().zip(&self.steps).for_each(|(t, s)| *t = tile(s));
         if let Some((_, total)) = self.last.get().filter(|l| l.0 == tiles) {
             return total;
         }
-        let total = *self.known.borrow_mut().entry(tiles).or_insert_with(make);
+        let total = match self.steps.len() {
+            0 | 1 => make(),
+            _ => *self.known.borrow_mut().entry(tiles).or_insert_with(make),
+        };
         self.last.set(Some((tiles, total)));
         total
     }

@@ -10,8 +10,8 @@
 //! core; the loop's iterations all bring in the same, so that no condition of a loop inside it mentions it or one outside.
 //! Counted is one visit an iteration, though there may be more.
 
+use crate::bounds::compulsory;
 use crate::levels::{Reuse, Traffic};
-use crate::nest::Loop;
 use crate::region::Lean;
 use einloom_tile::TensorId;
 use std::collections::BTreeSet;
@@ -53,8 +53,7 @@ impl Reuse<'_> {
         }
         // What spares most for an element goes first; the order of equals is that of the program.
         candidates.sort_by_key(|c| std::cmp::Reverse(c.gain(1 << 20)));
-        let mut least = Traffic::new();
-        self.region(&self.nest.body.all, 0, Lean::Low, &mut least);
+        let mut least = None;
         let (mut left, mut places) = (room, BTreeSet::new());
         for c in candidates {
             if !places.insert((c.tensor, c.place)) {
@@ -62,8 +61,14 @@ impl Reuse<'_> {
             }
             let kept = left.min(c.largest);
             let Some((read, _)) = traffic.get(c.tensor) else { continue };
-            let floor = least.get(c.tensor).map_or(0, |t| t.0);
-            traffic.of(c.tensor).0 = read.saturating_sub(c.gain(kept)).max(floor.min(read));
+            let comes = read.saturating_sub(c.gain(kept));
+            // What has to come is at most the tensor, and seldom needs to be counted.
+            let dims = &self.program.tensor(c.tensor).dims;
+            let floor = match dims.iter().fold(1u64, |n, &d| n.saturating_mul(d as u64)) {
+                size if comes >= size.min(read) => 0,
+                _ => least.get_or_insert_with(|| compulsory(self)).get(c.tensor).map_or(0, |t| t.0),
+            };
+            traffic.of(c.tensor).0 = comes.max(floor.min(read));
             left -= kept;
         }
         (room - left).saturating_mul(element)
@@ -77,11 +82,7 @@ impl Reuse<'_> {
         }
         let loops = &access.loops;
         let each = (0..depth.min(loops.len())).filter_map(|j| {
-            if access.moves[j] {
-                return None;
-            }
-            let mut conditions = loops[j..].iter().flat_map(Loop::conditions).flat_map(|e| &e.terms);
-            if conditions.any(|t| loops[..=j].iter().any(|l| l.axis == t.1)) {
+            if !access.again[j] {
                 return None;
             }
             let [before, with] = [j, j + 1].map(|j| self.nest.iterations(self.kernel, k, j));

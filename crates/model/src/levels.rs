@@ -242,12 +242,20 @@ impl Reuse<'_> {
         }
         // Where a program decides what is held, a tile that is all that its access touches in the region is no second copy: it
         // only has to stay.
-        let (whole, parts): (Vec<usize>, Vec<usize>) = match self.element {
-            Some(_) => accesses.iter().partition(|&&k| self.is_tile(k, depth, regions)),
-            None => (vec![], accesses.to_vec()),
+        let whole: Vec<usize> = match self.element {
+            Some(_) => accesses.iter().copied().filter(|&k| self.is_tile(k, depth, regions)).collect(),
+            None => vec![],
+        };
+        let parts: Vec<usize>;
+        let parts = match whole.is_empty() {
+            true => accesses,
+            false => {
+                parts = accesses.iter().copied().filter(|k| !whole.contains(k)).collect();
+                &parts
+            }
         };
         let mut traffic = Traffic::new();
-        self.region(&parts, depth, Lean::High, &mut traffic);
+        self.region(parts, depth, Lean::High, &mut traffic);
         let parts = self.bytes(&traffic).div_ceil(regions);
         let mut held = parts.saturating_add(tiles);
         if let Some(element) = self.element.filter(|_| held <= share && !whole.is_empty()) {
@@ -297,6 +305,17 @@ impl Reuse<'_> {
     /// Adds what these accesses touch per region of this depth, summed over the regions. Accesses to the same
     /// elements count once. Leaning low, accesses to other elements of a tensor that is read may be to the same.
     pub fn region(&self, accesses: &[usize], depth: usize, lean: Lean, traffic: &mut Traffic) {
+        if let &[k] = accesses {
+            let access = &self.nest.accesses[k];
+            let size = self.nest.touched(self.program, self.kernel, k, depth, lean);
+            let dims = &self.program.tensor(access.tensor).dims;
+            let regions = self.nest.iterations(self.kernel, k, depth);
+            let size = size.min(dims.iter().fold(1u64, |n, &d| n.saturating_mul(d as u64)).saturating_mul(regions));
+            let (read, written) = traffic.of(access.tensor);
+            let sum = if access.store { written } else { read };
+            *sum = sum.saturating_add(size);
+            return;
+        }
         let mut places: Vec<((TensorId, bool, usize), u64)> = Vec::with_capacity(accesses.len());
         for &k in accesses {
             let access = &self.nest.accesses[k];

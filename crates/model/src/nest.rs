@@ -42,6 +42,9 @@ pub(crate) struct Access {
     pub loops: Vec<Loop>,
     /// Of each loop whether a coordinate moves with it.
     pub moves: Vec<bool>,
+    /// Of each loop whether all its iterations bring in the same: no coordinate moves with it, and no condition of it or of a loop inside
+    /// it mentions it or one outside.
+    pub again: Vec<bool>,
     /// Whether data decide a coordinate.
     pub gathers: bool,
     /// Where its numbers by depth begin among those of all accesses.
@@ -217,11 +220,16 @@ impl Parts {
         [store, filled]: [bool; 2],
         loops: &[Loop],
     ) -> usize {
-        let moves = loops.iter().map(|l| at.iter().any(|c| mentions(c, l.axis))).collect();
+        let moves: Vec<bool> = loops.iter().map(|l| at.iter().any(|c| mentions(c, l.axis))).collect();
+        let steered = |j: usize| {
+            let mut terms = loops[j..].iter().flat_map(Loop::conditions).flat_map(|e| &e.terms);
+            terms.any(|t| loops[..=j].iter().any(|l| l.axis == t.1))
+        };
+        let again = (0..loops.len()).map(|j| !moves[j] && !steered(j)).collect();
         let gathers = at.iter().any(|c| !tiles(c).is_empty());
         let first = self.accesses.last().map_or(0, |a| a.first + a.loops.len() + 1);
         let (at, loops) = (at.to_vec(), loops.to_vec());
-        self.accesses.push(Access { tensor, at, tile, store, filled, loops, moves, gathers, first });
+        self.accesses.push(Access { tensor, at, tile, store, filled, loops, moves, again, gathers, first });
         self.accesses.len() - 1
     }
 

@@ -83,11 +83,11 @@ impl Moments {
     /// The largest sum of sizes; tiles that are `kept` are there all the time.
     pub(crate) fn most(&self, sizes: &[f64], kept: &BTreeSet<ValueId>) -> f64 {
         let size = |v: ValueId| sizes.get(v.at()).copied().unwrap_or_default();
-        let beside = kept.iter().map(|&v| size(v)).sum::<f64>();
+        let (beside, none) = (kept.iter().map(|&v| size(v)).sum::<f64>(), kept.is_empty());
         let sum = |moment: &Moment| {
             let mut sum = beside;
             let mut add = |v: ValueId| {
-                if !kept.contains(&v) {
+                if none || !kept.contains(&v) {
                     sum += size(v);
                 }
             };
