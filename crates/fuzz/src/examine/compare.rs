@@ -2,6 +2,7 @@
 
 use super::Subject;
 use super::bounds::Compared;
+use super::propagated::{Bounded, Propagated};
 use super::wide::Range;
 use einloom::compare::{Precision, distance};
 use einloom::prove;
@@ -269,21 +270,29 @@ impl Subject {
                 return Verdict::Undefined;
             }
         }
-        let evaluate = |graph: &Graph, cut: Cut| -> Option<(Array, bool, f64)> {
-            let range = Range::new(graph, &self.bound, inputs);
-            let (shape, values) = evaluate_in(&range, graph, &self.bound, cut)?.swap_remove(number);
-            let values = values.into_iter().map(|v| v.to_f64()).collect();
+        let evaluate = |graph: &Graph, cut: Cut| -> Option<(Array, bool, f64, Vec<f64>)> {
+            let numbers = Propagated(Range::new(graph, &self.bound, inputs));
+            let (shape, values) = evaluate_in(&numbers, graph, &self.bound, cut)?.swap_remove(number);
+            let errors = values.iter().map(Bounded::error).collect();
+            let values = values.into_iter().map(|v| v.value().to_f64()).collect();
+            let range = numbers.0;
             // A product of numbers that vanish is a small number, a quotient by one is none.
             let vanishes = seen.error.is_infinite() && range.nearest.get() < NEAR_ZERO;
             let extreme = vanishes || range.farthest.get() > NEAR_OVERFLOW;
-            Some((Array { shape, values }, extreme, range.noise.get()))
+            Some((Array { shape, values }, extreme, range.noise.get(), errors))
         };
-        let (Some((truth, extreme, noise)), Some((mut derived, ..))) =
+        let (Some((truth, extreme, noise, errors)), Some((mut derived, ..))) =
             (evaluate(&derivation.written, Cut::Whole), evaluate(&derivation.derived, cut))
         else {
             return Verdict::Differs(Difference::stopped());
         };
         forgiven.into_iter().for_each(|k| derived.values[k] = truth.values[k]);
+        // What is left where numbers cancel is known no better than these digits round: of each element what the text's own operations do.
+        for ((d, &t), &error) in derived.values.iter_mut().zip(&truth.values).zip(&errors) {
+            if error.is_finite() && (*d - t).abs() <= error {
+                *d = t;
+            }
+        }
         let dtype = self.wide[output].dtype.unwrap_or(DType::F64);
         let name = &self.wide[output].name;
         // Coarser by far: only what is wrong is in question.

@@ -8,6 +8,7 @@
 mod bounds;
 mod compare;
 mod cpu;
+mod propagated;
 mod reached;
 mod twice;
 mod wide;

@@ -61,7 +61,22 @@ impl Wide {
         }
     }
 
-    fn is_plain(self) -> bool {
+    /// log2 of its magnitude: of 0 minus infinity, of what is not finite infinity.
+    pub(super) fn log2_magnitude(self) -> f64 {
+        match self.mantissa.high.abs() {
+            0.0 => f64::NEG_INFINITY,
+            m if m.is_finite() => m.log2() + self.exponent as f64,
+            _ => f64::INFINITY,
+        }
+    }
+
+    /// Whether a sum rounds nothing: both have no more digits than an f64, and are not too far apart.
+    pub(super) fn adds_exactly(self, other: Self) -> bool {
+        let short = self.mantissa.low == 0.0 && other.mantissa.low == 0.0;
+        short && (!self.is_plain() || !other.is_plain() || (self.exponent - other.exponent).abs() < 240)
+    }
+
+    pub(super) fn is_plain(self) -> bool {
         self.mantissa.high != 0.0 && self.mantissa.high.is_finite()
     }
 
