@@ -131,3 +131,54 @@ fn tanh(x: Vector, [sixteenths, lacking]: [Vector; 2]) -> Vector {
     let bits = _mm512_ternarylogic_epi32::<0xd8>(_mm512_castps_si512(q), _mm512_castps_si512(x), sign);
     _mm512_castsi512_ps(bits)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::kernels::isa::{Instructions, Isa, Token, Work, dispatch};
+
+    /// `d = tanh(from / over) * times`, or of `d` itself.
+    struct Capped<'a>(&'a mut [f32], Option<&'a [f32]>, f32, f32);
+
+    impl Work for Capped<'_> {
+        type Output = bool;
+        #[inline(always)]
+        fn run<I: Instructions>(self) -> bool {
+            super::run::<I>(self.0, self.1, self.2, self.3)
+        }
+    }
+
+    /// A soft cap of numbers whose quotient is beyond f32: the tangent of an infinity is 1, not NaN, and what is beside it in the
+    /// row is what it would be alone. Lengths with and without a tail.
+    #[test]
+    fn a_cap_by_a_shared_divisor_that_overflows_is_the_cap() {
+        let mut ran = false;
+        for token in Isa::ALL.into_iter().filter_map(Token::new) {
+            for over in [1e-20f32, -1e-20, 3e-10, 1.0, 30.0] {
+                let row = [1e30, -1e30, f32::MAX, f32::MIN, 1e19, 0.5e-20, -0.7e-10, 0.25, -8.0, 40.0];
+                let special = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.0, -0.0];
+                let all: Vec<f32> = row.iter().chain(&special).copied().cycle().take(45).collect();
+                for n in [1, 15, 32, 45] {
+                    let x = &all[..n];
+                    let (mut apart, mut in_place) = (vec![9.0; n], x.to_vec());
+                    let done = dispatch(token, Capped(&mut apart, Some(x), over, 50.0));
+                    assert_eq!(done, dispatch(token, Capped(&mut in_place, None, over, 50.0)));
+                    if !done {
+                        continue;
+                    }
+                    ran = true;
+                    for ((&x, &found), &other) in x.iter().zip(&apart).zip(&in_place) {
+                        assert_eq!(found.to_bits(), other.to_bits(), "{x:e} / {over:e}");
+                        let want = f64::from(x / over).tanh() * 50.0;
+                        let same = if want.is_nan() {
+                            found.is_nan()
+                        } else {
+                            (f64::from(found) - want).abs() <= 3e-7 * want.abs()
+                        };
+                        assert!(same, "tanh({x:e} / {over:e}) * 50 is {want:e}, found {found:e}");
+                    }
+                }
+            }
+        }
+        assert_eq!(ran, Token::new(Isa::Avx512).is_some(), "only AVX-512 has it");
+    }
+}
