@@ -63,6 +63,17 @@ pub enum RunError {
         /// What was given.
         given: DType,
     },
+    /// An element of an input is no value of its number type, though its bytes would hold one of a wider type.
+    Value {
+        /// The tensor's name.
+        tensor: String,
+        /// Its number type.
+        dtype: DType,
+        /// Where.
+        index: Vec<usize>,
+        /// What is there.
+        value: i64,
+    },
     /// An array's bytes are not as many as its shape and number type need.
     Length {
         /// The tensor's name.
@@ -134,6 +145,9 @@ impl fmt::Display for RunError {
             }
             Self::Type { tensor, expected, given } => {
                 write!(f, "`{tensor}` holds {expected}, an array of {given} was given")
+            }
+            Self::Value { tensor, dtype, index, value } => {
+                write!(f, "`{tensor}` holds {dtype}, and its element at {index:?} is {value}")
             }
             Self::Length { tensor, expected, given } => {
                 write!(f, "`{tensor}` needs {expected} bytes, {given} were given")

@@ -163,6 +163,7 @@ impl Executable {
         let mut aligned = vec![];
         for (tensor, view) in self.role(TensorRole::Input).zip(inputs) {
             array(tensor, view.dtype, view.dims, view.bytes.len())?;
+            values(tensor, view.bytes)?;
             aligned.push(if is_aligned(view.bytes, tensor) { None } else { Some(copied(view.bytes)?) });
         }
         for (tensor, view) in self.role(TensorRole::Output).zip(outputs) {
@@ -272,6 +273,12 @@ fn array(tensor: &TensorDecl, dtype: einloom_cascade::DType, dims: &[usize], giv
     }
     let expected = bytes(tensor);
     if given == expected { Ok(()) } else { Err(RunError::Length { tensor: name(), expected, given }) }
+}
+
+/// Bytes that are no value of the number type would be taken for another one.
+fn values(tensor: &TensorDecl, bytes: &[u8]) -> Result<(), RunError> {
+    let Some((index, value)) = tensor.no_value(bytes) else { return Ok(()) };
+    Err(RunError::Value { tensor: tensor.name.clone(), dtype: tensor.dtype, index, value })
 }
 
 fn is_aligned(bytes: &[u8], tensor: &TensorDecl) -> bool {

@@ -57,3 +57,38 @@ fn progress_ends_at_one_and_counters_are_off_unless_asked_for() {
     assert!(seen.iter().all(|&x| 0.0 < x && x <= 1.0) && seen.contains(&1.0), "{seen:?}");
     assert_eq!(report.kernels[0].traffic, []);
 }
+
+/// A byte holds more than an `i4` or a `u4`: what is none is refused, wherever the array has it, and what is between its elements
+/// is nobody's.
+#[test]
+fn bytes_that_are_no_value_of_the_type_are_refused() {
+    for (dtype, bad, value) in [(DType::I4, 8, 8), (DType::I4, 0xf7, -9), (DType::U4, 16, 16), (DType::U4, 0xff, 255)] {
+        let mut p = Builder::new("sums");
+        let (x, y) = (p.input("X", &[2, 3], dtype), p.output("Y", &[2, 3], DType::I32));
+        p.kernel("sums", |g| {
+            let (i, j) = (g.grid("i", 2, 1), g.whole("j", 3));
+            let x = g.load("x", x, [i.into(), einloom_tile::Coord::from(j)]);
+            g.store(y, [i.into(), einloom_tile::Coord::from(j)], x + 1.0);
+        });
+        let mut program = p.finish().expect("well-formed");
+        for strides in [None, Some(vec![4, 1])] {
+            program.tensors[0].layout = strides.clone().map(|strides| einloom_tile::Layout { strides, alignment: 1 });
+            let executable = Executable::new(&program, &Options::default()).expect("runs here");
+            let run = |bytes: &[u8]| {
+                let mut y = [0u64; 3];
+                let out = ViewMut { dtype: DType::I32, dims: &[2, 3], bytes: bytemuck::cast_slice_mut(&mut y) };
+                executable.run(&[View { dtype, dims: &[2, 3], bytes }], &mut [out], &RunOptions::default()).map(|_| y)
+            };
+            let row = strides.as_ref().map_or(3, |s| s[0]);
+            let mut bytes = vec![7; row + 3];
+            if row > 3 {
+                bytes[3] = 0x80;
+            }
+            run(&bytes).expect("runs");
+            bytes[row + 2] = bad;
+            let error = run(&bytes).expect_err("no value");
+            assert_eq!(error, RunError::Value { tensor: "X".to_string(), dtype, index: vec![1, 2], value });
+            assert_eq!(error.to_string(), format!("`X` holds {dtype}, and its element at [1, 2] is {value}"));
+        }
+    }
+}

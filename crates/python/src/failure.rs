@@ -97,6 +97,7 @@ pub(crate) fn run_class(error: &einloom_cpu::RunError) -> &'static str {
     match error {
         RunError::OutOfRange { .. } => "OutOfRange",
         RunError::Memory { .. } => "OutOfMemory",
+        RunError::Value { .. } => "DtypeError",
         _ => "EinloomError",
     }
 }

@@ -1,6 +1,7 @@
 //! Where the elements of a tensor are in memory.
 
 use crate::{Program, TensorDecl, TensorRole};
+use einloom_cascade::DType;
 
 /// Where a caller's array has its elements, if not densely, row by row, from an address that fits every copy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -69,6 +70,30 @@ impl TensorDecl {
     /// Bytes from the first element to behind the last; `None` if no machine can address as many.
     pub fn reach_bytes(&self) -> Option<usize> {
         self.reach()?.checked_mul(self.dtype.bytes()).filter(|&bytes| isize::try_from(bytes).is_ok())
+    }
+
+    /// The first element that is no value of the number type, if its bytes may be none: where it is, and what it is. `i4` and `u4` take a
+    /// byte each, of which only some are one.
+    pub fn no_value(&self, bytes: &[u8]) -> Option<(Vec<usize>, i64)> {
+        let (low, high) = match self.dtype {
+            DType::I4 | DType::U4 => self.dtype.integer_range()?,
+            _ => return None,
+        };
+        let value = |byte: u8| if low < 0 { i64::from(byte as i8) } else { i64::from(byte) };
+        let wrong = |byte: &u8| !(low..=high).contains(&value(*byte));
+        if self.layout.is_none() && !bytes.iter().any(wrong) {
+            return None;
+        }
+        let strides = self.strides();
+        let count: usize = self.dims.iter().product();
+        (0..count).find_map(|mut number| {
+            let mut index = vec![0; self.dims.len()];
+            for (at, dim) in index.iter_mut().zip(&self.dims).rev() {
+                (*at, number) = (number % dim, number / dim);
+            }
+            let place: usize = index.iter().zip(&strides).map(|(i, s)| i * s).sum();
+            bytes.get(place).filter(|b| wrong(b)).map(|&b| (index, value(b)))
+        })
     }
 
     /// What is wrong with its layout.

@@ -247,6 +247,9 @@ impl Executable {
         count("outputs", role(TensorRole::Output).count(), outputs.len())?;
         for (tensor, view) in role(TensorRole::Input).zip(inputs) {
             array(tensor, view.dtype, view.dims, view.bytes.len())?;
+            if let Some((index, value)) = tensor.no_value(view.bytes) {
+                return Err(RunError::Value { tensor: tensor.name.clone(), dtype: tensor.dtype, index, value });
+            }
         }
         for (tensor, view) in role(TensorRole::Output).zip(outputs) {
             array(tensor, view.dtype, view.dims, view.bytes.len())?;

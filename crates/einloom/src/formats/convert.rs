@@ -32,10 +32,12 @@ pub fn from_stored(stored: Stored, declared: DType, cast: bool) -> Result<Vec<u8
             _ => declared.integer_range(),
         };
         if let Some((low, high)) = range {
-            if !cast && let Some(bad) = values.iter().find(|v| !(i128::from(low)..=i128::from(high)).contains(v)) {
+            let outside = |v: &i128| !(i128::from(low)..=i128::from(high)).contains(v);
+            if !cast && let Some(at) = values.iter().position(outside) {
+                let (bad, place) = (values[at], index_of(at, &stored.dims));
                 return Err(Mismatch {
                     message: format!(
-                        "the file holds {} and one of its values is {bad}, which {declared} cannot hold",
+                        "the file holds {} and its element at {place:?} is {bad}, which {declared} cannot hold",
                         stored.dtype
                     ),
                     hint: format!("declare a wider type than {declared}, or give --cast to saturate"),
@@ -129,6 +131,15 @@ fn refused(stored: StoredType, declared: DType) -> Mismatch {
     Mismatch { message: format!("the file holds {stored}, the program declares {declared}"), hint }
 }
 
+/// Where element number `at` is, counted row by row.
+fn index_of(mut at: usize, dims: &[usize]) -> Vec<usize> {
+    let mut index = vec![0; dims.len()];
+    for (i, &dim) in index.iter_mut().zip(dims).rev() {
+        (*i, at) = (at % dim.max(1), at / dim.max(1));
+    }
+    index
+}
+
 /// Its values, if it holds integers or truth values.
 fn integers(stored: &Stored) -> Option<Vec<i128>> {
     fn each<const N: usize, T: Into<i128>>(bytes: &[u8], from: impl Fn([u8; N]) -> T) -> Option<Vec<i128>> {
@@ -212,7 +223,13 @@ mod tests {
         assert_eq!(values(DType::I32, from_stored(i64s(&[-1, 7]), DType::I32, false)), Ok(vec![-1.0, 7.0]));
         assert_eq!(
             values(DType::I32, from_stored(i64s(&[0, 1 << 31]), DType::I32, false)),
-            Err("the file holds i64 and one of its values is 2147483648, which i32 cannot hold".into())
+            Err("the file holds i64 and its element at [1] is 2147483648, which i32 cannot hold".into())
+        );
+        let table =
+            Stored { dims: vec![2, 3], ..stored(StoredType::I8, [0i8, 7, -8, -9, 1, 8].map(|v| v as u8).to_vec()) };
+        assert_eq!(
+            values(DType::I4, from_stored(table, DType::I4, false)),
+            Err("the file holds i8 and its element at [1, 0] is -9, which i4 cannot hold".into())
         );
         assert_eq!(values(DType::I4, from_stored(i64s(&[-9, 8]), DType::I4, true)), Ok(vec![-8.0, 7.0]));
         assert_eq!(values(DType::B1, from_stored(i64s(&[0, 1]), DType::B1, false)), Ok(vec![0.0, 1.0]));
