@@ -273,6 +273,15 @@ def test_the_log_tells_what_was_taken(monkeypatch: pytest.MonkeyPatch, capsys: p
 def test_options_are_checked() -> None:
     with pytest.raises(Exception, match="rest is 'elsewhere'"):
         compiled(lambda x: x + 1, rest="elsewhere")(torch.ones(2))
+    for options in ({"rset": "eager"}, {"rest": "eager", "max_autotune": True}):
+        name = next(n for n in options if n != "rest")
+        with pytest.raises(Exception, match=f"the backend has no option '{name}'; it has 'rest'"):
+            torch.compile(lambda x: x + 1, backend=backend, options=options)(torch.ones(2))
+    # A mode is inductor's.
+    with pytest.raises(Exception, match="the backend has no option 'mode'"):
+        torch.compile(lambda x: x + 1, backend=backend, mode="max-autotune")(torch.ones(2))
+    with pytest.raises(ValueError, match="the backend has no option 'fast'"):
+        backend(torch.fx.symbolic_trace(torch.nn.Identity()), [torch.ones(2)], fast=True)
 
 
 def _installed() -> bool:

@@ -60,7 +60,7 @@ def reports() -> list[Report]:
 
 def einloom(module: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
     """The backend. `options={"rest": "eager"}` runs what is not taken by eager PyTorch instead of inductor."""
-    rest = _rest(inputs, {**options.get("options", {}), **options})
+    rest = _rest(inputs, _known(options))
     inputs = [sized(i) for i in inputs]
     graph, partition = _partition(module, inputs)
     if graph is None or not partition.regions:
@@ -123,6 +123,19 @@ def sized(given: Any) -> Any:
 def device_of(inputs: Sequence[Any]) -> torch.device:
     """Where the graph runs."""
     return next((i.device for i in inputs if isinstance(i, torch.Tensor)), torch.device("cpu"))
+
+
+_OPTIONS = ("rest",)
+"""What `options` may hold."""
+
+
+def _known(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, of `torch.compile(options=...)` and of a call of the backend itself."""
+    options = {**(given.get("options") or {}), **{name: value for name, value in given.items() if name != "options"}}
+    for name in options:
+        if name not in _OPTIONS:
+            raise ValueError(f"the backend has no option {name!r}; it has {', '.join(map(repr, _OPTIONS))}")
+    return options
 
 
 def _rest(inputs: Sequence[Any], options: Mapping[str, Any]) -> str:
