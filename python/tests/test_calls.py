@@ -135,6 +135,19 @@ def test_indices_of_64_bits_are_read_where_they_are(rng):
         np.testing.assert_array_equal(einloom.compile(SCALED)(x, ids)[1], x[ids])
 
 
+def test_bytes_that_are_no_i4_are_refused():
+    total = einloom.compile("input X[m,n]: i4\noutput Y: i32\nY[m] = sum(n) X[m,n]\n")
+    x = np.array([[-8, 7, 0], [1, 2, 3]], np.int8)
+    np.testing.assert_array_equal(total(x), [-1, 6])
+    for value in (8, -9, 127):
+        wrong = x.copy()
+        wrong[1, 2] = value
+        with pytest.raises(einloom.DtypeError, match=rf"`X` holds i4, and its element at \[1, 2\] is {value}"):
+            total(wrong)
+        # Nobody asks what is beside the array.
+        np.testing.assert_array_equal(total(wrong[:, :2]), [-1, 3])
+
+
 def test_sizes_change_from_call_to_call(rng):
     program = einloom.compile(SOFTMAX)
     for m, n in ((1, 1), (5, 0), (0, 5), (17, 3), (3, 1000), (17, 3)):
