@@ -1,13 +1,16 @@
 //! A run's outputs against the reference meaning.
 
 pub mod battery;
+mod range;
 mod sizes;
 
 use crate::compare::{Distance, Precision, Tolerance, distance};
 use crate::prove::sensitivity;
 use crate::{Error, Planned, Tensor};
-use einloom_cascade::meaning::{Array, Arrays};
+use einloom_cascade::meaning::Arrays;
 use std::collections::BTreeMap;
+
+pub use range::LeavesRange;
 
 /// One output, compared.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,12 +21,23 @@ pub struct Verified {
     pub distance: Distance,
     /// How far it may be.
     pub tolerance: Tolerance,
+    /// It does not agree because the text itself leaves the range of f32 there: everything else of it agrees.
+    pub range: Option<LeavesRange>,
 }
 
 impl Verified {
     /// Whether the run agrees with the meaning.
     pub fn agrees(&self) -> bool {
         self.distance.scaled <= self.tolerance.total()
+    }
+
+    /// `agrees`, `range` or `disagrees`.
+    pub fn verdict(&self) -> &'static str {
+        match (self.agrees(), &self.range) {
+            (true, _) => "agrees",
+            (_, Some(_)) => "range",
+            (_, None) => "disagrees",
+        }
     }
 }
 
@@ -61,13 +75,21 @@ fn compare(
         let row = expected.shape.last().copied().unwrap_or(1);
         let distance = distance(&found.values(), &expected.values, row, precision.floor(dtype));
         let mut tolerance = precision.tolerance(dtype);
+        let mut range = None;
         if distance.scaled > tolerance.total() && dtype.is_float() {
-            let array = |t: &Tensor| Array { shape: t.dims().to_vec(), values: t.values() };
-            let inputs: Arrays = inputs.iter().map(|(name, t)| (name.clone(), array(t))).collect();
+            let inputs: Arrays = inputs.iter().map(|(name, t)| (name.clone(), range::array(t))).collect();
             let step = tolerance.arithmetic + tolerance.rounding;
             tolerance.sensitivity = sensitivity(cascade, planned.bound(), &inputs, id, step, 0)?;
+            if distance.scaled > tolerance.total() {
+                let own = range::leaves_range(cascade, planned.bound(), &inputs, id, expected, &found.values());
+                let agrees = |rest: &[f64]| {
+                    crate::compare::distance(rest, &expected.values, row, precision.floor(dtype)).scaled
+                        <= tolerance.total()
+                };
+                range = own.filter(|(_, rest)| agrees(rest)).map(|(finding, _)| finding);
+            }
         }
-        all.push(Verified { output: name.clone(), distance, tolerance });
+        all.push(Verified { output: name.clone(), distance, tolerance, range });
     }
     Ok(all)
 }

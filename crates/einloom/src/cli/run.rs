@@ -51,6 +51,9 @@ struct OutputJson {
     error: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tolerance: Option<f64>,
+    /// Why it does not agree, if that is the text's own doing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    range: Option<String>,
 }
 
 pub(crate) fn command(ui: &mut Ui, args: &RunArgs) -> Result<(), Failure> {
@@ -197,6 +200,7 @@ fn json(planned: &Planned, outcome: &Outcome, verified: Option<&[Verified]>, bac
             rel_l2_error: found.map(|v| v.distance.rel_l2),
             error: found.map(|v| v.distance.scaled),
             tolerance: found.map(|v| v.tolerance.total()),
+            range: found.and_then(|v| v.range.as_ref()).map(ToString::to_string),
         };
         (name.to_owned(), json)
     };
@@ -250,7 +254,18 @@ fn text(planned: &Planned, outcome: &Outcome, verified: Option<&[Verified]>, bac
         if let Some(v) = verified.and_then(|all| all.iter().find(|v| v.output == name)) {
             let number = |x: f64| format!("{x:.1e}");
             row.extend([number(v.distance.max_abs), number(v.distance.rel_l2), number(v.distance.scaled)]);
-            row.extend([number(v.tolerance.total()), if v.agrees() { "agrees" } else { "DISAGREES" }.into()]);
+            row.extend([
+                number(v.tolerance.total()),
+                match v.verdict() {
+                    "agrees" => "agrees",
+                    "range" => "OUT OF RANGE",
+                    _ => "DISAGREES",
+                }
+                .into(),
+            ]);
+            if let Some(finding) = &v.range {
+                formulas += &format!("  {name}: {finding}; everything else of it agrees\n");
+            }
             formulas += &format!("  allowed for {name}: {}\n", v.tolerance);
         }
         table.row(row);

@@ -23,11 +23,12 @@ struct VerifyJson {
     device: String,
     programs: usize,
     failures: usize,
+    out_of_range: usize,
     missing_sizes: Vec<String>,
     cases: Vec<CaseJson>,
 }
 
-/// A case. `verdict` is `agrees`, `disagrees` or `stopped`, the last with `why`.
+/// A case. `verdict` is `agrees`, `range`, `disagrees` or `stopped`; `range` and `stopped` with `why`.
 #[derive(Debug, Serialize)]
 struct CaseJson {
     file: String,
@@ -73,17 +74,19 @@ pub(crate) fn command(ui: &mut Ui, args: &VerifyArgs) -> Result<(), Failure> {
     let files = files(&args.paths)?;
     let (subjects, missing) = subjects(ui, &files, args)?;
     let done = check(ui, args, &subjects, runner, &machine);
-    let failures = done.iter().filter(|d| !agrees(&d.2)).count();
+    let count = |verdicts: [&str; 2]| done.iter().filter(|d| verdicts.contains(&verdict(&d.2))).count();
+    let (failures, out_of_range) = (count(["disagrees", "stopped"]), count(["range", "range"]));
     let data = VerifyJson {
         backend: if gpu.is_some() { "cuda" } else { "cpu" },
         device: gpu.as_ref().map_or_else(|| machine.name.clone(), Gpu::description),
         programs: files.len(),
         failures,
+        out_of_range,
         missing_sizes: missing,
         cases: done.iter().map(case_json).collect(),
     };
     ui.result(|| text(args, &done, &data), &data)?;
-    if failures == 0 { Ok(()) } else { Err(Failure::Told) }
+    if failures + out_of_range == 0 { Ok(()) } else { Err(Failure::Told) }
 }
 
 /// The programs that are named, and those in folders that are named, each folder's in the order of their names.
@@ -186,6 +189,7 @@ fn agrees(result: &Result<Checked, String>) -> bool {
 fn verdict(result: &Result<Checked, String>) -> &'static str {
     match result {
         Ok(checked) if checked.agrees() => "agrees",
+        Ok(checked) if checked.leaves_range().is_some() => "range",
         Ok(_) => "disagrees",
         Err(_) => "stopped",
     }
@@ -211,7 +215,10 @@ fn case_json((subject, case, result): &Done<'_>) -> CaseJson {
         path: path.map(ToString::to_string),
         fallbacks: path.map(|p| p.fallbacks),
         verdict: verdict(result),
-        why: result.as_ref().err().cloned(),
+        why: match result {
+            Err(why) => Some(why.clone()),
+            Ok(checked) => checked.leaves_range().map(ToString::to_string),
+        },
         empty_rows: checked.map_or(0, |c| c.empty_rows),
         outputs: Ordered(outputs.collect()),
     }
@@ -222,6 +229,7 @@ fn case_json((subject, case, result): &Done<'_>) -> CaseJson {
 struct Worst {
     cases: usize,
     failures: usize,
+    out_of_range: usize,
     error: f64,
     plain: f64,
     /// Of the output's error in what it may be.
@@ -234,7 +242,8 @@ struct Worst {
 impl Worst {
     fn add(&mut self, (subject, case, result): &Done<'_>) {
         self.cases += 1;
-        self.failures += usize::from(!agrees(result));
+        self.failures += usize::from(["disagrees", "stopped"].contains(&verdict(result)));
+        self.out_of_range += usize::from(verdict(result) == "range");
         let Ok(checked) = result else { return };
         for output in &checked.outputs {
             let (error, allowed) = (output.run.distance.scaled, output.run.tolerance.total());
@@ -278,9 +287,10 @@ fn text(args: &VerifyArgs, done: &[Done<'_>], data: &VerifyJson) -> String {
     }
     for (subject, worst) in &groups {
         let number = |x: f64| if x.is_finite() { format!("{x:.1e}") } else { "inf".to_string() };
-        let verdict = match worst.failures {
-            0 => "agrees".to_string(),
-            n => format!("{n} FAILED"),
+        let verdict = match (worst.failures, worst.out_of_range) {
+            (0, 0) => "agrees".to_string(),
+            (0, n) => format!("{n} out of range"),
+            (n, _) => format!("{n} FAILED"),
         };
         let mut row = vec![name(&subject.file), subject.battery.types.to_string(), worst.cases.to_string()];
         row.extend([number(worst.error), number(worst.plain), format!("{:.2}", worst.share), verdict]);
@@ -318,9 +328,17 @@ fn text(args: &VerifyArgs, done: &[Done<'_>], data: &VerifyJson) -> String {
                 wrong.map(one).collect::<Vec<_>>().join("; ")
             }
         };
-        out += &format!("FAILED {} {} at {sizes}: {what}\n", subject.file, subject.battery.types);
+        let (file, types) = (&subject.file, subject.battery.types);
+        out += &match result.as_ref().ok().and_then(Checked::leaves_range) {
+            Some(finding) => format!("OUT OF RANGE {file} {types} at {sizes}: {finding}; everything else agrees\n"),
+            None => format!("FAILED {file} {types} at {sizes}: {what}\n"),
+        };
     }
-    out += &format!("{} cases, {} failed\n", done.len(), data.failures);
+    out += &format!("{} cases, {} failed", done.len(), data.failures);
+    if data.out_of_range > 0 {
+        out += &format!(", {} out of range by the text itself", data.out_of_range);
+    }
+    out.push('\n');
     out
 }
 

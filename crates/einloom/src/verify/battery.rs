@@ -1,6 +1,6 @@
 //! Many cases of one program against its meaning: sizes and number types.
 
-use super::{Verified, compare, sizes};
+use super::{LeavesRange, Verified, compare, sizes};
 use crate::compare::{Distance, Precision, distance};
 use crate::gpu::{Gpu, Path};
 use crate::random::random_values;
@@ -127,6 +127,12 @@ impl Checked {
     /// Whether every output agrees with the meaning.
     pub fn agrees(&self) -> bool {
         self.outputs.iter().all(Compared::agrees)
+    }
+
+    /// Why outputs do not agree where that is the text's own doing alone: all others agree.
+    pub fn leaves_range(&self) -> Option<&LeavesRange> {
+        let explained = |o: &Compared| o.agrees() || o.unwritten == 0 && o.run.range.is_some();
+        self.outputs.iter().filter(|_| self.outputs.iter().all(explained)).find_map(|o| o.run.range.as_ref())
     }
 }
 
@@ -307,6 +313,38 @@ mod tests {
         }
         battery.derived = Derived::from_derivation(derivation);
         assert!(run(battery).iter().any(|c| !c.agrees()));
+    }
+
+    #[test]
+    fn a_text_that_leaves_the_range_of_f32_is_told_from_a_wrong_kernel() {
+        let text = "input X[t]: f32\noutput Y: f32\noutput W: f32\n\
+            Y[t] = log(exp(X[t] - 300) + exp(X[t] - 301))\nW[t] = 2 * X[t]\n";
+        let cascade = einloom_cascade::parse(text).cascade;
+        let (all, _) = batteries(&cascade, Effort::SMALL, 0);
+        let written = all.iter().find(|b| b.types == Types::AsWritten).expect("as written");
+        for checked in run(written) {
+            let finding = checked.leaves_range().expect("the text leaves the range").clone();
+            assert!(!checked.agrees() && checked.outputs[1].agrees());
+            assert_eq!((finding.statement.as_str(), finding.becomes), ("Y", f64::NEG_INFINITY));
+            assert!(finding.value > 0.0 && finding.value < 1e-100 && finding.expected < -290.0, "{finding}");
+        }
+        // Nothing leaves it here: what is wrong stays wrong, and so it does beside what leaves it.
+        for text in [SOFTMAX, text] {
+            let (mut all, _) = batteries(&einloom_cascade::parse(text).cascade, Effort::SMALL, 0);
+            let battery = &mut all[0];
+            let mut derivation = battery.derived.derivation().clone();
+            for node in &mut derivation.derived.nodes {
+                match &mut node.def {
+                    Def::Reduce(r) if r.monoid == Monoid::Sum => r.monoid = Monoid::Max,
+                    Def::Map(term) if node.name == "W" => *term = einloom_algebra::Term::Number(0.25),
+                    _ => {}
+                }
+            }
+            battery.derived = Derived::from_derivation(derivation);
+            let checked = run(battery);
+            assert!(checked.iter().any(|c| !c.agrees()), "{text}");
+            assert!(checked.iter().all(|c| c.agrees() || c.leaves_range().is_none()), "{text}");
+        }
     }
 
     #[test]

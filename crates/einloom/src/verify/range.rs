@@ -1,0 +1,193 @@
+//! Whether a text itself leaves the range of its numbers.
+//!
+//! The meaning is evaluated in f64, a run computes in f32: `log(exp(a) + exp(b))` has a meaning where `a` and `b` are -200, and in f32 it
+//! is the logarithm of 0. That is no fault of a kernel. Told apart by the text alone, without the run: it is evaluated once more in
+//! f64, each value that leaves the range of f32 becoming what it becomes there, infinite or 0. Elements that this moves away from the
+//! meaning are the text's; all others must agree. No such finding for texts with numbers in f64.
+
+use einloom_algebra::stream::{Cut, Domain, Reals, evaluate_in};
+use einloom_algebra::{Def, Graph, NodeId, argument_term, flatten, stream};
+use einloom_cascade::meaning::{Array, Arrays};
+use einloom_cascade::{BinaryOp, Bound, Cascade, DType, Monoid, ParamId, TensorId, UnaryOp};
+use std::cell::Cell;
+use std::fmt;
+
+/// Difference from which on an element has been moved, in parts of the largest of its row.
+const MOVED: f64 = 1e-3;
+/// Half of the least number of f32: what is below rounds to 0.
+const LEAST: f64 = 1.0 / (1u64 << 50) as f64 / (1u64 << 50) as f64 / (1u64 << 50) as f64;
+
+/// A text that leaves the range of f32.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeavesRange {
+    /// The first statement of which an element is lost.
+    pub statement: String,
+    /// A value that is computed for it and that f32 does not hold, by the meaning.
+    pub value: f64,
+    /// The element by the meaning.
+    pub expected: f64,
+    /// The element in the range of f32.
+    pub becomes: f64,
+}
+
+impl fmt::Display for LeavesRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the text leaves the range of f32 at statement {} (value {:.3e}): an element that is {:.6e} by the meaning is {} there",
+            self.statement, self.value, self.expected, self.becomes
+        )
+    }
+}
+
+/// f64 with the range of f32.
+struct Narrow<'a> {
+    reals: Reals<'a>,
+    /// The first value that left it.
+    left: Cell<Option<f64>>,
+}
+
+impl Narrow<'_> {
+    fn held(&self, v: f64) -> f64 {
+        let held = match v.abs() {
+            // As a conversion rounds: from halfway to the next power of two on.
+            m if m.is_finite() && m >= f64::from(f32::MAX) * (1.0 + f64::from(f32::EPSILON) / 4.0) => v * f64::INFINITY,
+            m if m > 0.0 && m <= LEAST => 0.0 * v,
+            _ => return v,
+        };
+        if self.left.get().is_none() {
+            self.left.set(Some(v));
+        }
+        held
+    }
+}
+
+impl Domain for Narrow<'_> {
+    type Value = f64;
+
+    fn input(&self, node: NodeId, count: usize) -> Option<Vec<f64>> {
+        self.reals.input(node, count)
+    }
+
+    fn number(&self, v: f64) -> f64 {
+        v
+    }
+
+    fn integer(&self, v: i64) -> f64 {
+        self.reals.integer(v)
+    }
+
+    fn param(&self, p: ParamId) -> f64 {
+        self.reals.param(p)
+    }
+
+    fn unary(&self, op: UnaryOp, x: &f64) -> f64 {
+        self.held(op.apply(*x))
+    }
+
+    fn binary(&self, op: BinaryOp, a: &f64, b: &f64) -> f64 {
+        self.held(op.apply(*a, *b))
+    }
+
+    fn holds(&self, v: &f64) -> bool {
+        self.reals.holds(v)
+    }
+
+    fn position(&self, v: &f64) -> Option<i64> {
+        self.reals.position(v)
+    }
+
+    fn round(&self, dtype: DType, v: f64) -> f64 {
+        self.reals.round(dtype, v)
+    }
+
+    fn identity(&self, m: Monoid) -> f64 {
+        self.reals.identity(m)
+    }
+
+    fn single(&self, _m: Monoid, v: f64) -> f64 {
+        v
+    }
+
+    fn combine(&self, m: Monoid, a: &f64, b: &f64) -> Option<f64> {
+        match m {
+            Monoid::Custom(id) => {
+                let term = argument_term(&self.reals.graph.cascade[id].combine)?;
+                stream::apply(self, &term, [a, b])
+            }
+            m => Some(self.held(self.reals.combine(m, a, b)?)),
+        }
+    }
+
+    fn beats(&self, m: Monoid, a: &f64, b: &f64) -> bool {
+        self.reals.beats(m, a, b)
+    }
+}
+
+/// Which elements are not what they were, in the scale of their rows.
+fn moved(expected: &[f64], becomes: &[f64], row: usize) -> Vec<bool> {
+    let rows = expected.chunks(row.max(1)).zip(becomes.chunks(row.max(1)));
+    let one = |(expected, becomes): (&[f64], &[f64])| -> Vec<bool> {
+        let largest = expected.iter().filter(|e| e.is_finite()).fold(0.0f64, |m, e| m.max(e.abs()));
+        let each = expected.iter().zip(becomes);
+        each.map(|(&e, &b)| e != b && !e.is_nan() && !((e - b).abs() <= MOVED * largest)).collect()
+    };
+    rows.flat_map(one).collect()
+}
+
+/// The finding for an output, with the found values of all elements that are the text's own replaced by those of the meaning.
+pub(super) fn leaves_range(
+    cascade: &Cascade,
+    bound: &Bound,
+    inputs: &Arrays,
+    output: TensorId,
+    expected: &Array,
+    found: &[f64],
+) -> Option<(LeavesRange, Vec<f64>)> {
+    if cascade.tensors.iter().any(|t| t.dtype == Some(DType::F64)) {
+        return None;
+    }
+    let graph = flatten(cascade);
+    let number = cascade.outputs.iter().position(|&o| o == output)?;
+    let (narrow, _) = values(&graph, bound, inputs)?;
+    let (_, becomes) = narrow.get(number)?;
+    let lost = moved(&expected.values, becomes, expected.shape.last().copied().unwrap_or(1));
+    if !lost.contains(&true) {
+        return None;
+    }
+    let rest =
+        found.iter().zip(&expected.values).zip(&lost).map(|((&f, &e), &lost)| if lost { e } else { f }).collect();
+    Some((first(&graph, bound, inputs)?, rest))
+}
+
+type Evaluated = Vec<(Vec<usize>, Vec<f64>)>;
+
+/// The outputs in the range of f32, and the first value that left it.
+fn values(graph: &Graph, bound: &Bound, inputs: &Arrays) -> Option<(Evaluated, Option<f64>)> {
+    let numbers = Narrow { reals: Reals { graph, bound, inputs }, left: Cell::new(None) };
+    let values = evaluate_in(&numbers, graph, bound, Cut::Whole)?;
+    Some((values, numbers.left.get()))
+}
+
+/// The first statement with an element that is moved.
+fn first(graph: &Graph, bound: &Bound, inputs: &Arrays) -> Option<LeavesRange> {
+    let nodes: Vec<NodeId> = graph.ids().filter(|&n| !matches!(graph[n].def, Def::Input)).collect();
+    nodes.into_iter().find_map(|n| {
+        let mut alone = graph.clone();
+        alone.outputs = vec![n];
+        let (narrow, left) = values(&alone, bound, inputs)?;
+        let meaning = evaluate_in(&Reals { graph: &alone, bound, inputs }, &alone, bound, Cut::Whole)?;
+        let (expected, becomes) = (&meaning[0].1, &narrow[0].1);
+        let at = moved(expected, becomes, expected.len()).iter().position(|&lost| lost)?;
+        let (expected, becomes) = (expected[at], becomes[at]);
+        let statement = graph[n]
+            .statement
+            .map_or_else(|| graph[n].name.clone(), |s| graph.cascade[graph.cascade.statements[s].target].name.clone());
+        Some(LeavesRange { statement, value: left?, expected, becomes })
+    })
+}
+
+/// An array as the meaning takes it.
+pub(super) fn array(t: &crate::Tensor) -> Array {
+    Array { shape: t.dims().to_vec(), values: t.values() }
+}
