@@ -25,35 +25,47 @@ impl<'a> Worker<'a> {
         let (Some(Anchored { map, less, ready }), Some(passing)) = (&contract.anchored, &contract.fold) else {
             return false;
         };
+        // Where scores rose too much twice, they may do so again.
+        if self.refused.iter().filter(|v| **v == contract.dst).count() > 1 {
+            return false;
+        }
         let (Some(unit), Some(Step::Map { dst, plan, ends })) = (self.job.tiles, rest.get(*map)) else { return false };
         let (Some(start), Some(summed), tiles) = (passing.fold.start, summed(ends), self.tiles()) else { return false };
         let ([rows, columns], terms) =
             (<[usize; 2]>::from(tiles.lengths(contract.dst)), self.windows[contract.sum.at()].len);
-        let packed = matches!(self.places[contract.left.at()], Place::Packed(_))
-            && self.live[contract.left.at()].is_none()
-            && matches!(tiles.layout(contract.right), Some(Layout::Packed(right)) if right.parts == 1);
-        if !packed || rows == 0 || columns == 0 || terms == 0 {
+        let Some(parts) = contract.parts else { return false };
+        let packed = match (self.places[contract.left.at()], tiles.layout(contract.right)) {
+            (Place::Packed(left), Some(Layout::Packed(right))) => {
+                usize::from(right.parts) == parts[1] && (parts == [1, 1] || left.multiplies(right.range))
+            }
+            _ => false,
+        };
+        if !packed || self.live[contract.left.at()].is_some() || rows == 0 || columns == 0 || terms == 0 {
             return false;
         }
         let Some(there) = self.reduced(contract.dst, passing) else { return false };
         let engaged = self.engaged.take().unwrap_or_else(|| Engaged::new(unit));
         let mut room = std::mem::take(&mut self.arena.packed);
 
-        // Where there is no anchor yet, some results give one.
+        // Where there is no anchor yet, or one was too low before, some results give one.
         let mut totals = std::mem::take(&mut self.arena.totals);
         totals.clear();
         totals.resize(rows, Monoid::Max.identity());
         let tiles = self.tiles();
         let data = |v: ValueId| tiles.rows::<f32>(v).data;
         let scores = |live| Scores {
+            parts,
             left: data(contract.left),
             right: data(contract.right),
             lengths: [rows, columns, terms],
             live,
         };
         let before = &data(start)[..rows];
-        if before.iter().any(|x| !x.is_finite()) {
-            scores(there.as_ref()).some_tops(&engaged, &mut room, &mut totals);
+        let rising = self.refused.contains(&contract.dst);
+        if rising || before.iter().any(|x| !x.is_finite()) {
+            for last in if rising { &[false, true][..] } else { &[false] } {
+                scores(there.as_ref()).some_tops(&engaged, &mut room, *last, &mut totals);
+            }
             totals.iter_mut().for_each(|x| *x *= passing.times);
         }
         let known = before.iter().zip(&totals).all(|(x, y)| x.max(*y).is_finite());
@@ -78,6 +90,9 @@ impl<'a> Worker<'a> {
         };
         self.arena.packed = room;
         self.engaged = Some(engaged);
+        if known && !made {
+            self.refused.push(contract.dst);
+        }
         made
     }
 
@@ -90,7 +105,8 @@ impl<'a> Worker<'a> {
         engaged: &Engaged,
         room: &mut crate::kernels::contract::Room,
     ) -> bool {
-        let Some(unit) = self.job.tiles else { return false };
+        let (Some(unit), Some(parts)) = (self.job.tiles, contract.parts) else { return false };
+        let made = if parts == [1, 1] { 1 } else { 3 };
         let tiles = self.tiles();
         let (slot, [rows, columns]) = (tiles.tile(dst).slot, <[usize; 2]>::from(tiles.lengths(dst)));
         if [job.less, contract.left, contract.right].into_iter().any(|v| tiles.is_in(v, slot)) {
@@ -100,12 +116,12 @@ impl<'a> Worker<'a> {
         let mut sums = summed.then(|| self.partials(rows.next_multiple_of(2 * SIDE), Monoid::Sum));
         let (mut most, mut target) =
             (std::mem::take(&mut self.arena.most), std::mem::take(&mut self.arena.slots[slot]));
-        let len = PackedLeft::len([rows, columns], 1);
-        let mut to = PackedLeft::new(unit, target.get_mut(len), [rows, columns], 1, &mut most);
+        let len = PackedLeft::len([rows, columns], made);
+        let mut to = PackedLeft::new(unit, target.get_mut(len), [rows, columns], made, &mut most);
         let tiles = self.tiles();
         let data = |v: ValueId| tiles.rows::<f32>(v).data;
         let (left, right, lengths) = (data(contract.left), data(contract.right), [rows, columns, terms]);
-        let scores = Scores { left, right, lengths, live: job.live.as_ref() };
+        let scores = Scores { parts, left, right, lengths, live: job.live.as_ref() };
         let (less, partials) = (&data(job.less)[..rows], sums.as_deref_mut());
         let good = scores.exponentiate(engaged, room, Weights { by: job.by, less, to: &mut to, sums: partials });
         let range = to.range();
