@@ -130,7 +130,7 @@ fn moved(expected: &[f64], becomes: &[f64], row: usize) -> Vec<bool> {
     let one = |(expected, becomes): (&[f64], &[f64])| -> Vec<bool> {
         let largest = expected.iter().filter(|e| e.is_finite()).fold(0.0f64, |m, e| m.max(e.abs()));
         let each = expected.iter().zip(becomes);
-        each.map(|(&e, &b)| e != b && !e.is_nan() && !((e - b).abs() <= MOVED * largest)).collect()
+        each.map(|(&e, &b)| e != b && !e.is_nan() && (b.is_nan() || (e - b).abs() > MOVED * largest)).collect()
     };
     rows.flat_map(one).collect()
 }
