@@ -146,7 +146,7 @@ fn elements_of<T: Pod>(lines: &mut [Line]) -> &mut [T] {
 }
 
 /// Runs of memory that are being asked for.
-struct Asked {
+struct Runs {
     tile: usize,
     /// The run that comes next.
     start: usize,
@@ -164,7 +164,7 @@ pub(crate) struct Ahead<'a> {
     /// Where the next chunk's right factor is, if it is in panels already.
     panels: Option<usize>,
     /// What the next chunk loads in another order than it lies in: it is asked for, and no more.
-    asked: Vec<Asked>,
+    asked: Vec<Runs>,
     /// The line that idle turns copy to itself.
     idle: Vec<Line>,
 }
@@ -186,7 +186,7 @@ impl<'a> Ahead<'a> {
     pub(crate) fn ask<T>(&mut self, tile: usize, start: *const T, runs: usize, [bytes, pitch]: [usize; 2]) {
         self.asked.retain(|a| a.tile != tile);
         let lines = bytes.div_ceil(size_of::<Line>());
-        self.asked.push(Asked { tile, start: start.addr(), pitch, lines, runs });
+        self.asked.push(Runs { tile, start: start.addr(), pitch, lines, runs });
     }
 
     /// Has `from` copied for a tile into `to`.
