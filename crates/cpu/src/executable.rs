@@ -6,6 +6,7 @@ use crate::kernels::amx::TileToken;
 use crate::kernels::contract::PairToken;
 use crate::kernels::isa::{Isa, Token};
 use crate::kernels::memory::{Line, Shared};
+use crate::team::Team;
 use crate::{
     Bf16Products, BuildError, KernelReport, Options, ProductRates, Report, RunError, RunOptions, TensorTraffic, View,
     ViewMut,
@@ -14,7 +15,7 @@ use einloom_tile::{AxisId, Op, Program, TensorDecl, TensorId, TensorRole, grid_p
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A checked program with a plan for each of its kernels.
 ///
@@ -47,8 +48,8 @@ pub struct Executable {
     pairs: Option<PairToken>,
     /// Contractions whose plan says so are computed by the processor's matrix unit.
     tiles: Option<TileToken>,
-    /// Thread pools of the sizes that runs asked for.
-    pools: Mutex<BTreeMap<usize, Arc<rayon::ThreadPool>>>,
+    /// Threads, of the numbers that runs asked for.
+    teams: Mutex<Teams>,
     /// Memory for tiles that threads had in earlier runs: to be given it anew takes longer than a small run.
     arenas: Mutex<Vec<Arena>>,
 }
@@ -89,8 +90,8 @@ impl Executable {
             program.kernels.iter().map(|k| compile::compile(program, k, unit)).collect::<Result<_, _>>()?;
         let tiles = tiles.map(|(token, _)| token);
         let pairs = pairs(&plans, token, options.bf16)?;
-        let (pools, arenas) = Default::default();
-        Ok(Self { program: program.clone(), plans, token, pairs, tiles, pools, arenas })
+        let (teams, arenas) = Default::default();
+        Ok(Self { program: program.clone(), plans, token, pairs, tiles, teams, arenas })
     }
 
     /// The program.
@@ -115,10 +116,13 @@ impl Executable {
         if options.disturb.is_some() {
             memory.iter_mut().for_each(Memory::spoil);
         }
-        let own = self.pool(options)?;
-        let pool = options.pool.or(own.as_deref());
-        let all = || pool.map_or_else(rayon::current_num_threads, rayon::ThreadPool::current_num_threads);
+        let all = || options.pool.map_or_else(rayon::current_num_threads, rayon::ThreadPool::current_num_threads);
         let threads = options.threads.map_or_else(all, |wanted| wanted.max(1));
+        let own = self.team(options, threads)?;
+        let pool = options.pool.or(own.as_ref().map(|team| team.pool()));
+        if let Some(own) = &own {
+            own.make_room();
+        }
         let points: Vec<usize> = self.plans.iter().map(|p| grid_points(&p.kernel)).collect();
         let all: usize = points.iter().sum();
         let mut done = 0;
@@ -200,17 +204,23 @@ impl Executable {
         Ok(memory)
     }
 
-    fn pool(&self, options: &RunOptions<'_>) -> Result<Option<Arc<rayon::ThreadPool>>, RunError> {
-        // Work for one thread is done by the caller's.
-        let Some(threads) = options.threads.filter(|&n| n > 1 && options.pool.is_none()) else { return Ok(None) };
-        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pool) = pools.get(&threads) {
-            return Ok(Some(pool.clone()));
+    /// Threads of the executable's own, if the run takes none at hand.
+    fn team(&self, options: &RunOptions<'_>, threads: usize) -> Result<Option<Arc<Team>>, RunError> {
+        /// Of all executables that are not told how many threads there are.
+        static USUAL: Mutex<Teams> = Mutex::new(Teams::new());
+        // Who runs in a pool, and says nothing, has its threads help.
+        let at_hand = options.threads.is_none() && rayon::current_thread_index().is_some();
+        if threads < 2 || options.pool.is_some() || at_hand {
+            return Ok(None);
         }
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        let pool = Arc::new(pool.map_err(|e| RunError::Threads { reason: e.to_string() })?);
-        pools.insert(threads, pool.clone());
-        Ok(Some(pool))
+        let teams = if options.threads.is_none() { &USUAL } else { &self.teams };
+        let mut teams = teams.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(team) = teams.get(&threads) {
+            return Ok(Some(team.clone()));
+        }
+        let team = Arc::new(Team::new(threads).map_err(|e| RunError::Threads { reason: e.to_string() })?);
+        teams.insert(threads, team.clone());
+        Ok(Some(team))
     }
 }
 
@@ -361,17 +371,41 @@ impl Totals {
     }
 }
 
+/// By how many threads there are with the caller's.
+type Teams = BTreeMap<usize, Arc<Team>>;
+
 /// Gives work to the threads of a scope, of which the one at hand is one.
-fn hand_out<'s>(scope: &rayon::Scope<'s>, threads: usize, work: &'s (impl Fn() + Sync)) {
-    (1..threads).for_each(|_| scope.spawn(|_| work()));
+fn hand_out<'s>(scope: &rayon::Scope<'s>, threads: usize, busy: &'s AtomicUsize, work: &'s (impl Fn() + Sync)) {
+    for _ in 1..threads {
+        busy.fetch_add(1, Ordering::Relaxed);
+        scope.spawn(|_| {
+            work();
+            busy.fetch_sub(1, Ordering::Release);
+        });
+    }
     work();
+    await_last(busy);
+}
+
+/// Waits for a short time until nobody is busy any more: all work is taken, and who sleeps meanwhile may be woken as late as half
+/// a small run takes (60 us, measured in a guest).
+fn await_last(busy: &AtomicUsize) {
+    const SHORT: Duration = Duration::from_micros(200);
+    let begun = Instant::now();
+    while busy.load(Ordering::Acquire) > 0 && begun.elapsed() < SHORT {
+        // Who waits for this processor gets it.
+        std::thread::yield_now();
+        (0..32).for_each(|_| std::hint::spin_loop());
+    }
+    // The scope learns of the last one's end a little later.
+    (0..64).for_each(|_| std::hint::spin_loop());
 }
 
 impl Shift<'_> {
     /// Shares it out among threads of the pool (of rayon's at hand if there is none). The caller's thread is one of them: it
     /// need not be woken.
     fn run(&self, pool: Option<&rayon::ThreadPool>) -> Result<Totals, RunError> {
-        let next = AtomicUsize::new(0);
+        let (next, busy) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let stop = AtomicBool::new(false);
         let outcome = Mutex::new(Ok(Totals {
             loaded: vec![0; self.job.tensors.len()],
@@ -399,8 +433,8 @@ impl Shift<'_> {
         };
         if self.threads > 1 {
             match pool {
-                Some(pool) => pool.in_place_scope(|scope| hand_out(scope, self.threads, &one)),
-                None => rayon::in_place_scope(|scope| hand_out(scope, self.threads, &one)),
+                Some(pool) => pool.in_place_scope(|scope| hand_out(scope, self.threads, &busy, &one)),
+                None => rayon::in_place_scope(|scope| hand_out(scope, self.threads, &busy, &one)),
             }
         } else if self.count > 0 {
             one();

@@ -13,6 +13,7 @@ mod execute;
 mod kernels;
 mod options;
 mod report;
+mod team;
 mod view;
 
 pub use error::{BuildError, RunError};

@@ -3,14 +3,16 @@
 
 mod support;
 
-use einloom_cascade::DType::{Bf16, F32};
+use einloom_cascade::DType::{self, Bf16, F32};
 use einloom_cascade::{BinaryOp, UnaryOp};
 use einloom_tile::TileMonoid::{Max, Sum};
 use einloom_tile::{Affine, Builder, Predicate, Program, Scalar, carry, select};
 use support::check;
 
-/// Weights are within a unit of bf16: see `kernels/exp/rounded.rs`.
-const TOLERANCE: f64 = 0.016;
+/// Weights of bf16 are within a unit of it: see `kernels/exp/rounded.rs`.
+fn tolerance(dtype: DType) -> f64 {
+    if dtype == Bf16 { 0.016 } else { 1e-5 }
+}
 
 /// Multiples of a sixteenth between -2 and 2 without a pattern.
 fn numbers(count: usize, step: usize) -> Vec<f64> {
@@ -19,10 +21,10 @@ fn numbers(count: usize, step: usize) -> Vec<f64> {
 
 /// Attention over the pairs that a predicate leaves, of several tiles of rows, and the logarithm of each row's sum of
 /// exponentials, as derived programs are: where a row has seen nothing, 0 stands for its anchor.
-fn attention([m, n, d]: [usize; 3], tiles: [usize; 2], mask: &[[i64; 3]]) -> Program {
+fn attention(dtype: DType, [m, n, d]: [usize; 3], tiles: [usize; 2], mask: &[[i64; 3]]) -> Program {
     let mut p = Builder::new("attention");
-    let q = p.input("Q", &[2, m, d], Bf16);
-    let (k, v) = (p.input("K", &[2, n, d], Bf16), p.input("V", &[2, n, d], Bf16));
+    let q = p.input("Q", &[2, m, d], dtype);
+    let (k, v) = (p.input("K", &[2, n, d], dtype), p.input("V", &[2, n, d], dtype));
     let (y, log) = (p.output("Y", &[2, m, d], F32), p.output("L", &[2, m], F32));
     p.kernel("attention", |g| {
         let (h, i, d) = (g.grid("h", 2, 1), g.grid("m", m, tiles[0]), g.whole("d", d));
@@ -50,7 +52,7 @@ fn attention([m, n, d]: [usize; 3], tiles: [usize; 2], mask: &[[i64; 3]]) -> Pro
             let weights = g.map("weights", masked((scores - safe).exp(), 0.0));
             let kept = g.map("sum.kept", sum * by);
             let sum = g.reduce_onto("sum.next", Sum, kept, weights, j);
-            let narrow = g.map("narrow", weights.round_to(Bf16));
+            let narrow = if dtype == Bf16 { g.map("narrow", weights.round_to(Bf16)) } else { weights };
             let v = g.load("v", v, [h, j, d]);
             let kept = g.map("acc.kept", acc * by);
             [next, sum, g.mma_onto("acc.next", kept, narrow, v)]
@@ -68,7 +70,9 @@ const CAUSAL: &[[i64; 3]] = &[[1, -1, 0]];
 fn agrees(sizes: [usize; 3], tiles: [usize; 2], mask: &[[i64; 3]], keys: Vec<f64>) {
     let [m, n, d] = sizes;
     let inputs = [numbers(2 * m * d, 37), keys, numbers(2 * n * d, 29)];
-    check(&attention(sizes, tiles, mask), &inputs, TOLERANCE);
+    for dtype in [Bf16, F32] {
+        check(&attention(dtype, sizes, tiles, mask), &inputs, tolerance(dtype));
+    }
 }
 
 #[test]

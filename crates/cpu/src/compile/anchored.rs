@@ -29,6 +29,11 @@ pub(crate) fn summed(ends: &Ends) -> Option<bool> {
     }
 }
 
+/// Whether scores of factors of so many parts become weights of so many.
+fn weighs(scores: Option<[usize; 2]>, weights: Option<usize>) -> bool {
+    matches!((scores, weights), (Some([1, 1]), Some(1)) | (Some([2 | 3, _]), Some(3)))
+}
+
 /// Finds such contractions; `anchors` are the reductions of which any result will do.
 pub(super) fn find(anchors: &BTreeSet<ValueId>, steps: &mut [Step], uses: &[usize]) {
     for at in 0..steps.len() {
@@ -50,7 +55,7 @@ fn follows(anchors: &BTreeSet<ValueId>, steps: &[Step], uses: &[usize]) -> Optio
     let fits = passing.fold.monoid == Monoid::Max && passing.fold.start.is_some() && passing.times > 0.0;
     if !fits
         || !anchors.contains(&passing.fold.dst)
-        || c.parts != Some([1, 1])
+        || c.parts.is_none()
         || c.start.is_some()
         || c.scale.is_some()
         || c.times != 1.0
@@ -71,7 +76,7 @@ fn follows(anchors: &BTreeSet<ValueId>, steps: &[Step], uses: &[usize]) -> Optio
     let passed = between.iter().filter(|s| reads(s).contains(&c.dst)).count();
     let moves = |s: &Step| matches!(s, Step::SkipUnless { .. } | Step::Stream { .. });
     let Step::Map { plan, ends, .. } = &steps[map] else { return None };
-    let makes = ends.packed == Some(1) && !ends.dropped && ends.store.is_none() && summed(ends).is_some();
+    let makes = weighs(c.parts, ends.packed) && !ends.dropped && ends.store.is_none() && summed(ends).is_some();
     if uses[c.dst.at()] != 1 + passed || between.iter().any(moves) || !makes || !plan.exponentiates() {
         return None;
     }

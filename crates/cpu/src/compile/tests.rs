@@ -61,10 +61,10 @@ fn masks_have_a_program_per_coverage_and_full_tiles_do_not_test() {
     assert_eq!(steps, [[2, 3, 1]]);
 }
 
-/// Attention of one row of tiles in bf16, of weights below a row's greatest score; that is stored besides if `told`.
-fn weights(told: bool) -> Program {
+/// Attention of one row of tiles, of weights below a row's greatest score; that is stored besides if `told`.
+fn weights(told: bool, dtype: DType) -> Program {
     let mut p = Builder::new("weights");
-    let (q, k) = (p.input("Q", &[512, 64], Bf16), p.input("K", &[512, 64], Bf16));
+    let (q, k) = (p.input("Q", &[512, 64], dtype), p.input("K", &[512, 64], dtype));
     let (y, top) = (p.output("Y", &[512, 64], F32), p.output("Top", &[512], F32));
     p.kernel("weights", |g| {
         let (m, d, n) = (g.grid("m", 512, 64), g.whole("d", 64), g.stream_axis("n", 512, 128));
@@ -78,7 +78,7 @@ fn weights(told: bool) -> Program {
             let weights = g.map("weights", (scores - next).exp());
             let kept = g.map("sum.kept", sum * by);
             let sum = g.reduce_onto("sum.next", TileMonoid::Sum, kept, weights, n);
-            let narrow = g.map("narrow", weights.round_to(Bf16));
+            let narrow = if dtype == Bf16 { g.map("narrow", weights.round_to(Bf16)) } else { weights };
             let kept = g.map("acc.kept", acc * by);
             [next, sum, g.mma_onto("acc.next", kept, narrow, k)]
         });
@@ -90,8 +90,8 @@ fn weights(told: bool) -> Program {
 
 #[test]
 fn scores_of_which_only_weights_are_wanted_are_exponentiated_at_once() {
-    for told in [false, true] {
-        let program = weights(told);
+    for (told, dtype) in [(false, Bf16), (true, Bf16), (false, F32), (true, F32)] {
+        let program = weights(told, dtype);
         let plan = compile(&program, &program.kernels[0], Some(Unit { rates: None })).expect("planned");
         let mut found = vec![];
         each_step(&plan.body, &mut |step| {

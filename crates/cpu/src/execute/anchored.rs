@@ -29,10 +29,14 @@ impl<'a> Worker<'a> {
         let (Some(start), Some(summed), tiles) = (passing.fold.start, summed(ends), self.tiles()) else { return false };
         let ([rows, columns], terms) =
             (<[usize; 2]>::from(tiles.lengths(contract.dst)), self.windows[contract.sum.at()].len);
-        let packed = matches!(self.places[contract.left.at()], Place::Packed(_))
-            && self.live[contract.left.at()].is_none()
-            && matches!(tiles.layout(contract.right), Some(Layout::Packed(right)) if right.parts == 1);
-        if !packed || rows == 0 || columns == 0 || terms == 0 {
+        let Some(parts) = contract.parts else { return false };
+        let packed = match (self.places[contract.left.at()], tiles.layout(contract.right)) {
+            (Place::Packed(left), Some(Layout::Packed(right))) => {
+                usize::from(right.parts) == parts[1] && (parts == [1, 1] || left.multiplies(right.range))
+            }
+            _ => false,
+        };
+        if !packed || self.live[contract.left.at()].is_some() || rows == 0 || columns == 0 || terms == 0 {
             return false;
         }
         let Some(there) = self.reduced(contract.dst, passing) else { return false };
@@ -46,6 +50,7 @@ impl<'a> Worker<'a> {
         let tiles = self.tiles();
         let data = |v: ValueId| tiles.rows::<f32>(v).data;
         let scores = |live| Scores {
+            parts,
             left: data(contract.left),
             right: data(contract.right),
             lengths: [rows, columns, terms],
@@ -90,7 +95,8 @@ impl<'a> Worker<'a> {
         engaged: &Engaged,
         room: &mut crate::kernels::contract::Room,
     ) -> bool {
-        let Some(unit) = self.job.tiles else { return false };
+        let (Some(unit), Some(parts)) = (self.job.tiles, contract.parts) else { return false };
+        let made = if parts == [1, 1] { 1 } else { 3 };
         let tiles = self.tiles();
         let (slot, [rows, columns]) = (tiles.tile(dst).slot, <[usize; 2]>::from(tiles.lengths(dst)));
         if [job.less, contract.left, contract.right].into_iter().any(|v| tiles.is_in(v, slot)) {
@@ -100,12 +106,12 @@ impl<'a> Worker<'a> {
         let mut sums = summed.then(|| self.partials(rows.next_multiple_of(2 * SIDE), Monoid::Sum));
         let (mut most, mut target) =
             (std::mem::take(&mut self.arena.most), std::mem::take(&mut self.arena.slots[slot]));
-        let len = PackedLeft::len([rows, columns], 1);
-        let mut to = PackedLeft::new(unit, target.get_mut(len), [rows, columns], 1, &mut most);
+        let len = PackedLeft::len([rows, columns], made);
+        let mut to = PackedLeft::new(unit, target.get_mut(len), [rows, columns], made, &mut most);
         let tiles = self.tiles();
         let data = |v: ValueId| tiles.rows::<f32>(v).data;
         let (left, right, lengths) = (data(contract.left), data(contract.right), [rows, columns, terms]);
-        let scores = Scores { left, right, lengths, live: job.live.as_ref() };
+        let scores = Scores { parts, left, right, lengths, live: job.live.as_ref() };
         let (less, partials) = (&data(job.less)[..rows], sums.as_deref_mut());
         let good = scores.exponentiate(engaged, room, Weights { by: job.by, less, to: &mut to, sums: partials });
         let range = to.range();

@@ -133,6 +133,10 @@ pub(crate) struct Square {
     pub kept: bool,
 }
 
+/// Blocks of terms of one product after which some sums are stored, although they will be stored again: where the unit has
+/// multiplied for some 2000 cycles without a store, the next one holds it up for another 700 (measured).
+const BLOCKS: usize = 16;
+
 /// Products of the parts `i` of the left factor and `j` of the right one. Only the factor that is another than before is
 /// loaded: the unit multiplies about as fast as it loads.
 #[cfg(target_arch = "x86_64")]
@@ -168,6 +172,7 @@ macro_rules! step {
 macro_rules! square {
     ($square:ident, $left:literal, $right:literal: $($change:ident $i:literal $j:literal),+) => {{
         let Square { a, b, blocks, c, c_bytes, kept } = $square;
+        const BETWEEN: usize = BLOCKS.div_ceil(products([$left, $right])).next_power_of_two();
         std::arch::asm!(
             "test {k}, {k}",
             "jz 3f",
@@ -188,7 +193,12 @@ macro_rules! square {
             concat!("add {b0}, ", $right, "*1024"),
             concat!("add {b1}, ", $right, "*1024"),
             "dec {n}",
+            "jz 4f",
+            "test {n}, {often}",
             "jnz 2b",
+            "tilestored [{c0} + {p}], tmm0",
+            "jmp 2b",
+            "4:",
             "tilestored [{c0} + {p}], tmm0",
             "tilestored [{c0} + {p} + 64], tmm1",
             "tilestored [{c1} + {p}], tmm2",
@@ -196,7 +206,7 @@ macro_rules! square {
             a0 = inout(reg) a[0] => _, a1 = inout(reg) a[1] => _,
             b0 = inout(reg) b[0] => _, b1 = inout(reg) b[1] => _,
             n = inout(reg) blocks => _,
-            s = in(reg) 64usize, k = in(reg) usize::from(kept),
+            s = in(reg) 64usize, k = in(reg) usize::from(kept), often = const BETWEEN - 1,
             c0 = in(reg) c, c1 = in(reg) c.wrapping_add(SIDE * c_bytes), p = in(reg) c_bytes,
             out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
             out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
@@ -385,6 +395,11 @@ pub(crate) unsafe fn sum_lanes(_: &Engaged, a: [*const u8; 2], blocks: usize, su
 }
 
 /// How many products of parts a product takes: those that matter.
-pub(crate) fn products([left, right]: [usize; 2]) -> usize {
-    (0..left).map(|i| right.min(3 - i)).sum()
+pub(crate) const fn products([left, right]: [usize; 2]) -> usize {
+    let (mut all, mut i) = (0, 0);
+    while i < left {
+        all += if right < 3 - i { right } else { 3 - i };
+        i += 1;
+    }
+    all
 }

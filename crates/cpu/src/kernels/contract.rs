@@ -3,6 +3,8 @@
 //! is broadcast an element at a time, so that neither needs to be packed while it fits in the second-level cache.
 
 mod ahead;
+#[cfg(target_arch = "x86_64")]
+mod beside;
 mod blocks;
 mod dots;
 mod finish;

@@ -2,6 +2,8 @@
 //! [`super::math::exp`]. Everything else of the language is left to the compiler's vectoriser.
 
 #[cfg(target_arch = "x86_64")]
+mod below;
+#[cfg(target_arch = "x86_64")]
 mod lines;
 mod packed;
 #[cfg(target_arch = "x86_64")]
@@ -11,6 +13,8 @@ mod strips;
 use super::isa::Instructions;
 #[cfg(target_arch = "x86_64")]
 use super::math::{EXP_MOST, LN2_HIGH, LN2_LOW};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use below::Below;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use lines::Lines;
 pub(crate) use packed::{Rows, rows};

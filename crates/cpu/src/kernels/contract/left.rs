@@ -81,7 +81,7 @@ impl<'a> PackedLeft<'a> {
 
     /// The same from a block on.
     #[inline(always)]
-    fn from(&mut self, row: usize, block: usize, terms: usize) -> *mut u8 {
+    pub(crate) fn from(&mut self, row: usize, block: usize, terms: usize) -> *mut u8 {
         let first = (row / SIDE * self.blocks + block) * self.parts * ELEMENTS + row % SIDE * SIDE;
         let last = first + (terms.div_ceil(TERMS) * self.parts).saturating_sub(1) * ELEMENTS;
         assert!(last + SIDE <= self.to.len(), "rows and terms that were asked for");

@@ -13,19 +13,21 @@ use crate::kernels::memory::Line;
 use std::ops::Range;
 
 /// Squares of sums that are computed before they are exponentiated, at most.
-const SQUARES: usize = 3;
+pub(super) const SQUARES: usize = 3;
 /// Bytes of the right factor's columns that all rows are multiplied by one after the other: they stay in the first-level cache
 /// beside the sums, and beside what passes through it of the left factor and of exponentials.
 const RIGHT: usize = 12 << 10;
 /// Elements from row to row of sums: another number of lines than a power of two.
-const PITCH: usize = SQUARES * SQUARE + SIDE;
+pub(super) const PITCH: usize = SQUARES * SQUARE + SIDE;
 
-/// A product of factors of bf16 that are packed for the unit.
+/// A product of factors that are packed for the unit.
 #[derive(Clone, Copy)]
 pub(crate) struct Scores<'a> {
-    /// As [`PackedLeft`] has it, in one part.
+    /// How many of the left factor and of the right one.
+    pub parts: [usize; 2],
+    /// As [`PackedLeft`] has it.
     pub left: &'a [f32],
-    /// As [`super::Packed`] says, in one part.
+    /// As [`super::Packed`] says.
     pub right: &'a [f32],
     /// Rows, columns and terms.
     pub lengths: [usize; 3],
@@ -38,7 +40,7 @@ pub(crate) struct Weights<'a, 't> {
     pub by: f32,
     /// One per row.
     pub less: &'a [f32],
-    /// Of one part.
+    /// Of one part if the scores' factors are, else of three.
     pub to: &'a mut PackedLeft<'t>,
     /// To which the exponentials are added, as they are packed; one for each row of whole squares.
     pub sums: Option<&'a mut [Partial]>,
@@ -47,34 +49,47 @@ pub(crate) struct Weights<'a, 't> {
 impl Scores<'_> {
     /// # Panics
     /// If elements are not there.
-    fn check(&self) {
-        let Self { left, right, lengths: [m, n, k], live } = *self;
+    pub(super) fn check(&self) {
+        let Self { parts, left, right, lengths: [m, n, k], live } = *self;
         assert!(m > 0 && n > 0 && k > 0, "nothing to compute");
-        assert!(left.len() >= PackedLeft::len([m, k], 1), "a packed left factor is too short");
-        let lines = super::Packed::new(1).lines(k, n) * size_of::<Line>() / size_of::<f32>();
+        assert!(left.len() >= PackedLeft::len([m, k], parts[0]), "a packed left factor is too short");
+        let lines = super::Packed::new(parts[1] as u8).lines(k, n) * size_of::<Line>() / size_of::<f32>();
         assert!(right.len() >= lines, "a packed right factor is too short");
         assert!(live.is_none_or(|live| live.columns() <= n), "columns that are not there");
     }
 
-    /// Squares of sums from a row and a column on, so many columns, which go to `to`.
-    ///
-    /// # Safety
-    /// The factors were checked, the rows and columns are there, and `to` has room for whole squares of rows [`PITCH`] apart.
+    /// Squares of sums from a row and a column on, so many columns, which go to `to`, rows so far apart.
     #[inline(always)]
-    unsafe fn multiply(&self, engaged: &Engaged, [row, column]: [usize; 2], columns: usize, to: *mut f32) {
+    pub(super) fn squares(
+        &self,
+        [row, column]: [usize; 2],
+        columns: usize,
+        (to, pitch): (*mut f32, usize),
+    ) -> impl Iterator<Item = Square> + use<> {
         let [m, _, k] = self.lengths;
         let blocks = k.div_ceil(TERMS);
         let (a, b) = (self.left.as_ptr().cast::<u8>(), self.right.as_ptr().cast::<u8>());
-        let tiles = blocks * TILE;
-        let second = |first: *const u8, left: usize| if left > SIDE { first.wrapping_add(tiles) } else { first };
-        let a = a.wrapping_add(row / SIDE * tiles);
-        let a = [a, second(a, m - row)];
-        let c_bytes = PITCH * size_of::<f32>();
-        for at in (0..columns).step_by(SQUARE) {
-            let b = b.wrapping_add((column + at) / SIDE * tiles);
-            let (b, c) = ([b, second(b, columns - at)], to.wrapping_add(at).cast());
+        let bytes = self.parts.map(|parts| blocks * parts * TILE);
+        let both = move |number: usize, first: *const u8, left: usize| {
+            [first, if left > SIDE { first.wrapping_add(bytes[number]) } else { first }]
+        };
+        let a = both(0, a.wrapping_add(row / SIDE * bytes[0]), m - row);
+        let c_bytes = pitch * size_of::<f32>();
+        (0..columns).step_by(SQUARE).map(move |at| {
+            let b = both(1, b.wrapping_add((column + at) / SIDE * bytes[1]), columns - at);
+            Square { a, b, blocks, c: to.wrapping_add(at).cast(), c_bytes, kept: false }
+        })
+    }
+
+    /// Computes them.
+    ///
+    /// # Safety
+    /// The factors were checked, the rows and columns are there, and `to` has room for whole squares.
+    #[inline(always)]
+    unsafe fn multiply(&self, engaged: &Engaged, at: [usize; 2], columns: usize, to: *mut f32) {
+        for square in self.squares(at, columns, (to, PITCH)) {
             // SAFETY: the caller's.
-            unsafe { Square { a, b, blocks, c, c_bytes, kept: false }.multiply(engaged, [1, 1]) };
+            unsafe { square.multiply(engaged, self.parts) };
         }
     }
 
@@ -111,7 +126,13 @@ impl Scores<'_> {
     pub(crate) fn exponentiate(&self, engaged: &Engaged, room: &mut Room, mut weights: Weights<'_, '_>) -> bool {
         self.check();
         let [m, n, _] = self.lengths;
-        assert!(weights.less.len() >= m && weights.to.parts() == 1, "rows that are to be exponentiated");
+        assert!(weights.less.len() >= m, "rows that are to be exponentiated");
+        #[cfg(target_arch = "x86_64")]
+        if self.parts != [1, 1] {
+            // SAFETY: who has engaged the unit has the instructions.
+            return unsafe { self.exponentiate_beside(engaged, room, weights) };
+        }
+        assert!(weights.to.parts() == 1, "exponentials of one part");
         assert!(weights.sums.as_ref().is_none_or(|sums| sums.len() >= m.next_multiple_of(SQUARE)), "rows to sum");
         let sums = grown(&mut room.sums, PITCH * SQUARE * size_of::<f32>() / size_of::<Line>());
         let sums = sums.as_mut_ptr().cast::<f32>();
@@ -195,26 +216,33 @@ mod tests {
     type Found = (Option<(Vec<f64>, Vec<f64>)>, Vec<f32>);
 
     /// `exp(score * by - less)` for factors whose rows are these, by this unit.
-    fn weights(unit: TileToken, [m, n, k]: [usize; 3], a: &[f32], b: &[f32], live: Option<&Live>, less: f32) -> Found {
+    fn weights(
+        (unit, parts): (TileToken, usize),
+        [m, n, k]: [usize; 3],
+        a: &[f32],
+        b: &[f32],
+        live: Option<&Live>,
+        less: f32,
+    ) -> Found {
         let engaged = Engaged::new(unit);
-        let mut left = vec![Line::ZERO; PackedLeft::len([m, k], 1) / 16];
-        PackedLeft::pack(unit.token(), (Elements::F32(a), k), [m, k], 1, &mut left);
-        let mut right = vec![Line::ZERO; Packed::new(1).lines(k, n)];
-        let pack = PackRight { from: Elements::F32(b), pitch: n, terms: k, columns: n, parts: 1, to: &mut right };
+        let mut left = vec![Line::ZERO; PackedLeft::len([m, k], parts) / 16];
+        PackedLeft::pack(unit.token(), (Elements::F32(a), k), [m, k], parts, &mut left);
+        let mut right = vec![Line::ZERO; Packed::new(parts as u8).lines(k, n)];
+        let pack = PackRight { from: Elements::F32(b), pitch: n, terms: k, columns: n, parts, to: &mut right };
         dispatch(unit.token(), pack);
         let (left, right) = (bytemuck::cast_slice(&left), bytemuck::cast_slice(&right));
-        let scores = Scores { left, right, lengths: [m, n, k], live };
+        let scores = Scores { parts: [parts; 2], left, right, lengths: [m, n, k], live };
         let (mut room, mut tops, mut most) = (Room::default(), vec![0.0; m], vec![]);
         scores.some_tops(&engaged, &mut room, &mut tops);
-        let mut packed = vec![0f32; PackedLeft::len([m, n], 1)];
-        let mut to = PackedLeft::new(unit, &mut packed, [m, n], 1, &mut most);
+        let mut packed = vec![0f32; PackedLeft::len([m, n], parts)];
+        let mut to = PackedLeft::new(unit, &mut packed, [m, n], parts, &mut most);
         let mut sums = vec![Partial::all(0.0); m.next_multiple_of(32)];
         let less = vec![less; m];
         let made = Weights { by: 0.5, less: &less, to: &mut to, sums: Some(&mut sums) };
         if !scores.exponentiate(&engaged, &mut room, made) {
             return (None, tops);
         }
-        let made = crate::kernels::contract::left::unpack_left(&packed, [m, n], 1);
+        let made = crate::kernels::contract::left::unpack_left(&packed, [m, n], parts);
         let sums = sums[..m].iter().map(|sum| sum.as_slice().iter().map(|&x| f64::from(x)).sum()).collect();
         (Some((made.into_iter().map(f64::from).collect(), sums)), tops)
     }
@@ -228,10 +256,17 @@ mod tests {
         let Some(unit) = Token::new(Isa::Avx512).and_then(TileToken::new) else { return };
         for [m, n, k] in [[1, 1, 1], [32, 96, 32], [33, 100, 40], [17, 31, 64], [70, 257, 33], [50, 320, 8]] {
             let (a, b) = (numbers(m * k, 37), numbers(k * n, 23));
-            for conjuncts in [vec![], vec![[1, -1, 3]], vec![[-1, 1, 5], [1, -1, 60]]] {
+            for (parts, conjuncts) in [vec![], vec![[1, -1, 3]], vec![[-1, 1, 5], [1, -1, 60]]]
+                .into_iter()
+                .flat_map(|conjuncts| [(1, conjuncts.clone()), (3, conjuncts)])
+            {
+                // Thirds are no numbers of bf16, nor sums of two.
+                let close = if parts == 1 { 0.006 } else { 1e-5 };
+                let of = |x: &[f32]| x.iter().map(|x| if parts == 1 { *x } else { x / 3.0 }).collect::<Vec<_>>();
+                let (a, b) = (of(&a), of(&b));
                 let mask = Live::new(conjuncts.clone(), n);
                 let live = (!conjuncts.is_empty()).then_some(&mask);
-                let (found, tops) = weights(unit, [m, n, k], &a, &b, live, 20.0);
+                let (found, tops) = weights((unit, parts), [m, n, k], &a, &b, live, 20.0);
                 let (made, sums) = found.expect("small enough");
                 for row in 0..m {
                     let score = |column: usize| -> f64 {
@@ -241,7 +276,7 @@ mod tests {
                     let mut sum = 0.0;
                     for column in there.clone() {
                         let (got, want) = (made[row * n + column], (score(column) * 0.5 - 20.0).exp());
-                        assert!((got - want).abs() <= 0.006 * want + 1e-37, "{row} {column}: {got} for {want}");
+                        assert!((got - want).abs() <= close * want + 1e-37, "{row} {column}: {got} for {want}");
                         sum += got;
                     }
                     assert!((sums[row] - sum).abs() <= 1e-5 * sum, "{row}: {} for {sum}", sums[row]);
@@ -258,16 +293,19 @@ mod tests {
     fn weights_that_are_too_large_or_no_numbers_are_refused() {
         let Some(unit) = Token::new(Isa::Avx512).and_then(TileToken::new) else { return };
         let [m, n, k] = [40, 75, 32];
-        let made = |a: &[f32], b: &[f32], less: f32| weights(unit, [m, n, k], a, b, None, less).0.is_some();
-        // The greatest score is 32, of one row and one column.
-        let (mut a, mut b) = (vec![0.0; m * k], vec![0.0; k * n]);
-        a[37 * k..38 * k].fill(1.0);
-        (0..k).for_each(|t| b[t * n + 70] = 1.0);
-        assert!(made(&a, &b, 5.0));
-        assert!(!made(&a, &b, 4.9));
-        b[70] = f32::NAN;
-        assert!(!made(&a, &b, 5.0));
-        b[70] = f32::NEG_INFINITY;
-        assert!(!made(&a, &b, 5.0), "infinity times 0");
+        for parts in [1, 3] {
+            let made =
+                |a: &[f32], b: &[f32], less: f32| weights((unit, parts), [m, n, k], a, b, None, less).0.is_some();
+            // The greatest score is 32, of one row and one column.
+            let (mut a, mut b) = (vec![0.0; m * k], vec![0.0; k * n]);
+            a[37 * k..38 * k].fill(1.0);
+            (0..k).for_each(|t| b[t * n + 70] = 1.0);
+            assert!(made(&a, &b, 5.0));
+            assert!(!made(&a, &b, 4.9));
+            b[70] = f32::NAN;
+            assert!(!made(&a, &b, 5.0));
+            b[70] = f32::NEG_INFINITY;
+            assert!(!made(&a, &b, 5.0), "infinity times 0");
+        }
     }
 }
