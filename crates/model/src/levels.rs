@@ -224,9 +224,15 @@ impl Reuse<'_> {
         let mut traffic = Traffic::new();
         self.region(&parts, depth, Lean::High, &mut traffic);
         let mean = self.bytes(&traffic).div_ceil(regions);
+        if mean.saturating_add(tiles) > share {
+            return None;
+        }
         // A cache may hold less of the last region than of the others. Where a program decides, the largest must fit.
-        let longest = parts.iter().map(|&k| self.longest(k, depth)).fold(1.0, f64::max);
-        let parts = if self.element.is_some() && longest > 1.0 { self.largest(&parts, depth, regions) } else { mean };
+        let longest = match self.element {
+            Some(_) => parts.iter().map(|&k| self.longest(k, depth)).fold(1.0, f64::max),
+            None => 1.0,
+        };
+        let parts = if longest > 1.0 { self.largest(&parts, depth, regions) } else { mean };
         let mut held = parts.saturating_add(tiles);
         if let Some(element) = self.element.filter(|_| held <= share && !whole.is_empty()) {
             // What the region asks for once need not stay in it.

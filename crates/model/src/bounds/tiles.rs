@@ -28,13 +28,13 @@ use super::{Incoming, ProjectiveNest};
 use std::collections::BTreeSet;
 
 /// Sides up to this long are gone through shape by shape.
-const MOST_SIDE: f64 = 4096.0;
+const MOST_SIDE: f64 = 1024.0;
 /// Of more tiles than so many a whole number is as good as any.
 const MOST_TILES: f64 = 256.0;
 /// Numbers of tiles beyond the fewest that are gone through one by one.
 const MORE_TILES: usize = 64;
 /// Steps of a search for the best price of a column.
-const PRICES: usize = 40;
+const PRICES: usize = 24;
 /// Times what the dearest tile takes for a column: no higher price is tried.
 const MOST_PRICE: f64 = 8.0;
 
@@ -213,7 +213,7 @@ impl Product {
                 shapes.extend([[r, most, takes(most)], [r, fewest, takes(fewest)]]);
             }
         }
-        let weights = [1.0, 2.0].into_iter().flat_map(|parts| [0.25, 0.5, 0.75, 1.0].map(|weight| (parts, weight)));
+        let weights = [1.0, 2.0].into_iter().flat_map(|parts| [0.5, 1.0].map(|weight| (parts, weight)));
         let way = |(parts, weight): (f64, f64)| {
             let count =
                 |r: f64| weight * ((parts * r / rows).floor() + 1.0) / (parts + 1.0) + (1.0 - weight) * r / rows;
