@@ -31,10 +31,12 @@ use std::collections::BTreeSet;
 const MOST_SIDE: f64 = 1024.0;
 /// Of more tiles than so many a whole number is as good as any.
 const MOST_TILES: f64 = 256.0;
+/// Of more tiles than so many only the sums are counted.
+const SEVERAL: f64 = 24.0;
 /// Numbers of tiles beyond the fewest that are gone through one by one.
 const MORE_TILES: usize = 64;
 /// Steps of a search for the best price of a column.
-const PRICES: usize = 24;
+const PRICES: usize = 40;
 /// Times what the dearest tile takes for a column: no higher price is tried.
 const MOST_PRICE: f64 = 8.0;
 
@@ -213,13 +215,15 @@ impl Product {
                 shapes.extend([[r, most, takes(most)], [r, fewest, takes(fewest)]]);
             }
         }
-        let weights = [1.0, 2.0].into_iter().flat_map(|parts| [0.5, 1.0].map(|weight| (parts, weight)));
+        let weights = [1.0, 2.0].into_iter().flat_map(|parts| [0.25, 0.5, 0.75, 1.0].map(|weight| (parts, weight)));
         let way = |(parts, weight): (f64, f64)| {
             let count =
                 |r: f64| weight * ((parts * r / rows).floor() + 1.0) / (parts + 1.0) + (1.0 - weight) * r / rows;
             Way { columns, shapes: shapes.iter().map(|&[r, s, takes]| (s * count(r), takes)).collect() }
         };
-        [(1.0, 0.0)].into_iter().chain(weights).map(way).collect()
+        // Many tiles may be taken for parts of sides.
+        let several = rows * columns <= SEVERAL * self.memory;
+        [(1.0, 0.0)].into_iter().chain(weights.filter(|_| several)).map(way).collect()
     }
 }
 
