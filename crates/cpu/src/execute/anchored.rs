@@ -25,6 +25,10 @@ impl<'a> Worker<'a> {
         let (Some(Anchored { map, less, ready }), Some(passing)) = (&contract.anchored, &contract.fold) else {
             return false;
         };
+        // Where scores rose too much twice, they may do so again.
+        if self.refused.iter().filter(|v| **v == contract.dst).count() > 1 {
+            return false;
+        }
         let (Some(unit), Some(Step::Map { dst, plan, ends })) = (self.job.tiles, rest.get(*map)) else { return false };
         let (Some(start), Some(summed), tiles) = (passing.fold.start, summed(ends), self.tiles()) else { return false };
         let ([rows, columns], terms) =
@@ -43,7 +47,7 @@ impl<'a> Worker<'a> {
         let engaged = self.engaged.take().unwrap_or_else(|| Engaged::new(unit));
         let mut room = std::mem::take(&mut self.arena.packed);
 
-        // Where there is no anchor yet, some results give one.
+        // Where there is no anchor yet, or one was too low before, some results give one.
         let mut totals = std::mem::take(&mut self.arena.totals);
         totals.clear();
         totals.resize(rows, Monoid::Max.identity());
@@ -57,8 +61,11 @@ impl<'a> Worker<'a> {
             live,
         };
         let before = &data(start)[..rows];
-        if before.iter().any(|x| !x.is_finite()) {
-            scores(there.as_ref()).some_tops(&engaged, &mut room, &mut totals);
+        let rising = self.refused.contains(&contract.dst);
+        if rising || before.iter().any(|x| !x.is_finite()) {
+            for last in if rising { &[false, true][..] } else { &[false] } {
+                scores(there.as_ref()).some_tops(&engaged, &mut room, *last, &mut totals);
+            }
             totals.iter_mut().for_each(|x| *x *= passing.times);
         }
         let known = before.iter().zip(&totals).all(|(x, y)| x.max(*y).is_finite());
@@ -83,6 +90,9 @@ impl<'a> Worker<'a> {
         };
         self.arena.packed = room;
         self.engaged = Some(engaged);
+        if known && !made {
+            self.refused.push(contract.dst);
+        }
         made
     }
 

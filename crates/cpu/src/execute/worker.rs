@@ -57,6 +57,8 @@ pub(crate) struct Worker<'a> {
     pub engaged: Option<Engaged>,
     /// What a step has made of a later one.
     pub beforehand: Option<Made<'a>>,
+    /// Results whose exponentials became too large at this point below an anchor that was known before, each time.
+    pub refused: Vec<ValueId>,
     /// Bytes loaded, per tensor.
     pub loaded: Vec<u64>,
     /// Bytes stored, per tensor.
@@ -90,6 +92,7 @@ impl<'a> Worker<'a> {
             live: vec![None; job.plan.tiles.len()],
             engaged: None,
             beforehand: None,
+            refused: vec![],
             loaded: vec![0; job.tensors.len()],
             stored: vec![0; job.tensors.len()],
             skipped: 0,
@@ -101,6 +104,7 @@ impl<'a> Worker<'a> {
     /// known.
     pub(crate) fn point(&mut self, point: usize, following: Option<usize>) -> Result<(), RunError> {
         self.asked.clear();
+        self.refused.clear();
         self.following.clear();
         if let Some(next) = following {
             self.following.extend_from_slice(&self.windows);

@@ -60,17 +60,17 @@ impl Scores<'_> {
                         }
                     }
                 }
-                if let Some(begun) = &mut begun {
-                    // SAFETY: as above.
-                    unsafe { begun.rest() };
+                // SAFETY: as above.
+                if begun.as_mut().is_some_and(|begun| unsafe { !begun.rest() }) {
+                    return false;
                 }
                 before = Some(Below { from, pitch, rows, columns, all: n, live, by, less });
                 turn ^= 1;
             }
         }
-        if let Some(below) = before {
-            // SAFETY: as above.
-            unsafe { below.begin::<PARTS>(to, sums, 1).rest() };
+        // SAFETY: as above.
+        if before.is_some_and(|below| unsafe { !below.begin::<PARTS>(to, sums, 1).rest() }) {
+            return false;
         }
         for (row, sum) in sums.iter().enumerate() {
             let all: f32 = sum.iter().sum();

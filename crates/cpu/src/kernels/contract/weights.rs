@@ -93,15 +93,16 @@ impl Scores<'_> {
         }
     }
 
-    /// The largest of some elements of each row, among them one that is live if the row's first ones are; of none it is
-    /// negative infinity.
-    pub(crate) fn some_tops(&self, engaged: &Engaged, room: &mut Room, tops: &mut [f32]) {
+    /// Raises each row's number to the largest of some of its elements: of the first ones, or the last ones, of those that are
+    /// live in some of 32 rows.
+    pub(crate) fn some_tops(&self, engaged: &Engaged, room: &mut Room, last: bool, tops: &mut [f32]) {
         self.check();
         let [m, n, _] = self.lengths;
         let sums = grown(&mut room.sums, PITCH * SQUARE * size_of::<f32>() / size_of::<Line>());
         for row in (0..m).step_by(SQUARE) {
             let rows = SQUARE.min(m - row);
-            let [first, _] = blocks(self.live, row, rows, n);
+            let [first, count] = blocks(self.live, row, rows, n);
+            let first = if last { first + count - 1 } else { first };
             let columns = first * TERMS..n.min((first + 1) * TERMS);
             // SAFETY: checked above; there is room.
             unsafe { self.multiply(engaged, [row, columns.start], columns.len(), sums.as_mut_ptr().cast()) };
@@ -113,7 +114,7 @@ impl Scores<'_> {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: who has engaged the unit has the instructions; there are 32 elements.
                 {
-                    *top = unsafe { greatest(of.as_ptr(), mask) };
+                    *top = top.max(unsafe { greatest(of.as_ptr(), mask) });
                 }
                 #[cfg(not(target_arch = "x86_64"))]
                 let _ = (of, mask, &top);
@@ -232,8 +233,8 @@ mod tests {
         dispatch(unit.token(), pack);
         let (left, right) = (bytemuck::cast_slice(&left), bytemuck::cast_slice(&right));
         let scores = Scores { parts: [parts; 2], left, right, lengths: [m, n, k], live };
-        let (mut room, mut tops, mut most) = (Room::default(), vec![0.0; m], vec![]);
-        scores.some_tops(&engaged, &mut room, &mut tops);
+        let (mut room, mut tops, mut most) = (Room::default(), vec![f32::NEG_INFINITY; m], vec![]);
+        [false, true].map(|last| scores.some_tops(&engaged, &mut room, last, &mut tops));
         let mut packed = vec![0f32; PackedLeft::len([m, n], parts)];
         let mut to = PackedLeft::new(unit, &mut packed, [m, n], parts, &mut most);
         let mut sums = vec![Partial::all(0.0); m.next_multiple_of(32)];

@@ -1,11 +1,13 @@
 //! Exponentials of a piece of some rows, in several parts, below an anchor that is known before the rows' maxima are: one row
 //! after the other in registers, between the matrix unit's instructions.
 
+use super::MOST_WEIGHT;
 use super::packed::x86::table;
 use crate::kernels::amx::{Beside, SIDE, TERMS, TILE};
 use crate::kernels::contract::PackedLeft;
 use crate::kernels::fold::Partial;
 use crate::kernels::live::{Live, bits};
+use crate::kernels::strip::LEAST_NORMAL;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
@@ -56,6 +58,8 @@ pub(crate) struct Begun<const PARTS: usize> {
     products: usize,
     /// Rows that are due, times `products`.
     due: usize,
+    /// A bit for each lane in which some sum is too large or no number.
+    bad: u16,
 }
 
 impl Below<'_> {
@@ -96,22 +100,24 @@ impl Below<'_> {
             table: table(),
             products,
             due: 0,
+            bad: 0,
         }
     }
 }
 
 impl<const PARTS: usize> Begun<PARTS> {
-    /// Computes the rows that are left.
+    /// Computes the rows that are left; false if some exponential is [`MOST_WEIGHT`] or more, or no number.
     ///
     /// # Safety
     /// What these were begun with is still there.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-    pub(crate) unsafe fn rest(&mut self) {
+    pub(crate) unsafe fn rest(&mut self) -> bool {
         while self.row < self.end {
             // SAFETY: the caller's.
             unsafe { self.one() };
         }
+        self.bad == 0
     }
 
     /// Computes a row.
@@ -140,6 +146,7 @@ impl<const PARTS: usize> Begun<PARTS> {
             } else {
                 self.edge(less)
             };
+            self.bad |= _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(sum, _mm512_set1_ps(MOST_WEIGHT));
             _mm512_store_ps(self.sum, sum);
         }
         self.row += 1;
@@ -199,14 +206,15 @@ impl<const PARTS: usize> Beside for Begun<PARTS> {
 fn exp(x: Vector, table: [Vector; 2]) -> Vector {
     // As of `packed::x86::exp`, without care for what is too large: the linear factor is positive for all numbers, so that
     // scaling by so large a power gives infinity.
-    let x = _mm512_max_ps(_mm512_set1_ps(-128.0), x);
+    // A NaN is not less. What is not there is not scaled either: numbers that are subnormal take hundreds of cycles.
+    let there = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, _mm512_set1_ps(LEAST_NORMAL));
     let magic = _mm512_set1_ps(393_216.0);
     let shifted = _mm512_fmadd_ps(x, _mm512_set1_ps(std::f32::consts::LOG2_E), magic);
     let n = _mm512_sub_ps(shifted, magic);
     let r = _mm512_fnmadd_ps(n, _mm512_set1_ps(std::f32::consts::LN_2), x);
     let p = _mm512_fmadd_ps(r, _mm512_set1_ps(0.5), _mm512_set1_ps(1.000_014_7));
     let power = _mm512_permutex2var_ps(table[0], _mm512_castps_si512(shifted), table[1]);
-    _mm512_scalef_ps(_mm512_fmadd_ps(_mm512_mul_ps(power, r), p, power), n)
+    _mm512_maskz_scalef_ps(there, _mm512_fmadd_ps(_mm512_mul_ps(power, r), p, power), n)
 }
 
 /// 32 numbers in parts, a tile's bytes apart, each what is left cut off after 8 bits.
