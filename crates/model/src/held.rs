@@ -1,6 +1,6 @@
 //! How many elements of tiles must be in a memory at once, if a program places them as tightly as it can.
 
-use crate::by_rows::ByRows;
+use crate::by_rows::{ByRows, TailByRows};
 use crate::gpu::registers::{Loop, Moments};
 use crate::gpu::uses::{fused, reads};
 use crate::nest::sides;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 /// The most elements of tiles that are alive at once at one point of the grid. Accumulators are updated in place, and so
 /// are tiles by maps that are their last reader; a map that is read once is computed where it is read. A stream's body is
-/// computed row by row where that holds less, and factors of products pass by its rows element by element where that does: see the
+/// computed row by row where that holds less, what follows the last one as well, and factors of products pass by its rows element by element where that does: see the
 /// module `by_rows`. Clipped tiles count as full ones.
 ///
 /// ```
@@ -25,8 +25,10 @@ pub fn held_elements(kernel: &Kernel) -> u64 {
 /// What a kernel holds, found once for all sizes of its tiles.
 #[derive(Clone, Debug)]
 pub struct Held {
-    /// Outside the innermost streams.
+    /// Outside the innermost streams, before the end of the last one.
     moments: Moments,
+    /// After it, operation by operation and by rows.
+    tail: (Moments, Vec<TailByRows>),
     /// In each innermost stream, operation by operation and by rows.
     streams: Vec<(Moments, Vec<ByRows>)>,
     /// By tile.
@@ -44,13 +46,15 @@ impl Held {
         };
         let all = (0..kernel.values.len() as u32).map(ValueId);
         let fused = fused(kernel);
-        let (moments, loops) = Moments::by_loop(kernel, &fused, &replaces);
+        let (moments, loops, tail) = Moments::by_loop(kernel, &fused, &replaces);
+        let by_rows = TailByRows::all(kernel, &tail, &fused);
         let one = |l: Loop<'_>| {
             let rows = ByRows::all(kernel, &l, &fused, &replaces);
             (l.moments.distinct(), rows)
         };
         Self {
             moments: moments.distinct(),
+            tail: (tail.moments.distinct(), by_rows),
             streams: loops.into_iter().map(one).collect(),
             sides: all.map(|v| sides(kernel, v).into_iter().collect()).collect(),
         }
@@ -70,6 +74,9 @@ impl Held {
             let whole = moments.most(&sizes, kept);
             rows.iter().map(|r| r.most(&sizes, side(r.axis), kept)).fold(whole, f64::min)
         };
-        self.streams.iter().map(stream).fold(self.moments.most(&sizes, kept), f64::max) as u64
+        let (tail, rows) = &self.tail;
+        let tail = rows.iter().map(|r| r.most(&sizes, side(r.axis), kept)).fold(tail.most(&sizes, kept), f64::min);
+        let outside = self.moments.most(&sizes, kept).max(tail);
+        self.streams.iter().map(stream).fold(outside, f64::max) as u64
     }
 }
