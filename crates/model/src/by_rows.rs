@@ -12,8 +12,11 @@
 //! element by element, and only between such products is it done row by row. Each row that waits then holds what it has
 //! before or after these operations, of attention one number, but neither a key nor a value is there as a whole. Condition for
 //! a factor: it is loaded in the body, at a place that no tile tells, and the product alone reads it.
+//!
+//! What follows the last stream, of attention the division by the sums of weights, goes row by row as well, if it is made and stored element by
+//! element along the axis. What was there before is there until the last row is stored.
 
-use crate::gpu::registers::Loop;
+use crate::gpu::registers::{Loop, Tail};
 use crate::gpu::uses::{reads, written};
 use crate::nest::sides;
 use einloom_tile::{AxisId, Kernel, Op, ValueId};
@@ -151,6 +154,38 @@ impl ByRows {
         let sum = |values: &[ValueId]| values.iter().map(size).sum::<f64>() / side;
         let moment = |m: &Moment| sum(&m.row) + (side - 1.0) * sum(&m.others) + m.passing as f64;
         beside + self.whole.iter().map(size).sum::<f64>() + self.moments.iter().map(moment).fold(0.0, f64::max)
+    }
+}
+
+/// What is held after the last stream if it goes through the rows along an axis one by one.
+#[derive(Clone, Debug)]
+pub(crate) struct TailByRows {
+    pub axis: AxisId,
+    before: Vec<ValueId>,
+    /// Of the row at hand.
+    rows: Vec<Vec<ValueId>>,
+}
+
+impl TailByRows {
+    /// Every axis that it can go along.
+    pub fn all(kernel: &Kernel, tail: &Tail<'_>, fused: &Fused) -> Vec<Self> {
+        if !tail.ops.iter().all(|op| matches!(op, Op::Map { .. } | Op::Store { .. })) {
+            return vec![];
+        }
+        let own = || tail.ops.iter().filter_map(written).filter(|v| !fused.contains_key(v));
+        let Some(axes) = own().map(|v| sides(kernel, v)).reduce(|a, b| &a & &b) else { return vec![] };
+        let rows: BTreeSet<Vec<ValueId>> =
+            tail.moments.sets().map(|there| own().filter(|v| there.contains(v)).collect()).collect();
+        let before: Vec<ValueId> = tail.before.iter().copied().collect();
+        let along = |axis| Self { axis, before: before.clone(), rows: rows.iter().cloned().collect() };
+        axes.into_iter().map(along).collect()
+    }
+
+    /// The largest sum of sizes, with `side` rows in a tile; tiles that are `kept` are there all the time.
+    pub fn most(&self, sizes: &[f64], side: f64, kept: &BTreeSet<ValueId>) -> f64 {
+        let there: BTreeSet<ValueId> = self.before.iter().chain(kept).copied().collect();
+        let row = |values: &Vec<ValueId>| values.iter().map(|v| sizes[v.at()]).sum::<f64>() / side.max(1.0);
+        there.iter().map(|v| sizes[v.at()]).sum::<f64>() + self.rows.iter().map(row).fold(0.0, f64::max)
     }
 }
 

@@ -1,6 +1,6 @@
 //! How many elements of tiles must be in a memory at once, if a program places them as tightly as it can.
 
-use crate::by_rows::ByRows;
+use crate::by_rows::{ByRows, TailByRows};
 use crate::gpu::registers::{Loop, Moments};
 use crate::gpu::uses::{fused, reads};
 use crate::nest::sides;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 /// The most elements of tiles that are alive at once at one point of the grid. Accumulators are updated in place, and so
 /// are tiles by maps that are their last reader; a map that is read once is computed where it is read. A stream's body is
-/// computed row by row where that holds less, and factors of products pass by its rows element by element where that does: see the
+/// computed row by row where that holds less, what follows the last one as well, and factors of products pass by its rows element by element where that does: see the
 /// module `by_rows`. Clipped tiles count as full ones.
 ///
 /// ```
@@ -25,8 +25,10 @@ pub fn held_elements(kernel: &Kernel) -> u64 {
 /// What a kernel holds, found once for all sizes of its tiles.
 #[derive(Clone, Debug)]
 pub struct Held {
-    /// Outside the innermost streams.
+    /// Outside the innermost streams, before the end of the last one.
     moments: Moments,
+    /// After it, operation by operation and by rows.
+    tail: (Moments, Vec<TailByRows>),
     /// In each innermost stream, operation by operation and by rows.
     streams: Vec<(Moments, Vec<ByRows>)>,
     /// By tile.
@@ -44,13 +46,15 @@ impl Held {
         };
         let all = (0..kernel.values.len() as u32).map(ValueId);
         let fused = fused(kernel);
-        let (moments, loops) = Moments::by_loop(kernel, &fused, &replaces);
+        let (moments, loops, tail) = Moments::by_loop(kernel, &fused, &replaces);
+        let by_rows = TailByRows::all(kernel, &tail, &fused);
         let one = |l: Loop<'_>| {
             let rows = ByRows::all(kernel, &l, &fused, &replaces);
             (l.moments.distinct(), rows)
         };
         Self {
             moments: moments.distinct(),
+            tail: (tail.moments.distinct(), by_rows),
             streams: loops.into_iter().map(one).collect(),
             sides: all.map(|v| sides(kernel, v).into_iter().collect()).collect(),
         }
@@ -64,24 +68,38 @@ impl Held {
     /// The same where some tiles stay from one point of the grid, or one chunk, to the next: nothing takes their place
     /// meanwhile.
     pub(crate) fn with(&self, kernel: &Kernel, kept: &BTreeSet<ValueId>) -> u64 {
-        let side = |a: AxisId| side(kernel, a);
-        let sizes = self.sizes(kernel);
-        let stream = |(moments, rows): &(Moments, Vec<ByRows>)| {
-            let whole = moments.most(&sizes, kept);
-            rows.iter().map(|r| r.most(&sizes, side(r.axis), kept)).fold(whole, f64::min)
-        };
-        self.streams.iter().map(stream).fold(self.moments.most(&sizes, kept), f64::max) as u64
+        let mut most = 0.0f64;
+        self.all_places(kernel, kept, &mut |ways| {
+            most = most.max(ways.fold(f64::INFINITY, f64::min));
+            true
+        });
+        most as u64
     }
 
     /// Whether [`elements`](Self::elements) is no more than a capacity, which takes less to tell.
     pub fn fits(&self, kernel: &Kernel, capacity: u64) -> bool {
-        let (sizes, kept) = (self.sizes(kernel), BTreeSet::new());
-        let fits = |elements: f64| elements as u64 <= capacity;
-        let stream = |(moments, rows): &(Moments, Vec<ByRows>)| {
-            let by_rows = |r: &ByRows| fits(r.most(&sizes, side(kernel, r.axis), &kept));
-            fits(moments.most(&sizes, &kept)) || rows.iter().any(by_rows)
-        };
-        fits(self.moments.most(&sizes, &kept)) && self.streams.iter().all(stream)
+        self.all_places(kernel, &BTreeSet::new(), &mut |ways| {
+            Iterator::any(&mut &mut *ways, |elements| elements as u64 <= capacity)
+        })
+    }
+
+    /// Whether something is true of all places of the kernel: it is told the elements of each, for every way to go through it.
+    fn all_places(
+        &self,
+        kernel: &Kernel,
+        kept: &BTreeSet<ValueId>,
+        holds: &mut dyn FnMut(&mut dyn Iterator<Item = f64>) -> bool,
+    ) -> bool {
+        let sizes = self.sizes(kernel);
+        let whole = |moments: &'_ Moments| moments.most(&sizes, kept);
+        let (tail, rows) = &self.tail;
+        let rows = rows.iter().map(|r| r.most(&sizes, side(kernel, r.axis), kept));
+        holds(&mut std::iter::once_with(|| whole(&self.moments)))
+            && holds(&mut std::iter::once_with(|| whole(tail)).chain(rows))
+            && self.streams.iter().all(|(moments, rows)| {
+                let rows = rows.iter().map(|r| r.most(&sizes, side(kernel, r.axis), kept));
+                holds(&mut std::iter::once_with(|| whole(moments)).chain(rows))
+            })
     }
 
     /// The elements of each tile.

@@ -8,7 +8,7 @@
 //!
 //! Conditions, without which nothing of an array is kept: it is loaded at coordinates that no data decide; the memory has one
 //! core; the loop's iterations all bring in the same, so that no condition of a loop inside it mentions it or one outside.
-//! Counted is one visit an iteration, though there may be more.
+//! Counted is what loops further in ask for as well, each element as often as all on average.
 
 use crate::bounds::compulsory;
 use crate::levels::{Reuse, Traffic};
@@ -24,8 +24,10 @@ struct Candidate {
     sum: u64,
     /// The most that an iteration of these brings in, at least.
     largest: u64,
-    /// Visits of the loop that an element need not make if it stays, for each time it comes in.
+    /// Visits that an element need not make if it stays, for each time that it comes in for the loop.
     spared: u64,
+    /// Elements of it that are there anyway, as those that a region touches are.
+    there: u64,
 }
 
 impl Candidate {
@@ -38,16 +40,23 @@ impl Candidate {
 }
 
 impl Reuse<'_> {
-    /// Takes what `free` bytes keep off the traffic; the accesses come with the depth that they were counted at. Gives the
-    /// bytes that are used.
-    pub(crate) fn keep(&self, counted: Vec<(usize, usize)>, free: u64, active: u64, traffic: &mut Traffic) -> u64 {
+    /// Takes what `free` bytes keep off the traffic; the accesses come with the depth that they were counted at. What regions of depth
+    /// `held` touch is there beside the `free` bytes, and is no second copy of what stays as a whole. Gives the bytes that are used.
+    pub(crate) fn keep(
+        &self,
+        counted: Vec<(usize, usize)>,
+        held: Option<usize>,
+        free: u64,
+        active: u64,
+        traffic: &mut Traffic,
+    ) -> u64 {
         let Some(element) = self.element.filter(|_| active == 1) else { return 0 };
         let room = free / element;
         if room == 0 {
             return 0;
         }
         let mut candidates: Vec<Candidate> =
-            counted.iter().filter_map(|&(k, depth)| self.candidate(k, depth)).collect();
+            counted.iter().filter_map(|&(k, depth)| self.candidate(k, depth, held)).collect();
         if candidates.is_empty() {
             return 0;
         }
@@ -59,7 +68,8 @@ impl Reuse<'_> {
             if !places.insert((c.tensor, c.place)) {
                 continue;
             }
-            let kept = left.min(c.largest);
+            let more = c.largest.saturating_sub(c.there);
+            let kept = if left >= more { c.largest } else { left };
             let Some((read, _)) = traffic.get(c.tensor) else { continue };
             let comes = read.saturating_sub(c.gain(kept));
             // What has to come is at most the tensor, and seldom needs to be counted.
@@ -69,18 +79,26 @@ impl Reuse<'_> {
                 _ => least.get_or_insert_with(|| compulsory(self)).get(c.tensor).map_or(0, |t| t.0),
             };
             traffic.of(c.tensor).0 = comes.max(floor.min(read));
-            left -= kept;
+            left -= kept.min(more);
         }
         (room - left).saturating_mul(element)
     }
 
     /// The best that keeping a part of what an access brings in can do.
-    fn candidate(&self, k: usize, depth: usize) -> Option<Candidate> {
+    fn candidate(&self, k: usize, depth: usize, held: Option<usize>) -> Option<Candidate> {
         let access = &self.nest.accesses[k];
         if access.store || access.gathers {
             return None;
         }
+        let there = held.filter(|&d| d == depth).map_or(0, |d| self.in_region(k, d));
         let loops = &access.loops;
+        // As a region has it, which has no more than the tensor.
+        let touched = |depth: usize| {
+            let regions = self.nest.iterations(self.kernel, k, depth);
+            let size = self.program.tensor(access.tensor).dims.iter().fold(regions, |n, &d| n.saturating_mul(d as u64));
+            self.nest.touched(self.program, self.kernel, k, depth, Lean::High).min(size)
+        };
+        let all = touched(depth);
         let each = (0..depth.min(loops.len())).filter_map(|j| {
             if !access.again[j] {
                 return None;
@@ -89,25 +107,31 @@ impl Reuse<'_> {
             if before == 0 || with % before != 0 || with / before < 2 {
                 return None;
             }
-            // As a region has it, which has no more than the tensor.
-            let size = self.program.tensor(access.tensor).dims.iter().fold(before, |n, &d| n.saturating_mul(d as u64));
-            let sum = self.nest.touched(self.program, self.kernel, k, j, Lean::High).min(size);
-            // Windows at the edge are shorter than the others: the largest part is at most this many times the mean.
-            let longer = (0..j).filter(|&l| access.moves[l]).map(|l| {
-                let axis = self.kernel.axis(loops[l].axis);
-                let all = axis.extent.div_ceil(axis.tile.max(1)) * axis.tile;
-                all as f64 / axis.extent.max(1) as f64
-            });
-            let mean = sum as f64 / before as f64;
-            let largest = (mean * longer.product::<f64>()).ceil() as u64;
+            let sum = touched(j);
+            // All that asks for it in there finds it, in loops further in as well.
+            let visits = all / sum.max(1);
+            // Windows at the edge are shorter than the others.
+            let largest = (sum as f64 / before as f64 * self.longest(k, j)).ceil() as u64;
             Some(Candidate {
                 tensor: access.tensor,
                 place: self.place(k, j),
                 sum,
                 largest: largest.max(1),
-                spared: with / before - 1,
+                spared: visits.saturating_sub(1),
+                there,
             })
         });
         each.max_by_key(|c| c.gain(1 << 20))
+    }
+
+    /// Elements that a region of this depth touches by an access beside its tile, on average.
+    fn in_region(&self, k: usize, depth: usize) -> u64 {
+        let regions = self.nest.iterations(self.kernel, k, depth);
+        if regions == 0 || self.is_tile(k, depth, regions) {
+            return 0;
+        }
+        let size = self.program.tensor(self.nest.accesses[k].tensor).dims.iter();
+        let most = size.fold(regions, |n, &d| n.saturating_mul(d as u64));
+        self.nest.touched(self.program, self.kernel, k, depth, Lean::High).min(most) / regions
     }
 }

@@ -123,7 +123,13 @@ impl Reuse<'_> {
                 let counted =
                     by_depth.into_iter().flat_map(|(d, some)| some.into_iter().map(move |k| (k, d))).collect();
                 let without = traffic.clone();
-                let held = held.saturating_add(self.keep(counted, share.saturating_sub(held), active, &mut traffic));
+                let held = held.saturating_add(self.keep(
+                    counted,
+                    Some(depth),
+                    share.saturating_sub(held),
+                    active,
+                    &mut traffic,
+                ));
                 // As many regions as share the memory run at once.
                 let resident_bytes = held.saturating_mul(active.div_ceil(points));
                 return Into { traffic, without, resident_bytes };
@@ -141,7 +147,7 @@ impl Reuse<'_> {
         self.descend(&self.nest.body, grid, &stay, &mut apart);
         let Apart { mut held, mut traffic, counted, .. } = apart;
         let without = traffic.clone();
-        held = held.saturating_add(self.keep(counted, capacity.0.saturating_sub(held), active, &mut traffic));
+        held = held.saturating_add(self.keep(counted, None, capacity.0.saturating_sub(held), active, &mut traffic));
         Into { traffic, without, resident_bytes: held.saturating_mul(active) }
     }
 
@@ -256,7 +262,16 @@ impl Reuse<'_> {
         };
         let mut traffic = Traffic::new();
         self.region(parts, depth, Lean::High, &mut traffic);
-        let parts = self.bytes(&traffic).div_ceil(regions);
+        let mean = self.bytes(&traffic).div_ceil(regions);
+        if mean.saturating_add(tiles) > share {
+            return None;
+        }
+        // A cache may hold less of the last region than of the others. Where a program decides, the largest must fit.
+        let longest = match self.element {
+            Some(_) => parts.iter().map(|&k| self.longest(k, depth)).fold(1.0, f64::max),
+            None => 1.0,
+        };
+        let parts = if longest > 1.0 { self.largest(parts, depth, regions) } else { mean };
         let mut held = parts.saturating_add(tiles);
         if let Some(element) = self.element.filter(|_| held <= share && !whole.is_empty()) {
             // What the region asks for once need not stay in it.
@@ -273,6 +288,34 @@ impl Reuse<'_> {
         (held <= share).then_some(held)
     }
 
+    /// Bytes that the largest of so many regions touches, at most.
+    fn largest(&self, accesses: &[usize], depth: usize, regions: u64) -> u64 {
+        let mut places = BTreeSet::new();
+        let one = |&k: &usize| {
+            let access = &self.nest.accesses[k];
+            if !places.insert((access.tensor, access.store, self.place(k, depth))) {
+                return 0;
+            }
+            let mut traffic = Traffic::new();
+            self.region(&[k], depth, Lean::High, &mut traffic);
+            (self.bytes(&traffic) as f64 / regions as f64 * self.longest(k, depth)).ceil() as u64
+        };
+        accesses.iter().map(one).fold(0, u64::saturating_add)
+    }
+
+    /// How many times the mean the largest region of this depth touches by an access, at most: those at the edge are smaller.
+    pub(crate) fn longest(&self, k: usize, depth: usize) -> f64 {
+        let access = &self.nest.accesses[k];
+        let outside = access.loops.iter().zip(&access.moves).take(depth);
+        let moving = outside.filter(|(_, moves)| **moves).map(|(l, _)| l.axis);
+        let longer = |axis| {
+            let axis = self.kernel.axis(axis);
+            let tile = axis.tile.max(1);
+            (axis.extent.div_ceil(tile) * tile) as f64 / axis.extent.max(1) as f64
+        };
+        moving.map(longer).product()
+    }
+
     /// Elements of tiles where some stay.
     fn held(&self, kept: &BTreeSet<ValueId>) -> u64 {
         match self.held {
@@ -282,7 +325,7 @@ impl Reuse<'_> {
     }
 
     /// Whether the tile of an access holds all that it touches in a region of this depth, of which there are so many.
-    fn is_tile(&self, k: usize, depth: usize, regions: u64) -> bool {
+    pub(crate) fn is_tile(&self, k: usize, depth: usize, regions: u64) -> bool {
         let access = &self.nest.accesses[k];
         if access.gathers {
             return false;

@@ -15,6 +15,9 @@ use einloom_tile::{AxisId, Kernel, Op, Predicate, Program, Scalar, TensorId, gri
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+/// Times a bound: a plan that moves no more is near it.
+const NEAR: f64 = 1.05;
+
 /// What one kernel moves and computes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelTransfers {
@@ -121,7 +124,16 @@ pub fn transfers_of_blocks(
     program.kernels.iter().enumerate().map(one).collect()
 }
 
-/// Raises the bounds to what the capacities make necessary.
+/// What bounds the traffic of a level if the first kernel computes what it does in another way, in which so many bytes pass there.
+pub fn bound_if_moved(program: &Program, machine: &Machine, level: &str, bytes: u64) -> Option<(u64, BoundFrom)> {
+    let kernel = program.kernels.first()?;
+    let mut found = kernel_transfers(program, kernel, machine);
+    found.levels.iter_mut().filter(|l| l.level == level).for_each(|l| l.bytes = bytes);
+    bound_by_capacity(program, kernel, machine, &mut found);
+    found.levels.iter().find(|l| l.level == level).map(|l| (l.bound_bytes, l.bound_from))
+}
+
+/// Raises the bounds to what the capacities make necessary. One for fewer orders is told where a plan is farther than that from the others.
 fn bound_by_capacity(program: &Program, kernel: &Kernel, machine: &Machine, found: &mut KernelTransfers) {
     let nest = Nest::new(kernel);
     let spaces = Spaces::new(program, kernel, &nest, machine);
@@ -142,6 +154,13 @@ fn bound_by_capacity(program: &Program, kernel: &Kernel, machine: &Machine, foun
         for (needed, from) in some {
             if bytes(needed) <= moved {
                 bound.raise(bytes(needed), from);
+            }
+        }
+        if moved as f64 > NEAR * bound.bound_bytes as f64 {
+            for (needed, from) in spaces.incoming_finer(inside.max(tiles)) {
+                if bytes(needed) <= moved {
+                    bound.raise(bytes(needed), from);
+                }
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::frame::{Descent, Frame, Memory, even_tiles, last};
 use crate::known;
 use crate::program::program_of;
 use einloom_model::bounds::BoundFrom;
-use einloom_model::transfers;
+use einloom_model::{bound_if_moved, transfers};
 use einloom_tile::{Affine, AxisId, AxisKind, Coord, CoordAtom, Kernel, Op, Scalar};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -78,10 +78,11 @@ impl Workshop<'_> {
         // What passes into the innermost memory is told of the level outside it.
         let level = found.levels.iter().rev().nth(1)?;
         let (whole, any_order) = (level.bytes, level.any_order_bytes);
-        let (mut bound, mut from) = (level.bound_bytes, level.bound_from);
         // Parts may be in orders that the bound is not for.
-        let near = if matches!(from, BoundFrom::Side | BoundFrom::Factor) { any_order } else { bound };
-        let (level, any_from) = (level.level.clone(), level.any_order_from);
+        let of_some =
+            matches!(level.bound_from, BoundFrom::Side | BoundFrom::Results | BoundFrom::Factor | BoundFrom::Tiles);
+        let near = if of_some { any_order } else { level.bound_bytes };
+        let level = level.level.clone();
         if whole as f64 <= NEAR * near as f64 {
             return None;
         }
@@ -102,11 +103,8 @@ impl Workshop<'_> {
         if best.bytes as f64 > (1.0 - WORTH) * whole as f64 {
             return None;
         }
-        if best.bytes < bound {
-            // A part that divides rows of results is no order in groups.
-            (bound, from) = (any_order, any_from);
-        }
         frame.put(&sizes);
+        let (bound, from) = bound_if_moved(&frame.program, self.machine, &level, best.bytes)?;
         let axis = frame.free[best.index][0];
         let Kernel { axes, .. } = frame.kernel();
         let (name, extent) = (axes[axis.at()].name.clone(), axes[axis.at()].extent);
@@ -200,7 +198,7 @@ impl Frame {
     }
 }
 
-/// Each tile of each other index, with the largest of this index that fits beside it.
+/// Each tile of each other index, the smallest and those in few groups, with the largest of this index that fits beside it.
 fn shapes(frame: &mut Frame, grid: &[usize], index: usize, memory: Memory<'_>) -> Vec<Vec<usize>> {
     let extents = frame.extents();
     let mut out = vec![];
@@ -208,7 +206,8 @@ fn shapes(frame: &mut Frame, grid: &[usize], index: usize, memory: Memory<'_>) -
         for beside in even_tiles(extents[other]) {
             let mut sizes = vec![1; extents.len()];
             sizes[other] = beside;
-            if extents[other].div_ceil(beside) > MOST_GROUPS || !frame.fits(&sizes, memory) {
+            let few = beside == 1 || extents[other].div_ceil(beside) <= MOST_GROUPS;
+            if !few || !frame.fits(&sizes, memory) {
                 continue;
             }
             let tile = 1 + last(extents[index], |k| {

@@ -43,14 +43,15 @@ fn planned_kernels(text: &str, sizes: &str, capacity: u64) -> (f64, f64, Vec<Pla
 
 /// "A few tiles": as many squares that fill the memory along the shorter side of the result, at least.
 const FEW: f64 = 3.0;
+/// Where few divide the sides, so many along a side come within 10 % of the closed form for tiles that need not be whole.
+const TWO: f64 = 2.0;
 /// Sizes and capacities of attention that are drawn at random.
 const CASES: usize = 150;
 
-/// From a few tiles a side on, plans are within 5 % of the bound, however much is summed up; with two they are within 10 % of
-/// `2abc/√M + ac` where that is the bound's closed form, which then is more than the bound. Of fewer elements than 1024 the vector of a
-/// factor beside a tile takes more than that, and where little is summed up those of fewer than 4096.
+/// Plans are within 5 % of the bound, however much is summed up, from a few tiles a side on without exception, and with one to three
+/// tiles but for a few whose last tile just fails to fit. Within 10 % of `2abc/√M + ac` they are from two tiles a side on, where that is the bound's closed form.
 #[test]
-fn matmul_is_within_five_percent_of_the_bound_from_a_few_tiles_on() {
+fn matmul_is_within_five_percent_of_the_bound() {
     let (mut all, mut parts, mut short, mut far) = (0, 0, 0, vec![]);
     for [m, n, k] in [
         [256, 256, 256],
@@ -63,27 +64,27 @@ fn matmul_is_within_five_percent_of_the_bound_from_a_few_tiles_on() {
         [886, 614, 323],
         [783, 434, 127],
         [700, 900, 40],
+        [685, 480, 848],
     ] {
-        for tiles in [2.0, 2.5, FEW, 3.2, 3.5, 3.9, 4.0, 4.4, 5.0, 5.7, 6.5, 8.0, 11.0, 16.0] {
+        for tiles in [1.0, 1.1, 1.3, 1.6, TWO, 2.5, FEW, 3.2, 3.5, 3.9, 4.0, 4.4, 5.0, 5.7, 6.5, 8.0, 11.0, 16.0] {
             let capacity = (m.min(n) as f64 / tiles).powi(2) as u64;
             let long = 4 * capacity <= (k * k) as u64;
-            if capacity < if long { 1024 } else { 4096 } {
+            if capacity < 1024 {
                 continue;
             }
             let (moved, bound, kernels) = planned(MATMUL, &format!("M={m}, N={n}, K={k}"), capacity);
             let closed = 4.0 * (2.0 * (m * n * k) as f64 / (capacity as f64).sqrt() + (m * n) as f64);
             let [closed, found] = [closed, bound].map(|b| moved / b);
-            assert!(found >= 1.0 && (!long || closed <= 1.10), "{m} x {n} x {k} at {capacity}: {found}, {closed}");
-            if found > 1.05 && tiles >= FEW {
-                far.push(format!(
-                    "{m} x {n} x {k} at {capacity}: {found:.3}, {closed:.3} of the closed form, {tiles} tiles a side"
-                ));
+            let near = closed <= 1.10 || !long || tiles < TWO;
+            assert!(found >= 1.0 && near, "{m} x {n} x {k} at {capacity}: {found}, {closed}");
+            if found > 1.05 {
+                far.push((tiles, format!("{m} x {n} x {k} at {capacity}: {found:.3}, {tiles} tiles a side")));
             }
             (all, parts, short) = (all + 1, parts + usize::from(kernels > 1), short + usize::from(!long));
         }
     }
-    assert!(far.is_empty(), "{far:#?}");
-    assert!(all > 60 && parts > 10 && short > 20, "{parts} of {all} in parts, {short} of short sums");
+    assert!(far.iter().all(|f| f.0 < FEW) && 50 * far.len() <= all, "{far:#?} of {all}");
+    assert!(all > 150 && parts > 10 && short > 40, "{parts} of {all} in parts, {short} of short sums");
 }
 
 /// A product and its transpose move the same: either factor may be the one that rests.
@@ -145,8 +146,8 @@ fn attention_is_within_five_percent_of_the_bound_in_groups() {
 }
 
 /// Where keys fit and keys and values together do not, or more than half of the rows do and not all, plans keep the keys, or all rows, and
-/// compute results in parts: within 5 % of the bound for such orders. The few that are farther are told: where what is beside the parts
-/// just fails to fit.
+/// compute results in parts, or some rows whole and others in parts: within 5 % of the bound for such orders, but for very few where what is beside
+/// the parts just fails to fit.
 #[test]
 fn attention_is_within_five_percent_of_the_bound_beside_a_side() {
     let (mut far, mut all, mut keys, mut sides) = (vec![], 0, 0, 0);
@@ -171,7 +172,7 @@ fn attention_is_within_five_percent_of_the_bound_beside_a_side() {
         sides += usize::from(side.is_some_and(|s| (bound / 4.0 / s - 1.0).abs() < 1e-3));
         (all, keys) = (all + 1, keys + usize::from(fit));
     }
-    assert!(50 * far.len() <= all, "{far:#?}");
+    assert!(100 * far.len() <= all, "{far:#?}");
     assert!(
         4 * keys > all && 4 * (all - keys) > all && 4 * sides > all,
         "{keys} with keys, {sides} by the closed form, of {all}"

@@ -6,11 +6,14 @@
 //! results do not matter: proved for real numbers, by induction over the stream's chunks. Numbers of a type with the exponents
 //! of f32 are scaled without loss, so that what is computed differs by roundings only, as long as nothing overflows.
 //!
+//! So is the larger one of the anchor and another number, of which a denominator may have a share (a sink): it is a second number
+//! that may be any finite one.
+//!
 //! Refused: reductions other than maxima that go on from a state of their own stream; streams with guards, which may look at
-//! the state; values of another dependence (such as a sine of a shifted number) that a store, a coordinate or a
+//! the state; values of another dependence (such as a sine of a shifted number, or a sum over rows) that a store, a coordinate or a
 //! [`Op::SkipUnless`] needs.
 
-use crate::{Coord, CoordAtom, Init, Kernel, Op, Scalar, State, TileMonoid, ValueId};
+use crate::{AxisId, Coord, CoordAtom, Init, Kernel, Op, Scalar, State, TileMonoid, ValueId};
 use einloom_cascade::{BinaryOp, DType, UnaryOp};
 use std::collections::BTreeSet;
 use std::f64::consts::LN_2;
@@ -21,8 +24,9 @@ pub fn anchors(kernel: &Kernel) -> BTreeSet<ValueId> {
     let mut found = vec![];
     candidates(&kernel.body, &mut found);
     let free = |(state, reduced): &(ValueId, ValueId)| {
-        let (before, after) = (Change::anchor([1.0, 0.0]), Change::anchor([0.0, 1.0]));
-        let mut compare = Compare { kernel, anchor: (*state, *reduced), changes: vec![None; kernel.values.len()] };
+        let (before, after) = (Change::anchor([1.0, 0.0, 0.0]), Change::anchor([0.0, 1.0, 0.0]));
+        let changes = vec![None; kernel.values.len()];
+        let mut compare = Compare { kernel, anchor: (*state, *reduced), changes, other: None, depth: 0 };
         compare.changes[state.at()] = Some(before);
         compare.changes[reduced.at()] = Some(after);
         compare.body(&kernel.body).is_some()
@@ -47,40 +51,44 @@ fn candidates(body: &[Op], found: &mut Vec<(ValueId, ValueId)>) {
     }
 }
 
-/// In what two runs differ: by how much of the anchor before the chunk and of the one after it.
+/// How much of what two runs differ in: the anchor before the chunk, the one after it, and a number of a row that stands for no
+/// more than its range either, chosen after the stream.
+type Amount = [f64; 3];
+
+/// In what two runs differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Change {
     /// This number in both.
     Constant(f64),
     /// So much is added; `itself`: it is the anchor.
-    Shifted { by: [f64; 2], itself: bool },
+    Shifted { by: Amount, itself: bool },
     /// The exponential of so much is a factor.
-    Scaled([f64; 2]),
+    Scaled(Amount),
     /// Whatever is needed: of a state, until it is known.
     Any,
 }
 
-const NONE: [f64; 2] = [0.0; 2];
+const NONE: Amount = [0.0; 3];
 const SAME: Change = Change::Scaled(NONE);
 
-fn near(x: [f64; 2], y: [f64; 2]) -> bool {
-    (0..2).all(|i| (x[i] - y[i]).abs() < 1e-12)
+fn near(x: Amount, y: Amount) -> bool {
+    (0..NONE.len()).all(|i| (x[i] - y[i]).abs() < 1e-12)
 }
 
-fn times(x: [f64; 2], factor: f64) -> [f64; 2] {
+fn times(x: Amount, factor: f64) -> Amount {
     x.map(|x| x * factor)
 }
 
-fn plus(x: [f64; 2], y: [f64; 2]) -> [f64; 2] {
-    [x[0] + y[0], x[1] + y[1]]
+fn plus(x: Amount, y: Amount) -> Amount {
+    std::array::from_fn(|i| x[i] + y[i])
 }
 
 impl Change {
-    fn anchor(by: [f64; 2]) -> Self {
+    fn anchor(by: Amount) -> Self {
         Self::Shifted { by, itself: true }
     }
 
-    fn shifted(by: [f64; 2]) -> Self {
+    fn shifted(by: Amount) -> Self {
         Self::Shifted { by, itself: false }
     }
 
@@ -95,7 +103,7 @@ impl Change {
     /// Of a stream's state, the change before a chunk if this is the one after it. In the anchor's own stream, the next
     /// chunk's anchor before it is this one's after it.
     fn before(self, own: bool) -> Self {
-        let turned = |by: [f64; 2]| if own { [by[1], 0.0] } else { by };
+        let turned = |by: Amount| if own { [by[1], 0.0, by[2]] } else { by };
         match self {
             Self::Scaled(by) => Self::Scaled(turned(by)),
             Self::Shifted { by, .. } => Self::shifted(turned(by)),
@@ -106,14 +114,14 @@ impl Change {
     /// Whether it does not depend on the anchor before the chunk.
     fn knows_after_only(self) -> bool {
         match self {
-            Self::Scaled(by) | Self::Shifted { by, .. } => near([by[0], 0.0], NONE),
+            Self::Scaled(by) | Self::Shifted { by, .. } => near([by[0], 0.0, 0.0], NONE),
             Self::Constant(_) => true,
             Self::Any => false,
         }
     }
 
     /// As something that is added.
-    fn shift(self) -> Option<[f64; 2]> {
+    fn shift(self) -> Option<Amount> {
         match self {
             Self::Shifted { by, .. } => Some(by),
             same => same.is_same().then_some(NONE),
@@ -121,7 +129,7 @@ impl Change {
     }
 
     /// As a factor.
-    fn scale(self) -> Option<[f64; 2]> {
+    fn scale(self) -> Option<Amount> {
         match self {
             Self::Scaled(by) => Some(by),
             same => same.is_same().then_some(NONE),
@@ -228,6 +236,10 @@ struct Compare<'a> {
     anchor: (ValueId, ValueId),
     /// `None`: in some other way.
     changes: Vec<Option<Change>>,
+    /// What is chosen after the stream.
+    other: Option<ValueId>,
+    /// Streams around what is looked at.
+    depth: usize,
 }
 
 impl Compare<'_> {
@@ -255,11 +267,12 @@ impl Compare<'_> {
                     (at.iter().all(|c| self.coordinate(c)) && self.same(*src)).then_some(())?;
                 }
                 Op::Map { dst, expr } => {
-                    let change = self.scalar(expr);
+                    let change = self.scalar(expr).or_else(|| self.chosen(*dst, expr));
                     self.set(*dst, change);
                 }
                 Op::Mma { dst, a, b, acc } => {
-                    let product = self.of(*a).zip(self.of(*b)).and_then(|(a, b)| a.binary(BinaryOp::Mul, b));
+                    let [a, b] = [*a, *b].map(|v| self.summed(v, *dst));
+                    let product = a.zip(b).and_then(|(a, b)| a.binary(BinaryOp::Mul, b));
                     // A sum of what is shifted is shifted by as much as there are terms.
                     let product = product.filter(|p| *p == Change::Any || p.scale().is_some());
                     let change = self.onto(product, *acc, BinaryOp::Add);
@@ -267,7 +280,7 @@ impl Compare<'_> {
                 }
                 Op::Reduce { dst, .. } if *dst == self.anchor.1 => {}
                 Op::Reduce { dst, src, monoid, acc, .. } => {
-                    let src = self.of(*src);
+                    let src = self.summed(*src, *dst);
                     let change = match monoid {
                         TileMonoid::Sum => {
                             let terms = src.filter(|c| *c == Change::Any || c.scale().is_some());
@@ -288,6 +301,34 @@ impl Compare<'_> {
         Some(())
     }
 
+    fn axes(&self, v: ValueId) -> impl Iterator<Item = AxisId> + use<> {
+        let value = self.kernel.value(v);
+        value.rows.into_iter().chain(value.cols)
+    }
+
+    fn has(&self, v: ValueId, axis: AxisId) -> bool {
+        self.axes(v).any(|a| a == axis)
+    }
+
+    /// The change of what is reduced to a result: rows differ by other amounts, so that of several rows it must be the same.
+    fn summed(&self, src: ValueId, dst: ValueId) -> Option<Change> {
+        let rows = self.axes(src).any(|axis| self.has(self.anchor.1, axis) && !self.has(dst, axis));
+        self.of(src).filter(|change| !rows || change.is_same() || *change == Change::Any)
+    }
+
+    /// That of a map outside of streams to the larger one of two numbers, one for each row, that differ by other amounts: it is
+    /// finite or not in both runs, and one such map may differ by whatever it does, which is given a name.
+    fn chosen(&mut self, dst: ValueId, expr: &Scalar) -> Option<Change> {
+        let Scalar::Binary(BinaryOp::Max, x, y) = expr else { return None };
+        let rows = self.axes(dst).all(|axis| self.has(self.anchor.1, axis));
+        let shifted = self.scalar(x)?.shift().is_some() && self.scalar(y)?.shift().is_some();
+        if self.depth > 0 || self.other.is_some_and(|v| v != dst) || !rows || !shifted {
+            return None;
+        }
+        self.other = Some(dst);
+        Some(Change::shifted([0.0, 0.0, 1.0]))
+    }
+
     fn onto(&self, change: Option<Change>, acc: Option<ValueId>, op: BinaryOp) -> Option<Change> {
         match acc {
             None => change,
@@ -304,6 +345,13 @@ impl Compare<'_> {
     }
 
     fn stream(&mut self, states: &[State], body: &[Op], unguarded: bool) -> Option<()> {
+        self.depth += 1;
+        let done = self.in_stream(states, body, unguarded);
+        self.depth -= 1;
+        done
+    }
+
+    fn in_stream(&mut self, states: &[State], body: &[Op], unguarded: bool) -> Option<()> {
         let own = states.iter().any(|s| s.value == self.anchor.0);
         let mut around = false;
         inside(body, &mut |op| around |= matches!(op, Op::Reduce { dst, .. } if *dst == self.anchor.1));

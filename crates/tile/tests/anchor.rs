@@ -1,7 +1,7 @@
 //! Which maxima a kernel needs for the range of its numbers only.
 
 use einloom_cascade::DType::{Bf16, F16, F32};
-use einloom_cascade::UnaryOp;
+use einloom_cascade::{BinaryOp, UnaryOp};
 use einloom_tile::TileMonoid::{Max, Sum};
 use einloom_tile::by_hand::{AttentionSizes, attention};
 use einloom_tile::*;
@@ -71,4 +71,68 @@ fn sums_that_are_repaired_in_another_way_need_their_maximum() {
     assert_eq!(with(|top, new| ((top - new) * 0.5).exp()), 0);
     assert_eq!(with(|top, new| (new - top).exp()), 0);
     assert_eq!(with(|top, _| top.exp()), 0);
+}
+
+/// Rows have anchors of their own, so that a sum over rows depends on them, also if another one is divided by it.
+#[test]
+fn sums_over_rows_need_their_maxima() {
+    for over_rows in [false, true] {
+        let mut p = Builder::new("rows");
+        let (x, v) = (p.input("X", &[64, 256], F32), p.input("V", &[64, 256], F32));
+        let y = p.output("Y", if over_rows { &[] } else { &[64] }, F32);
+        p.kernel("rows", |g| {
+            let (m, n) = (g.whole("m", 64), g.stream_axis("n", 256, 32));
+            let states = [carry("Top", [m], f64::NEG_INFINITY), carry("Z", [m], 0.0), carry("W", [m], 0.0)];
+            let [_, z, w] = g.stream(n, Predicate::always(), states, |g, [top, z, w]| {
+                let (x, v) = (g.load("x", x, [m, n]), g.load("v", v, [m, n]));
+                let new = g.reduce_onto("top", Max, top, x, n);
+                let by = g.map("by", (top - new).exp());
+                let p = g.map("p", (x - new).exp());
+                let weighted = g.map("weighted", p * v);
+                let (z, w) = (g.map("z.kept", z * by), g.map("w.kept", w * by));
+                [new, g.reduce_onto("z", Sum, z, p, n), g.reduce_onto("w", Sum, w, weighted, n)]
+            });
+            if over_rows {
+                let (z, w) = (g.reduce("z.all", Sum, z, m), g.reduce("w.all", Sum, w, m));
+                g.store(y, [0; 0], w / z);
+            } else {
+                g.store(y, [m], w / z);
+            }
+        });
+        let program = p.finish().expect("well-formed");
+        assert_eq!(names(&program).len(), usize::from(!over_rows), "{}", print(&program));
+    }
+}
+
+/// The larger one of the anchor and another number may stand for both.
+#[test]
+fn another_number_may_be_chosen_after_the_stream() {
+    let mut programs = vec![];
+    for share in [1.0, 0.5] {
+        let mut p = Builder::new("sink");
+        let (x, s) = (p.input("X", &[64, 256], F32), p.input("S", &[64], F32));
+        let y = p.output("Y", &[64], F32);
+        p.kernel("sink", |g| {
+            let (m, n) = (g.grid("m", 64, 16), g.stream_axis("n", 256, 32));
+            let states = [carry("Top", [m], f64::NEG_INFINITY), carry("Z", [m], 0.0)];
+            let [top, z] = g.stream(n, Predicate::always(), states, |g, [top, z]| {
+                let x = g.load("x", x, [m, n]);
+                let new = g.reduce_onto("top", Max, top, x, n);
+                let by = g.map("by", (top - new).exp());
+                let p = g.map("p", (x - new).exp());
+                let kept = g.map("kept", z * by);
+                [new, g.reduce_onto("z", Sum, kept, p, n)]
+            });
+            let sink = g.load("s", s, [m]);
+            let all = g.map("all", Scalar::from(top).with(BinaryOp::Max, sink));
+            let by = g.map("by", (top - all).exp());
+            let of_sink = g.map("sink", ((sink - all) * share).exp());
+            // The share of all but the sink.
+            let mine = g.map("mine", z * by);
+            g.store(y, [m], Scalar::from(mine) / (mine + of_sink));
+        });
+        programs.push(p.finish().expect("well-formed"));
+    }
+    assert_eq!(names(&programs[0]).len(), 1, "{}", print(&programs[0]));
+    assert!(names(&programs[1]).is_empty(), "the sink's share depends on the maximum");
 }

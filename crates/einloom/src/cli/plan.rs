@@ -278,13 +278,16 @@ fn bound_text(planned: &Planned, kernel: &PlannedKernel, l: &einloom_model::Leve
     }
     let left_out = match l.bound_from {
         BoundFrom::Once => "everything once; what comes again because it does not fit is not known",
-        BoundFrom::Contraction | BoundFrom::Factor => {
+        BoundFrom::Contraction | BoundFrom::Factor | BoundFrom::Tiles => {
             "for tiles that need not be whole in number, with nothing beside their sums"
         }
         BoundFrom::Apart => "for each product by itself; what is between them is not counted",
-        BoundFrom::Parts | BoundFrom::Rows | BoundFrom::Sums | BoundFrom::Side | BoundFrom::Groups => {
-            "for rows that need not be whole in number, with nothing beside them"
-        }
+        BoundFrom::Parts
+        | BoundFrom::Rows
+        | BoundFrom::Sums
+        | BoundFrom::Side
+        | BoundFrom::Results
+        | BoundFrom::Groups => "for rows that need not be whole in number, with nothing beside them",
     };
     Some(format!("{left_out}; it holds in any order"))
 }

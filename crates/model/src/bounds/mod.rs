@@ -14,8 +14,8 @@
 //!
 //! On machines that count elements rows of such chains are held whole, so that groups of them are whole in number:
 //! [`ProjectiveNest::incoming_in_groups`] says under which condition, and proves it; [`ProjectiveNest::incoming_with_sums`] and
-//! [`ProjectiveNest::incoming_beside_a_side`] do for orders that make weights again for parts of a row's results. So are rows of a factor
-//! that comes in once: [`ProjectiveNest::incoming_beside_a_factor_or_sums`].
+//! [`ProjectiveNest::incoming_beside_a_side`] and [`ProjectiveNest::incoming_in_results`] do for orders that make weights again for parts of a row's results. So are rows of a factor
+//! that comes in once: [`ProjectiveNest::incoming_beside_a_factor_or_sums`]; and tiles of a product's sums: [`ProjectiveNest::incoming_in_tiles`].
 //!
 //! The largest of all is taken, for one kernel: what it reads and writes is given, not what else could be fused.
 
@@ -23,8 +23,10 @@ mod beside;
 mod between;
 mod nest;
 mod orders;
+mod results;
 mod simplex;
 mod spaces;
+mod tiles;
 
 pub use beside::Beside;
 pub use nest::{Exponents, Incoming, NestArray, ProjectiveNest};
@@ -53,10 +55,14 @@ pub enum BoundFrom {
     /// Orders in which rows stay, or all that weights are made of does: [`ProjectiveNest::incoming_beside_a_side`]; and those in groups,
     /// which take more then.
     Side,
+    /// Orders in which a side stays and groups of what is beside it follow one another, or tiles of results: [`ProjectiveNest::incoming_in_results`].
+    Results,
     /// Orders in groups of rows: [`ProjectiveNest::incoming_in_groups`].
     Groups,
     /// Orders in which a factor of a contraction comes in once, row by row, or sums stay for long: [`ProjectiveNest::incoming_beside_a_factor_or_sums`].
     Factor,
+    /// Orders in which groups of rows or tiles of a product's sums follow one another: [`ProjectiveNest::incoming_in_tiles`].
+    Tiles,
 }
 
 impl BoundFrom {
@@ -70,8 +76,10 @@ impl BoundFrom {
             Self::Rows => "rows",
             Self::Sums => "sums",
             Self::Side => "side",
+            Self::Results => "results",
             Self::Groups => "groups",
             Self::Factor => "factor",
+            Self::Tiles => "tiles",
         }
     }
 
@@ -82,7 +90,7 @@ impl BoundFrom {
             Self::Contraction => "what a product's projections need",
             Self::Parts => "what a product's projections need if its weights are made again and again",
             Self::Apart => "what two products' projections need, each by itself",
-            Self::Rows | Self::Sums | Self::Side | Self::Groups | Self::Factor => "",
+            Self::Rows | Self::Sums | Self::Side | Self::Results | Self::Groups | Self::Factor | Self::Tiles => "",
         };
         self.orders().map_or_else(|| format!("{any}, in any order"), str::to_string)
     }
@@ -96,9 +104,15 @@ impl BoundFrom {
             Self::Side => {
                 Some("where all rows stay, or all that their weights are made of, or groups of rows follow one another")
             }
+            Self::Results => Some(
+                "where no weight goes out, and all rows stay, or all that weights are made of, with groups of what is beside them; or where tiles of results follow one another",
+            ),
             Self::Groups => Some("where groups of rows follow one another, each until it is complete"),
             Self::Factor => Some(
                 "where a factor comes in once, row by row, or no sum is complete before as much came in as the memory holds twice",
+            ),
+            Self::Tiles => Some(
+                "where rows of a factor or of the result, or tiles of sums that need twice what the memory holds, follow one another, each until it is complete",
             ),
         }
     }

@@ -8,28 +8,28 @@ use super::{Incoming, NestArray, ProjectiveNest};
 use std::collections::BTreeSet;
 
 /// A nest of rows and columns: of the first, then of the second.
-struct Sides {
+pub(super) struct Sides {
     /// Bytes of one.
-    held: [f64; 2],
+    pub held: [f64; 2],
     /// Those of them that are read.
-    read: [f64; 2],
+    pub read: [f64; 2],
     /// Bytes of a column that a row uses only when its weight is complete.
-    last: f64,
+    pub last: f64,
     /// Bytes of a row's sums.
-    sums: f64,
+    pub sums: f64,
     /// How many there are.
-    positions: [f64; 2],
+    pub positions: [f64; 2],
     /// How often all of it is repeated.
-    repeated: f64,
+    pub repeated: f64,
 }
 
 /// Pieces that are there from some moment to another each.
 #[derive(Clone, Copy)]
-struct Pieces {
+pub(super) struct Pieces {
     /// Bytes of all of them.
-    all: f64,
+    pub all: f64,
     /// How many there are, all alike: a memory holds a whole number of them. Infinitely many where nothing is known of their size.
-    count: f64,
+    pub count: f64,
 }
 
 impl Pieces {
@@ -52,15 +52,19 @@ impl Pieces {
         if self.all <= room || passing <= memory && self.count.is_infinite() {
             return passing;
         }
-        let groups = match (room * self.count / self.all).floor() {
-            f64::INFINITY => (self.all / room).ceil(),
-            fitting if fitting < 1.0 => return f64::INFINITY,
-            fitting => (self.count / fitting).ceil(),
-        };
+        match (room * self.count / self.all).floor() {
+            f64::INFINITY => self.apart((self.all / room).ceil(), passing, memory),
+            fitting if fitting < 1.0 => f64::INFINITY,
+            fitting => self.apart((self.count / fitting).ceil(), passing, memory),
+        }
+    }
+
+    /// The same where so many pieces are apart in time at least.
+    pub fn apart(self, fewest: f64, passing: f64, memory: f64) -> f64 {
         let least = |groups: f64| groups * passing - (groups - 1.0) * (memory - self.all / groups);
         match passing <= memory {
-            true => least(groups).min(least(self.count)).max(passing),
-            false => least(groups),
+            true => least(fewest).min(least(self.count)).max(passing),
+            false => least(fewest),
         }
     }
 }
@@ -191,7 +195,7 @@ impl ProjectiveNest {
     }
 
     /// The nest as one of rows and columns, all of which meet.
-    fn sides(&self, beside: &Beside) -> Option<Sides> {
+    pub(super) fn sides(&self, beside: &Beside) -> Option<Sides> {
         let all: BTreeSet<usize> = (0..self.extents.len()).collect();
         let sums = self.arrays.iter().filter(|a| a.sum);
         let rows = sums.map(|a| a.over.clone()).reduce(|a, b| &a & &b)?;

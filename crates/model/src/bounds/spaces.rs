@@ -88,6 +88,18 @@ impl Spaces {
         ];
         most
     }
+
+    /// The same for fewer orders, where more of what whole numbers of pieces cost is counted.
+    pub fn incoming_finer(&self, capacity: f64) -> Vec<(f64, BoundFrom)> {
+        if !self.placed {
+            return vec![];
+        }
+        let bytes = |i: Incoming| (i.passing + i.resting) * self.ratio;
+        let in_tiles = self.single.iter().filter_map(|n| n.incoming_in_tiles(capacity)).map(bytes).fold(0.0, f64::max);
+        let results = |c: &Chain| c.rows.incoming_in_results(capacity, &c.beside).map(bytes);
+        let in_results = self.chains.iter().filter_map(results).fold(0.0, f64::max);
+        vec![(in_results, BoundFrom::Results), (in_tiles, BoundFrom::Tiles)]
+    }
 }
 
 /// What must be read.

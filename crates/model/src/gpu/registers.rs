@@ -49,15 +49,19 @@ impl Moments {
         count.found
     }
 
-    /// The same without those in the innermost streams, and these by themselves.
+    /// The same without those in the innermost streams, and these by themselves; and what follows the last stream by itself.
     pub(crate) fn by_loop<'k>(
         kernel: &'k Kernel,
         fused: &BTreeMap<ValueId, Vec<ValueId>>,
         replaces: &dyn Fn(&Op, ValueId) -> bool,
-    ) -> (Self, Vec<Loop<'k>>) {
+    ) -> (Self, Vec<Loop<'k>>, Tail<'k>) {
         let mut count = Count { replaces, fused, found: Self::default(), loops: Some(vec![]) };
-        count.body(&kernel.body, &BTreeSet::new());
-        (count.found, count.loops.unwrap_or_default())
+        let end = kernel.body.iter().rposition(|op| matches!(op, Op::Stream { .. })).map_or(0, |k| k + 1);
+        let (head, ops) = kernel.body.split_at(end);
+        let before = count.body(ops, &BTreeSet::new());
+        let moments = std::mem::take(&mut count.found);
+        count.body(head, &before);
+        (count.found, count.loops.unwrap_or_default(), Tail { ops, before, moments })
     }
 
     /// Each once, without those of which everything is alive at another one too.
@@ -78,6 +82,11 @@ impl Moments {
         let mut at = stays.iter();
         self.all.retain(|_| at.next() != Some(&false));
         self
+    }
+
+    /// The values at each moment.
+    pub(crate) fn sets(&self) -> impl Iterator<Item = BTreeSet<ValueId>> + use<'_> {
+        self.all.iter().map(|m| m.alive.iter().copied().chain(m.result).collect())
     }
 
     /// The largest sum of sizes; tiles that are `kept` are there all the time.
@@ -105,6 +114,14 @@ impl Moments {
         };
         self.all.iter().map(sum).fold(0.0, f64::max)
     }
+}
+
+/// The operations after a kernel's last stream.
+pub(crate) struct Tail<'k> {
+    pub ops: &'k [Op],
+    /// What is alive before them.
+    pub before: BTreeSet<ValueId>,
+    pub moments: Moments,
 }
 
 /// A stream without streams in it.
