@@ -234,7 +234,9 @@ mod tests {
         let (left, right) = (bytemuck::cast_slice(&left), bytemuck::cast_slice(&right));
         let scores = Scores { parts: [parts; 2], left, right, lengths: [m, n, k], live };
         let (mut room, mut tops, mut most) = (Room::default(), vec![f32::NEG_INFINITY; m], vec![]);
-        [false, true].map(|last| scores.some_tops(&engaged, &mut room, last, &mut tops));
+        for last in [false, true] {
+            scores.some_tops(&engaged, &mut room, last, &mut tops);
+        }
         let mut packed = vec![0f32; PackedLeft::len([m, n], parts)];
         let mut to = PackedLeft::new(unit, &mut packed, [m, n], parts, &mut most);
         let mut sums = vec![Partial::all(0.0); m.next_multiple_of(32)];
