@@ -22,9 +22,9 @@ impl Team {
         &self.pool
     }
 
-    /// Keeps the threads off the processor that the caller's thread runs on, if there are enough others. A guest's system takes
-    /// processors that sleep for occupied ones, since the host runs something else there, and may wake all threads on the one
-    /// that is awake: there they would wait until the caller's thread is done (seen under KVM in every other run of 0.2 ms).
+    /// Keeps the threads off the processor that the caller's thread runs on, if there are enough others. In a guest (KVM) the system
+    /// woke the second of two threads on the caller's processor in nearly all runs of 0.2 ms, where it waited until the caller was
+    /// done: a processor that sleeps seems to be taken there for one on which the host runs something else.
     pub(crate) fn make_room(&self) {
         self.places.without_callers(self.pool.current_num_threads());
     }

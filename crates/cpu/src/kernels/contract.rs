@@ -27,7 +27,7 @@ use dots::dots;
 pub(crate) use left::PackedLeft;
 pub(crate) use pairs::{Pack, PairToken, Terms};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use parts::x86::put_parts;
+pub(crate) use parts::x86::{ODD, put_parts};
 pub(crate) use parts::{PackColumns, PackRight, Packed, Range, parts};
 pub use rates::{ProductRates, TileRates};
 pub(crate) use tiles::{Partly, Room};

@@ -91,7 +91,8 @@ struct LevelJson {
     level: String,
     bytes: u64,
     bound_bytes: u64,
-    /// `once`, `contraction`, `parts` or `apart` in any order; `rows`, `sums`, `side`, `groups` or `factor` in some.
+    /// `once`, `contraction`, `parts` or `apart` in any order; `rows`, `sums`, `side`, `groups`, `factor`, `tiles` or
+    /// `results` in some.
     bound_from: &'static str,
     /// The bound without what holds only for some orders; of a part by itself, as `bound_bytes`.
     bound_any_order_bytes: u64,

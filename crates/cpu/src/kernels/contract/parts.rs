@@ -245,6 +245,17 @@ pub(crate) mod x86 {
         }
     }
 
+    /// The upper half of every element of the first register, then of the second.
+    pub(crate) const ODD: [u16; 32] = {
+        let mut odd = [0; 32];
+        let mut i = 0;
+        while i < 32 {
+            odd[i] = 2 * i as u16 + 1;
+            i += 1;
+        }
+        odd
+    };
+
     /// 32 numbers in parts, a tile's bytes apart; one part is rounded.
     ///
     /// # Safety
@@ -252,16 +263,6 @@ pub(crate) mod x86 {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
     pub(crate) unsafe fn put_parts<const PARTS: usize>(x: Vector, y: Vector, to: *mut u8) {
-        // The upper half of every element of the first register, then of the second.
-        const ODD: [u16; 32] = {
-            let mut odd = [0; 32];
-            let mut i = 0;
-            while i < 32 {
-                odd[i] = 2 * i as u16 + 1;
-                i += 1;
-            }
-            odd
-        };
         // SAFETY: the caller's.
         unsafe {
             if PARTS == 1 {

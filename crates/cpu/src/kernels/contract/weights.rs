@@ -122,7 +122,8 @@ impl Scores<'_> {
         }
     }
 
-    /// Exponentiates it. False if an exponential is no number or more than [`crate::kernels::exp::MOST_WEIGHT`]: what was to
+    /// Exponentiates it. False if an exponential is no number or more than [`crate::kernels::exp::MOST_WEIGHT`], or, of several
+    /// parts, so is a row's sum: what was to
     /// be made may then be anything.
     pub(crate) fn exponentiate(&self, engaged: &Engaged, room: &mut Room, mut weights: Weights<'_, '_>) -> bool {
         self.check();

@@ -2,9 +2,9 @@
 //! after the other in registers, between the matrix unit's instructions.
 
 use super::MOST_WEIGHT;
-use super::packed::x86::table;
+use super::packed::x86::{scaled, table};
 use crate::kernels::amx::{Beside, SIDE, TERMS, TILE};
-use crate::kernels::contract::PackedLeft;
+use crate::kernels::contract::{ODD, PackedLeft};
 use crate::kernels::fold::Partial;
 use crate::kernels::live::{Live, bits};
 use crate::kernels::strip::LEAST_NORMAL;
@@ -204,17 +204,9 @@ impl<const PARTS: usize> Beside for Begun<PARTS> {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
 fn exp(x: Vector, table: [Vector; 2]) -> Vector {
-    // As of `packed::x86::exp`, without care for what is too large: the linear factor is positive for all numbers, so that
-    // scaling by so large a power gives infinity.
     // A NaN is not less. What is not there is not scaled either: numbers that are subnormal take hundreds of cycles.
     let there = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, _mm512_set1_ps(LEAST_NORMAL));
-    let magic = _mm512_set1_ps(393_216.0);
-    let shifted = _mm512_fmadd_ps(x, _mm512_set1_ps(std::f32::consts::LOG2_E), magic);
-    let n = _mm512_sub_ps(shifted, magic);
-    let r = _mm512_fnmadd_ps(n, _mm512_set1_ps(std::f32::consts::LN_2), x);
-    let p = _mm512_fmadd_ps(r, _mm512_set1_ps(0.5), _mm512_set1_ps(1.000_014_7));
-    let power = _mm512_permutex2var_ps(table[0], _mm512_castps_si512(shifted), table[1]);
-    _mm512_maskz_scalef_ps(there, _mm512_fmadd_ps(_mm512_mul_ps(power, r), p, power), n)
+    scaled(x, there, table)
 }
 
 /// 32 numbers in parts, a tile's bytes apart, each what is left cut off after 8 bits.
@@ -224,16 +216,6 @@ fn exp(x: Vector, table: [Vector; 2]) -> Vector {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
 unsafe fn cut<const PARTS: usize>(mut x: Vector, mut y: Vector, to: *mut u8) {
-    // The upper half of every element of the first register, then of the second.
-    const ODD: [u16; 32] = {
-        let mut odd = [0; 32];
-        let mut i = 0;
-        while i < 32 {
-            odd[i] = 2 * i as u16 + 1;
-            i += 1;
-        }
-        odd
-    };
     let high = _mm512_castsi512_ps(_mm512_set1_epi32(0xffff_0000_u32 as i32));
     // SAFETY: the caller's.
     unsafe {

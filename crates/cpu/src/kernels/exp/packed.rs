@@ -229,7 +229,14 @@ pub(super) mod x86 {
     pub(in super::super) fn exp(x: Vector, table: [Vector; 2]) -> Vector {
         // A NaN is not less; and the minimum keeps one that is its second operand.
         let there = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, _mm512_set1_ps(LEAST_NORMAL));
-        let x = _mm512_min_ps(_mm512_set1_ps(EXP_MOST), x);
+        scaled(_mm512_min_ps(_mm512_set1_ps(EXP_MOST), x), there, table)
+    }
+
+    /// Those of numbers of which none is too large, where the mask has a bit; 0 elsewhere. Of what is too large, infinite or no
+    /// number: the factor that is scaled is positive for all numbers.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+    pub(in super::super) fn scaled(x: Vector, there: __mmask16, table: [Vector; 2]) -> Vector {
         // To the nearest 32nd of a power of two: adding a large number rounds, and leaves the number of the 32nd in the
         // lowest bits.
         let magic = _mm512_set1_ps(393_216.0); // 1.5 * 2^(23 - 5)
