@@ -185,14 +185,17 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
                     &sources,
                     scratch,
                     &mut sink,
-                    (&mut *folds, asked.as_slice()),
+                    (&mut *folds, &mut *asked),
                     [rows, columns, pitch],
                 )
             || store.is_none() && extremes::<T, I>(strips, &sources, &sink, (&mut *folds, &mut *asked), [rows, columns])
-            || store.as_ref().is_some_and(|outlet| {
-                folds.is_empty()
-                    && quotients::<T, I>(strips, &sources, scratch, &sink, (outlet, &mut *asked), [rows, columns])
-            })
+        {
+            return None;
+        }
+        // Not in a closure, which would be a function without the instructions.
+        if let Some(outlet) = &store
+            && folds.is_empty()
+            && quotients::<T, I>(strips, &sources, scratch, &sink, (outlet, &mut *asked), [rows, columns])
         {
             return None;
         }

@@ -15,7 +15,7 @@ use crate::kernels::strip::{
     Operand::{Const, Leaf},
     STRIP, Step,
 };
-use crate::kernels::{codes, exp};
+use crate::kernels::{codes, exp, math};
 use bytemuck::Pod;
 use einloom_cascade::{BinaryOp, DType};
 
@@ -122,8 +122,8 @@ pub(super) fn extremes<T: Real + Pod, I: Instructions>(
     true
 }
 
-/// Computes the whole tile at once if it is the elements of another one, divided by a number per row and stored in bf16; false,
-/// and nothing done, if not.
+/// Computes the whole tile at once if it is the elements of another one, divided by a number per row and stored in f32 or bf16;
+/// false, and nothing lost, if not.
 #[inline(always)]
 pub(super) fn quotients<T: Real + Pod, I: Instructions>(
     strips: &Strips,
@@ -157,20 +157,29 @@ pub(super) fn quotients<T: Real + Pod, I: Instructions>(
         return false;
     };
     let Some(data) = T::floats(from.data) else { return false };
-    if outlet.dtype != DType::Bf16 || !over[..rows].iter().all(|over| codes::divides(*over)) {
+    if !matches!(outlet.dtype, DType::F32 | DType::Bf16) || !over[..rows].iter().all(|over| codes::divides(*over)) {
         return false;
     }
-    let mut encoded = [0; STRIP];
+    let (mut encoded, mut divided) = ([0; STRIP], [0.0; STRIP]);
     for (row, &over) in over[..rows].iter().enumerate() {
         for c0 in (0..columns).step_by(STRIP) {
             let from = &data[row * from.pitch + c0..][..STRIP.min(columns - c0)];
             ask(asked, from.len().div_ceil(FOR_A_LINE));
-            let to = &mut encoded[..from.len()];
-            if !codes::quotients::<I>(from, over, to) {
+            let start = outlet.start + outlet.outer * row as i64 + c0 as i64;
+            let past = outlet.memory.is_large();
+            let (to, codes) = (&mut divided[..from.len()], &mut encoded[..from.len()]);
+            let done = if outlet.dtype == DType::F32 {
+                let done = math::quotients::<I>(to, Some(from), over);
+                outlet.memory.write::<I, f32>(start, if done { to } else { &[] }, past);
+                done
+            } else {
+                let done = codes::quotients::<I>(from, over, codes);
+                outlet.memory.write::<I, u16>(start, if done { codes } else { &[] }, past);
+                done
+            };
+            if !done {
                 return false;
             }
-            let start = outlet.start + outlet.outer * row as i64 + c0 as i64;
-            outlet.memory.write::<I, u16>(start, to, outlet.memory.is_large());
         }
     }
     true
@@ -184,16 +193,13 @@ pub(super) fn passed<T: Real + Pod, I: Instructions>(
     sources: &[Source<'_, T>],
     scratch: &Scratch<T>,
     sink: &mut Sink<'_, T>,
-    (folds, asked): (&mut [Gather], &[Asked]),
+    (folds, asked): (&mut [Gather], &mut Vec<Asked>),
     [rows, columns, pitch]: [usize; 3],
 ) -> bool {
     if T::floats(&[]).is_none() {
         return false;
     }
-    // What is asked for meanwhile is asked for strip by strip.
-    let ([], [Step::Copy { d: 0, from: Leaf(first) }, steps @ ..]) = (asked, strips.steps.as_slice()) else {
-        return false;
-    };
+    let [Step::Copy { d: 0, from: Leaf(first) }, steps @ ..] = strips.steps.as_slice() else { return false };
     let (operation, live) = match *steps {
         [ref before @ .., Step::Select { d: 0, mask: Leaf(mask), other: Const(other), flipped: false }] => {
             let Source::Holds(live) = &sources[usize::from(mask)] else { return false };
@@ -246,5 +252,19 @@ pub(super) fn passed<T: Real + Pod, I: Instructions>(
         Sink::Nowhere if from.is_some() && fold.is_some() => None,
         _ => return false,
     };
-    Pass { from, of, live, to, rows, columns, fold }.run::<I>()
+    let mut pass = Pass { from, of, live, to, rows, columns, fold };
+    if asked.is_empty() {
+        return pass.run::<I>();
+    }
+    // What is asked for meanwhile is asked for piece by piece.
+    for row in 0..rows {
+        for at in (0..columns).step_by(STRIP) {
+            let width = STRIP.min(columns - at);
+            ask(asked, width.div_ceil(FOR_A_LINE));
+            if !pass.piece(row, at, width).is_some_and(|piece| piece.run::<I>()) {
+                return false;
+            }
+        }
+    }
+    true
 }

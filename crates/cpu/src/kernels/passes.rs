@@ -67,6 +67,24 @@ impl Pass<'_> {
         false
     }
 
+    /// The same of some columns of one row, if what goes with it is of rows.
+    pub(crate) fn piece(&mut self, row: usize, at: usize, columns: usize) -> Option<Pass<'_>> {
+        let of = match self.of {
+            Of::Exp { by, less: Less::Rows(less), least } => Of::Exp { by, less: Less::Rows(&less[row..]), least },
+            Of::Exp { less: Less::Columns(_), .. } => return None,
+            Of::Sum { with, pitch } => Of::Sum { with: &with[row * pitch + at..], pitch },
+            Of::Same | Of::Tanh { .. } => self.of,
+        };
+        let fold = match &mut self.fold {
+            Some((monoid, Into::Rows(partials))) => Some((*monoid, Into::Rows(&mut partials[row..=row]))),
+            Some((_, Into::Columns(_))) => return None,
+            None => None,
+        };
+        let from = self.from.map(|(from, pitch)| (&from[row * pitch + at..], pitch));
+        let to = self.to.as_mut().map(|(to, pitch)| (&mut to[row * *pitch + at..], *pitch));
+        self.live.is_none().then_some(Pass { from, of, live: None, to, rows: 1, columns, fold })
+    }
+
     #[cfg(target_arch = "x86_64")]
     fn is_promised(&self) -> bool {
         match self.of {
@@ -363,6 +381,128 @@ mod x86 {
                     *all = R::of(*all, F32x16(_mm512_mask_mov_ps(_mm512_set1_ps(R::IDENTITY), exists, y)));
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Into, Less, Of, Pass};
+    use crate::kernels::fold::{Monoid, Partial};
+    use crate::kernels::isa::{Instructions, Isa, Token, Work, dispatch};
+    use crate::kernels::live::Live;
+
+    struct Run<'a>(Pass<'a>);
+
+    impl Work for Run<'_> {
+        type Output = bool;
+        #[inline(always)]
+        fn run<I: Instructions>(self) -> bool {
+            self.0.run::<I>()
+        }
+    }
+
+    fn numbers(count: usize, step: usize) -> Vec<f32> {
+        (0..count).map(|i| ((i * step + i / 5) % 67) as f32 / 16.0 - 2.0).collect()
+    }
+
+    /// Every operation, of all elements and of some, from another tile and in place, reduced each way: against its definition.
+    #[test]
+    fn every_element_and_every_reduction_is_what_the_definition_says() {
+        let Some(token) = Token::new(Isa::Avx512) else { return };
+        for [rows, columns] in [[1, 1], [3, 16], [5, 63], [33, 64], [40, 75], [66, 200]] {
+            let (from_pitch, with_pitch, pitch) = (columns + 3, columns, columns + 5);
+            let (x, with) = (numbers(rows * from_pitch, 37), numbers(rows * with_pitch, 23));
+            let (by_row, by_column) = (numbers(rows, 11), numbers(columns, 13));
+            let masks = [vec![], vec![[1, -1, 3]], vec![[-1, 1, 5], [1, -1, 60]]];
+            let least = -87.0;
+            let operations = [
+                Of::Same,
+                Of::Exp { by: 0.5, less: Less::Rows(&by_row), least },
+                Of::Exp { by: 2.0, less: Less::Columns(&by_column), least },
+                Of::Tanh { over: 3.0, times: 5.0 },
+                Of::Sum { with: &with, pitch: with_pitch },
+            ];
+            for (number, (of, mask)) in
+                operations.into_iter().flat_map(|of| masks.iter().map(move |m| (of, m))).enumerate()
+            {
+                let live = Live::new(mask.clone(), columns);
+                let there = (!mask.is_empty()).then_some((&live, -7.0));
+                let want = |r: usize, c: usize| -> f64 {
+                    let x = f64::from(x[r * from_pitch + c]);
+                    if there.is_some() && !live.row(r).contains(&c) {
+                        return -7.0;
+                    }
+                    match of {
+                        Of::Same => x,
+                        Of::Exp { by, less: Less::Rows(less), .. } => (x * f64::from(by) - f64::from(less[r])).exp(),
+                        Of::Exp { by, less: Less::Columns(less), .. } => (x * f64::from(by) - f64::from(less[c])).exp(),
+                        Of::Tanh { over, times } => (x / f64::from(over)).tanh() * f64::from(times),
+                        Of::Sum { with, pitch } => x + f64::from(with[r * pitch + c]),
+                    }
+                };
+                let close = |got: f32, want: f64| {
+                    assert!((f64::from(got) - want).abs() <= 1e-5 * want.abs(), "{got} for {want}")
+                };
+                for (monoid, across, in_place) in [
+                    (None, false, false),
+                    (Some(Monoid::Max), false, true),
+                    (Some(Monoid::Sum), true, false),
+                    (Some(Monoid::Min), true, true),
+                ] {
+                    let mut to = vec![f32::NAN; rows * pitch];
+                    for r in 0..rows {
+                        to[r * pitch..][..columns].copy_from_slice(&x[r * from_pitch..][..columns]);
+                    }
+                    let identity = monoid.map_or(0.0, Monoid::identity);
+                    let (mut partials, mut results) = (vec![Partial::all(identity); rows], vec![identity; columns]);
+                    let fold = monoid.map(|monoid| {
+                        (monoid, if across { Into::Columns(&mut results) } else { Into::Rows(&mut partials) })
+                    });
+                    let from = (!in_place).then_some((&x[..], from_pitch));
+                    let pass = Pass { from, of, live: there, to: Some((&mut to, pitch)), rows, columns, fold };
+                    assert!(dispatch(token, Run(pass)), "operation {number}");
+                    for r in 0..rows {
+                        (0..columns).for_each(|c| close(to[r * pitch + c], want(r, c)));
+                        assert!(to[r * pitch + columns..(r + 1) * pitch].iter().all(|x| x.is_nan()), "beyond the row");
+                    }
+                    let Some(monoid) = monoid else { continue };
+                    let reduced = |all: &mut dyn Iterator<Item = f64>| match monoid {
+                        Monoid::Sum => all.sum(),
+                        Monoid::Max => all.fold(f64::NEG_INFINITY, f64::max),
+                        _ => all.fold(f64::INFINITY, f64::min),
+                    };
+                    if across {
+                        for (c, got) in results.into_iter().enumerate() {
+                            let all = (0..rows).map(|r| want(r, c).abs()).sum::<f64>();
+                            let want = reduced(&mut (0..rows).map(|r| want(r, c)));
+                            assert!((f64::from(got) - want).abs() <= 1e-5 * all, "{got} for {want}");
+                        }
+                    } else {
+                        for (r, partial) in partials.into_iter().enumerate() {
+                            close(monoid.total(partial), reduced(&mut (0..columns).map(|c| want(r, c))));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// A NaN stays in what is reduced, and what is not looked at does no harm.
+    #[test]
+    fn numbers_that_are_none_stay_unless_they_are_masked() {
+        let Some(token) = Token::new(Isa::Avx512) else { return };
+        let mut x = vec![1.0f32; 3 * 70];
+        x[70 + 65] = f32::NAN;
+        let live = Live::new(vec![[0, -1, 64]], 70);
+        for (live, finite) in [(None, false), (Some((&live, f32::NEG_INFINITY)), true)] {
+            let mut partials = vec![Partial::all(f32::NEG_INFINITY); 3];
+            let fold = Some((Monoid::Max, Into::Rows(&mut partials[..])));
+            let pass = Pass { from: Some((&x, 70)), of: Of::Same, live, to: None, rows: 3, columns: 70, fold };
+            assert!(dispatch(token, Run(pass)));
+            let totals: Vec<f32> = partials.into_iter().map(|partial| Monoid::Max.total(partial)).collect();
+            assert_eq!((totals[0], totals[2]), (1.0, 1.0));
+            assert_eq!(totals[1] == 1.0, finite, "{totals:?}");
         }
     }
 }
