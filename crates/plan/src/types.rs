@@ -71,7 +71,7 @@ impl Types {
         }
     }
 
-    /// A magnitude that no value of the expression exceeds, by the number types that tensors declare.
+    /// A magnitude that no value of the expression exceeds, by the number types of tensors.
     fn most(&mut self, p: &Problem, x: &Exprs, e: ExprId) -> f64 {
         if let Some(&most) = self.most.get(&e) {
             return most;
@@ -80,12 +80,16 @@ impl Types {
             Some((low, high)) => (low.unsigned_abs() as f64).max(high as f64),
             None => f64::INFINITY,
         };
+        let read = match *x.get(e) {
+            Expr::Read(n, _) | Expr::Old(n) => of_type(Some(self.of_item(p, x, n))),
+            _ => f64::INFINITY,
+        };
         let mut part = |e: ExprId| self.most(p, x, e);
         let most = match *x.get(e) {
             Expr::Const(_) => x.as_const(e).map_or(f64::INFINITY, f64::abs),
             Expr::Position(i) => p[i].extent as f64,
             Expr::Within(_) | Expr::Unary(UnaryOp::Not | UnaryOp::Sign, _) => 1.0,
-            Expr::Read(n, _) | Expr::Old(n) => of_type(p[n].dtype),
+            Expr::Read(..) | Expr::Old(_) => read,
             Expr::Round(d, _) => of_type(Some(d)),
             Expr::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Relu, a) => part(a),
             Expr::Unary(UnaryOp::Floor | UnaryOp::Round, a) => part(a) + 1.0,
@@ -157,9 +161,12 @@ impl Types {
             Expr::Unary(op, a) => match op {
                 UnaryOp::Not => Type::Strong(DType::B1),
                 UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Relu => self.infer(p, x, *a).computed(),
-                // A quotient of integers that is rounded down is as exact as they are, and may be larger than they can be.
+                // A quotient of integers that is rounded to one is as exact as they are.
                 UnaryOp::Floor | UnaryOp::Round => match self.infer(p, x, *a).computed() {
-                    Type::Ratio => Type::Integer(self.most(p, x, *a) + 1.0),
+                    Type::Ratio => match self.most(p, x, *a) + 1.0 {
+                        most if (EXACT_IN_F32..=f64::from(i32::MAX) + 1.0).contains(&most) => Type::Strong(DType::I32),
+                        most => Type::Integer(most),
+                    },
                     Type::Strong(DType::I32) => Type::Strong(DType::I32),
                     other => other.real(),
                 },
