@@ -1,5 +1,6 @@
 //! Expressions over tiles as strip programs.
 
+use super::products::by_constant;
 use super::{Tile, simplify};
 use crate::kernels::strip::{Operand, Step};
 use einloom_cascade::{BinaryOp, DType, UnaryOp};
@@ -84,13 +85,9 @@ impl ExpressionPlan {
         }
     }
 
-    /// Leaves out the product that every variant computes after its first copy.
-    pub(super) fn leave_first_product(&mut self) {
-        for strips in &mut self.variants {
-            if let Some(Step::Binary { op: BinaryOp::Mul | BinaryOp::Div, .. }) = strips.steps.get(1) {
-                strips.steps.remove(1);
-            }
-        }
+    /// Leaves out the product of `v` that every variant has ([`Strips::product`]).
+    pub(super) fn leave_product(&mut self, v: ValueId) {
+        self.variants.iter_mut().for_each(|strips| strips.leave_product(v));
     }
 
     /// Whether every variant that reads the elements of `v` reads them first, and only then.
@@ -153,6 +150,50 @@ fn collect(expr: &Scalar, out: &mut Vec<Predicate>) {
 }
 
 impl Strips {
+    /// Where the elements of `v` are copied, which are read nowhere else, if the next step multiplies them by a constant; and
+    /// the constant.
+    pub(super) fn product(&self, v: ValueId) -> Option<(usize, f32)> {
+        let mut of = self.leaves.iter().enumerate().filter(|(_, leaf)| matches!(leaf, Leaf::Tile(x, _) if *x == v));
+        let (Some((leaf, Leaf::Tile(_, ElementKind::Full))), None) = (of.next(), of.next()) else { return None };
+        let leaf = Operand::Leaf(leaf as u16);
+        let once = self.steps.iter().flat_map(Step::operands).filter(|x| *x == leaf).count() == 1;
+        // Steps that may be skipped are counted.
+        if !once || self.steps.iter().any(|step| matches!(step, Step::Shortcut { .. })) {
+            return None;
+        }
+        let at = self.steps.iter().position(|step| matches!(step, Step::Copy { from, .. } if *from == leaf))?;
+        let next = self.steps.get(at + 1).filter(|next| next.register() == self.steps[at].register())?;
+        Some((at, by_constant(next)?))
+    }
+
+    /// Leaves that product out; a register that then only holds the elements, too.
+    fn leave_product(&mut self, v: ValueId) {
+        let Some((at, _)) = self.product(v) else { return };
+        match &mut self.steps[at + 1] {
+            Step::ScaledTanh { over, .. } => *over = 1.0,
+            _ => {
+                self.steps.remove(at + 1);
+            }
+        }
+        let (Step::Copy { d: d @ 1.., from }, (_, rest)) = (self.steps[at], self.steps.split_at_mut(at + 1)) else {
+            return;
+        };
+        let register = Operand::Register(d);
+        let read = |step: &Step| step.operands().into_iter().filter(|x| *x == register).count();
+        let Some(first) = rest.iter().position(|step| step.register() == d || read(step) > 0) else { return };
+        // A register that begins anew is another one.
+        let again = rest[first + 1..].iter().position(|step| step.register() == d || read(step) > 0);
+        let anew = again.is_none_or(|at| matches!(rest[first + 1 + at], Step::Copy { d: to, .. } if to == d));
+        if let Step::Binary { d: to, with, .. } = &mut rest[first]
+            && *to != d
+            && *with == register
+            && anew
+        {
+            *with = from;
+            self.steps.remove(at);
+        }
+    }
+
     /// Whether the elements of `v` are read first, and only then.
     fn begins_with(&self, v: ValueId) -> bool {
         let full = self.first.and_then(|leaf| self.leaves.get(usize::from(leaf)));

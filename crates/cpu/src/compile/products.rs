@@ -2,7 +2,7 @@
 //! constant, and of what it starts from by a tile that varies along one axis, or along none. And copies: of the tiles
 //! that the next chunk of a stream loads.
 
-use super::{Carrier, Contract, ElementKind, ExpressionPlan, Leaf, Product, Step, Tile, reads, writes};
+use super::{Carrier, Contract, ElementKind, ExpressionPlan, Leaf, Product, Step, Strips, Tile, reads, writes};
 use crate::kernels::strip::{self, Operand};
 use einloom_cascade::{BinaryOp, DType};
 use einloom_tile::ValueId;
@@ -20,12 +20,13 @@ fn body(tiles: &[Tile], steps: &mut Vec<Step>, uses: &[usize]) {
             body(tiles, inner, uses);
             ahead(tiles, inner);
         }
-        if let Some((of, by)) = leading(&steps[at], uses)
+        while let Some((of, by)) = inner(&steps[at], uses)
             && let Some(contract) = giving(tiles, &mut steps[..at], of)
+            && (contract.times * by).is_normal()
         {
-            contract.times = by;
+            contract.times *= by;
             if let Step::Map { plan, .. } = &mut steps[at] {
-                plan.leave_first_product();
+                plan.leave_product(of);
             }
         }
         let taken = multiple(tiles, &steps[at]).is_some_and(|by| match by {
@@ -64,14 +65,22 @@ enum By {
     Tile(ValueId, ElementKind),
 }
 
-fn multiple(tiles: &[Tile], step: &Step) -> Option<Multiple> {
-    let Step::Map { dst, plan: ExpressionPlan { wide: false, variants, .. }, .. } = step else { return None };
+/// The first tile that a map copies, and the step by which it becomes its result, if that is all.
+fn multiple_of(plan: &ExpressionPlan) -> Option<(&Strips, u16, &strip::Step)> {
+    let ExpressionPlan { wide: false, variants, .. } = plan else { return None };
     let [strips] = variants.as_slice() else { return None };
-    let [strip::Step::Copy { d: 0, from: Operand::Leaf(of) }, second @ strip::Step::Binary { d: 0, with, .. }] =
-        strips.steps.as_slice()
-    else {
-        return None;
-    };
+    match strips.steps.as_slice() {
+        [strip::Step::Copy { d: 0, from: Operand::Leaf(of) }, second @ strip::Step::Binary { d: 0, .. }] => {
+            Some((strips, *of, second))
+        }
+        _ => None,
+    }
+}
+
+fn multiple(tiles: &[Tile], step: &Step) -> Option<Multiple> {
+    let Step::Map { dst, plan, .. } = step else { return None };
+    let (strips, of, second) = multiple_of(plan)?;
+    let strip::Step::Binary { with, .. } = second else { return None };
     let leaf = |number: u16| match strips.leaves.get(usize::from(number)) {
         Some(Leaf::Tile(v, kind)) if tiles[v.at()].dtype == DType::F32 => Some((*v, *kind)),
         _ => None,
@@ -84,7 +93,7 @@ fn multiple(tiles: &[Tile], step: &Step) -> Option<Multiple> {
         }
         _ => return None,
     };
-    let (of, kind) = leaf(*of)?;
+    let (of, kind) = leaf(of)?;
     let by = match (kind, by) {
         (ElementKind::Full, by) => Some((of, by)),
         // A product may be written either way.
@@ -95,54 +104,47 @@ fn multiple(tiles: &[Tile], step: &Step) -> Option<Multiple> {
     (tiles[dst.at()].dtype == DType::F32).then_some(Multiple { dst: *dst, of, by })
 }
 
-/// The constant by which a step multiplies the sums of a contraction. Where it divides them, the product with the
-/// reciprocal rounds once more: less than the sums were rounded to become what they are.
-fn by_constant(step: &strip::Step) -> Option<f32> {
+/// The constant by which a step multiplies the sums of a contraction, at first or at all. Where it divides them, the product
+/// with the reciprocal rounds once more: less than the sums were rounded to become what they are.
+pub(super) fn by_constant(step: &strip::Step) -> Option<f32> {
+    let reciprocal = |x: f64| {
+        // Beyond that either the reciprocal or the product of a sum that it should have kept would be lost.
+        let small = x.abs() < f64::from(f32::MAX).sqrt() && x.abs() > f64::from(f32::MIN_POSITIVE).sqrt();
+        small.then_some((1.0 / x) as f32)
+    };
     match *step {
         strip::Step::Binary { op: BinaryOp::Mul, with: Operand::Const(x), .. } => Some(x as f32),
-        strip::Step::Binary { op: BinaryOp::Div, with: Operand::Const(x), reversed: false, .. } => {
-            // Beyond that either the reciprocal or the product of a sum that it should have kept would be lost.
-            let small = x.abs() < f64::from(f32::MAX).sqrt() && x.abs() > f64::from(f32::MIN_POSITIVE).sqrt();
-            small.then_some((1.0 / x) as f32)
-        }
+        strip::Step::Binary { op: BinaryOp::Div, with: Operand::Const(x), reversed: false, .. } => reciprocal(x),
+        strip::Step::ScaledTanh { over, .. } if over != 1.0 => reciprocal(over),
         _ => None,
     }
 }
 
-/// The tile that a map of several steps multiplies by a constant before it does anything else, and the constant; nothing
-/// else reads the tile.
-fn leading(step: &Step, uses: &[usize]) -> Option<(ValueId, f32)> {
-    let Step::Map { plan: ExpressionPlan { wide: false, variants, .. }, .. } = step else { return None };
-    let mut found = None;
-    for strips in variants {
-        let product = match strips.steps.as_slice() {
-            [strip::Step::Copy { d: 0, from: Operand::Leaf(of) }, second @ strip::Step::Binary { d: 0, .. }, _, ..]
-                if strips.first == Some(*of) =>
-            {
-                match strips.leaves.get(usize::from(*of)) {
-                    Some(Leaf::Tile(v, ElementKind::Full)) if uses[v.at()] == 1 => {
-                        by_constant(second).map(|by| (*v, by))
-                    }
-                    _ => None,
-                }
-            }
-            _ => None,
-        }?;
-        if found.is_some_and(|f| f != product) {
-            return None;
-        }
-        found = Some(product);
+/// The tile that a map multiplies by a constant before it does anything else with it, and the constant; nothing else reads
+/// the tile. Not the product that is all of a map.
+fn inner(step: &Step, uses: &[usize]) -> Option<(ValueId, f32)> {
+    let Step::Map { plan: plan @ ExpressionPlan { wide: false, .. }, .. } = step else { return None };
+    if multiple_of(plan).is_some() {
+        return None;
     }
-    found
+    let (first, rest) = plan.variants.split_first()?;
+    let tiles = first.leaves.iter().filter_map(|leaf| match leaf {
+        Leaf::Tile(v, ElementKind::Full) if uses[v.at()] == 1 => Some(*v),
+        _ => None,
+    });
+    tiles.into_iter().find_map(|v| {
+        let (_, by) = first.product(v)?;
+        rest.iter().all(|strips| strips.product(v).is_some_and(|(_, other)| other == by)).then_some((v, by))
+    })
 }
 
-/// The contraction among `steps` that computes `of` and could multiply it by a constant.
+/// The contraction among `steps` that computes `of` and could multiply it by a constant, or by another one.
 fn giving<'s>(tiles: &[Tile], steps: &'s mut [Step], of: ValueId) -> Option<&'s mut Contract> {
     let contract = steps.iter_mut().rev().find_map(|s| match s {
         Step::Contract(c) if c.dst == of => Some(c),
         _ => None,
     })?;
-    let free = contract.start.is_none() && contract.times == 1.0 && contract.product == Product::Broadcast;
+    let free = contract.start.is_none() && contract.product == Product::Broadcast;
     (free && tiles[of.at()].carrier == Carrier::F32).then_some(contract)
 }
 
@@ -154,7 +156,7 @@ fn result(
     uses: &[usize],
     (dst, of, by): (ValueId, ValueId, f32),
 ) -> bool {
-    match giving(tiles, &mut steps[..at], of).filter(|_| uses[of.at()] == 1) {
+    match giving(tiles, &mut steps[..at], of).filter(|c| uses[of.at()] == 1 && c.times == 1.0) {
         Some(contract) => {
             (contract.dst, contract.times) = (dst, by);
             true

@@ -2,7 +2,7 @@
 
 use super::arena::Scratch;
 use super::source::{Source, holds};
-use super::whole::{exponentials, extremes, quotients, summed};
+use super::whole::{exponentials, extremes, passed, quotients, summed};
 use crate::compile::Strips;
 use crate::kernels::contract::{PackedLeft, Range};
 use crate::kernels::fold::{Monoid, Partial, SHORT, Totals};
@@ -179,6 +179,15 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
             return packed(&sink);
         }
         if summed::<T, I>(strips, &sources, scratch, &mut sink, (&mut *folds, &mut *asked), [rows, columns, pitch])
+            || store.is_none()
+                && passed::<T, I>(
+                    strips,
+                    &sources,
+                    scratch,
+                    &mut sink,
+                    (&mut *folds, asked.as_slice()),
+                    [rows, columns, pitch],
+                )
             || store.is_none() && extremes::<T, I>(strips, &sources, &sink, (&mut *folds, &mut *asked), [rows, columns])
             || store.as_ref().is_some_and(|outlet| {
                 folds.is_empty()

@@ -8,6 +8,7 @@ use crate::compile::Strips;
 use crate::kernels::fold::Monoid;
 use crate::kernels::isa::Instructions;
 use crate::kernels::memory::Asked;
+use crate::kernels::passes::{Into, Less, Of, Pass};
 use crate::kernels::real::Real;
 use crate::kernels::strip::{
     self,
@@ -173,4 +174,77 @@ pub(super) fn quotients<T: Real + Pod, I: Instructions>(
         }
     }
     true
+}
+
+/// Computes the whole tile at once if it is one operation on a tile in f32, or none, of some elements or all, whose rows or
+/// columns are reduced if anything; false, and nothing done, if not.
+#[inline(always)]
+pub(super) fn passed<T: Real + Pod, I: Instructions>(
+    strips: &Strips,
+    sources: &[Source<'_, T>],
+    scratch: &Scratch<T>,
+    sink: &mut Sink<'_, T>,
+    (folds, asked): (&mut [Gather], &[Asked]),
+    [rows, columns, pitch]: [usize; 3],
+) -> bool {
+    if T::floats(&[]).is_none() {
+        return false;
+    }
+    // What is asked for meanwhile is asked for strip by strip.
+    let ([], [Step::Copy { d: 0, from: Leaf(first) }, steps @ ..]) = (asked, strips.steps.as_slice()) else {
+        return false;
+    };
+    let (operation, live) = match *steps {
+        [ref before @ .., Step::Select { d: 0, mask: Leaf(mask), other: Const(other), flipped: false }] => {
+            let Source::Holds(live) = &sources[usize::from(mask)] else { return false };
+            (before, Some((live, other as f32)))
+        }
+        _ => (steps, None),
+    };
+    // The result's own elements, or another tile's.
+    let tile = |number: u16| match &sources[usize::from(number)] {
+        Source::InPlace => Some(None),
+        Source::Rows(from) => T::floats(from.data).map(|data| Some((data, from.pitch))),
+        _ => None,
+    };
+    let Some(mut from) = tile(*first) else { return false };
+    let of = match *operation {
+        [] => Of::Same,
+        [Step::ScaledExp { d: 0, by: Const(by), less: Leaf(less) }] => {
+            let less = match &sources[usize::from(less)] {
+                Source::PerRow => T::floats(&scratch.vectors[usize::from(less)]).map(Less::Rows),
+                Source::PerColumn => T::floats(&scratch.vectors[usize::from(less)]).map(Less::Columns),
+                Source::Columns(less) => T::floats(less).map(Less::Columns),
+                _ => None,
+            };
+            let Some(less) = less else { return false };
+            Of::Exp { by: by as f32, less, least: strip::LEAST_NORMAL }
+        }
+        [Step::ScaledTanh { d: 0, over, times }] => Of::Tanh { over: over as f32, times: times as f32 },
+        [Step::Binary { op: BinaryOp::Add, d: 0, with: Leaf(with), .. }] => {
+            let (with, pitch) = match (from, tile(with)) {
+                (_, Some(Some(with))) => with,
+                (Some(with), Some(None)) => {
+                    from = None;
+                    with
+                }
+                _ => return false,
+            };
+            Of::Sum { with, pitch }
+        }
+        _ => return false,
+    };
+    let fold = match folds {
+        [] => None,
+        [Gather { monoid, gathered: Gathered::Partial(rows) }] => Some((*monoid, Into::Rows(rows))),
+        [Gather { monoid, gathered: Gathered::Columns(columns) }] => Some((*monoid, Into::Columns(columns))),
+        _ => return false,
+    };
+    let to = match sink {
+        Sink::Same(to) => T::floats_mut(to).map(|to| (to, pitch)),
+        // What only looks at elements does so where they are.
+        Sink::Nowhere if from.is_some() && fold.is_some() => None,
+        _ => return false,
+    };
+    Pass { from, of, live, to, rows, columns, fold }.run::<I>()
 }

@@ -121,22 +121,38 @@ pub(super) type Vector = std::arch::x86_64::__m512;
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
 pub(super) fn exp(x: Vector, least: Vector, sixteenths: Vector) -> Vector {
+    let [y] = exps([x], least, sixteenths);
+    y
+}
+
+/// The same of several vectors, operation by operation: the processor does not look far enough ahead to find the next
+/// vector's behind a chain of them.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+pub(super) fn exps<const N: usize>(x: [Vector; N], least: Vector, sixteenths: Vector) -> [Vector; N] {
     use std::arch::x86_64::*;
 
     // A NaN is not less; and the minimum keeps one that is its second operand.
-    let there = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, least);
-    let x = _mm512_min_ps(_mm512_set1_ps(EXP_MOST), x);
+    let there = each!(i => _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x[i], least));
+    let most = _mm512_set1_ps(EXP_MOST);
+    let x = each!(i => _mm512_min_ps(most, x[i]));
     // To the nearest sixteenth of a power of two: adding a large number rounds, and leaves the number of the
     // sixteenth in the lowest bits.
     let magic = _mm512_set1_ps(786_432.0); // 1.5 * 2^(23 - 4)
-    let shifted = _mm512_fmadd_ps(x, _mm512_set1_ps(std::f32::consts::LOG2_E), magic);
-    let n = _mm512_sub_ps(shifted, magic);
-    let r = _mm512_fnmadd_ps(n, _mm512_set1_ps(LN2_HIGH), x);
-    let r = _mm512_fnmadd_ps(n, _mm512_set1_ps(LN2_LOW), r);
+    let log2 = _mm512_set1_ps(std::f32::consts::LOG2_E);
+    let shifted = each!(i => _mm512_fmadd_ps(x[i], log2, magic));
+    let n = each!(i => _mm512_sub_ps(shifted[i], magic));
+    let (high, low) = (_mm512_set1_ps(LN2_HIGH), _mm512_set1_ps(LN2_LOW));
+    let r = each!(i => _mm512_fnmadd_ps(n[i], high, x[i]));
+    let r = each!(i => _mm512_fnmadd_ps(n[i], low, r[i]));
     // `|r| <= ln(2)/32`: the fourth power is below a quarter of an ulp.
-    let p = _mm512_fmadd_ps(r, _mm512_set1_ps(1.0 / 6.0), _mm512_set1_ps(0.5));
-    let e = _mm512_fmadd_ps(_mm512_mul_ps(r, r), p, r);
-    let power = _mm512_permutexvar_ps(_mm512_castps_si512(shifted), sixteenths);
+    let (sixth, half) = (_mm512_set1_ps(1.0 / 6.0), _mm512_set1_ps(0.5));
+    let p = each!(i => _mm512_fmadd_ps(r[i], sixth, half));
+    let square = each!(i => _mm512_mul_ps(r[i], r[i]));
+    let e = each!(i => _mm512_fmadd_ps(square[i], p[i], r[i]));
+    let power = each!(i => _mm512_permutexvar_ps(_mm512_castps_si512(shifted[i]), sixteenths));
+    let e = each!(i => _mm512_fmadd_ps(power[i], e[i], power[i]));
     // It scales by the largest whole power that is no larger: the sixteenths are in the table's entry.
-    _mm512_maskz_scalef_ps(there, _mm512_fmadd_ps(power, e, power), n)
+    each!(i => _mm512_maskz_scalef_ps(there[i], e[i], n[i]))
 }

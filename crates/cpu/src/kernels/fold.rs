@@ -314,7 +314,7 @@ pub(crate) struct Fold<'a> {
 }
 
 /// A reduction on registers.
-trait Reduction {
+pub(super) trait Reduction {
     const IDENTITY: f32;
     unsafe fn of<V: Floats>(x: V, y: V) -> V;
     fn scalar(x: f32, y: f32) -> f32;
@@ -324,7 +324,7 @@ trait Reduction {
 
 macro_rules! reduction {
     ($name:ident, $identity:expr, $method:ident) => {
-        struct $name;
+        pub(super) struct $name;
         impl Reduction for $name {
             const IDENTITY: f32 = $identity;
             #[inline(always)]

@@ -180,7 +180,7 @@ pub(super) mod x86 {
          store_first |$x:ident, $q:ident, $k:ident| $store_first:expr) => {
             /// A register.
             #[derive(Clone, Copy)]
-            pub(in crate::kernels) struct $name($vector);
+            pub(in crate::kernels) struct $name(pub(in crate::kernels) $vector);
 
             // SAFETY of every body: the trait's contract, that the instructions exist and the pointers are good.
             #[allow(clippy::missing_transmute_annotations)]

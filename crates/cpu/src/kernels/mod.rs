@@ -6,6 +6,28 @@
 //! threads write to one tensor, none of them the same element.
 #![allow(unsafe_code)]
 
+/// An array of what is said of each number below `N`, one after the other: a closure would be a function of its own, without the
+/// instructions.
+#[cfg(target_arch = "x86_64")]
+macro_rules! each {
+    ($i:ident => $of:expr) => {{
+        let first = {
+            let $i = 0;
+            $of
+        };
+        let mut all = [first; N];
+        let mut at = 1;
+        while at < N {
+            all[at] = {
+                let $i = at;
+                $of
+            };
+            at += 1;
+        }
+        all
+    }};
+}
+
 pub(crate) mod codes;
 pub(crate) mod contract;
 pub(crate) mod exp;
@@ -15,6 +37,7 @@ mod lanes;
 pub(crate) mod live;
 pub(crate) mod math;
 pub(crate) mod memory;
+pub(crate) mod passes;
 pub(crate) mod real;
 pub(crate) mod strip;
 mod tanh;

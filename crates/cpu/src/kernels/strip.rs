@@ -41,6 +41,34 @@ pub(crate) enum Step {
     Round { d: u8, dtype: DType },
 }
 
+impl Step {
+    /// The register that it changes.
+    pub(crate) fn register(&self) -> u8 {
+        let (Self::Copy { d, .. }
+        | Self::Unary { d, .. }
+        | Self::Binary { d, .. }
+        | Self::ScaledExp { d, .. }
+        | Self::ScaledTanh { d, .. }
+        | Self::Select { d, .. }
+        | Self::Shortcut { d, .. }
+        | Self::Round { d, .. }) = *self;
+        d
+    }
+
+    /// What it reads besides.
+    pub(crate) fn operands(&self) -> impl IntoIterator<Item = Operand> + use<> {
+        let [first, second] = match *self {
+            Self::Copy { from, .. } => [Some(from), None],
+            Self::Binary { with, .. } => [Some(with), None],
+            Self::ScaledExp { by, less, .. } => [Some(by), Some(less)],
+            Self::Select { mask, other, .. } => [Some(mask), Some(other)],
+            Self::Shortcut { mask, from, .. } => [Some(mask), Some(from)],
+            Self::Unary { .. } | Self::ScaledTanh { .. } | Self::Round { .. } => [None, None],
+        };
+        first.into_iter().chain(second)
+    }
+}
+
 /// What an operand is over one strip.
 #[derive(Clone, Copy)]
 pub(crate) enum Data<'a, T> {
@@ -374,14 +402,7 @@ pub(crate) fn run<'a, T: Real, I: Instructions>(
         if number < skipped {
             continue;
         }
-        let (Step::Copy { d, .. }
-        | Step::Unary { d, .. }
-        | Step::Binary { d, .. }
-        | Step::ScaledExp { d, .. }
-        | Step::ScaledTanh { d, .. }
-        | Step::Select { d, .. }
-        | Step::Shortcut { d, .. }
-        | Step::Round { d, .. }) = *step;
+        let d = step.register();
         // Taken out while it is written, so that the others can be read.
         let mut taken = if d == 0 { Box::default() } else { std::mem::take(&mut registers[usize::from(d)]) };
         // A step never reads its own register as an operand, and none but the last of a strip's steps ends in 0 while

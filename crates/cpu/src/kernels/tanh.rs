@@ -41,7 +41,7 @@ pub(super) fn run<I: Instructions>(d: &mut [f32], from: Option<&[f32]>, over: f3
     false
 }
 
-/// One loop for all elements, two vectors at a time: each is a long chain of operations.
+/// One loop for all elements, four vectors at a time, then one.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
@@ -52,28 +52,25 @@ fn avx512(d: &mut [f32], from: Option<&[f32]>, over: f32, times: f32) {
     assert!(from.is_none_or(|x| x.len() >= n), "an operand is too short");
     let to = d.as_mut_ptr();
     let from = from.map_or(to.cast_const(), <[f32]>::as_ptr);
-    // SAFETY: the tables have 16 entries.
-    let tables = unsafe { [_mm512_loadu_ps(SIXTEENTHS.as_ptr()), _mm512_loadu_ps(LACKING.as_ptr())] };
-    let (by, inverse, times) = (_mm512_set1_ps(over), _mm512_set1_ps(1.0 / over), _mm512_set1_ps(times));
-    let scaled = over != 1.0;
-    let one = |x: __m512| {
-        let x = if scaled { quotient(x, by, inverse) } else { x };
-        _mm512_mul_ps(tanh(x, tables), times)
-    };
+    let cap = Cap::new(over, times);
     let mut at = 0;
-    while at + 32 <= n {
-        // SAFETY: 32 elements are there.
+    while at + 64 <= n {
+        // SAFETY: 64 elements are there.
         unsafe {
-            let (x, y) = (_mm512_loadu_ps(from.add(at)), _mm512_loadu_ps(from.add(at + 16)));
-            _mm512_storeu_ps(to.add(at), one(x));
-            _mm512_storeu_ps(to.add(at + 16), one(y));
+            let y = cap.of(std::array::from_fn::<_, 4, _>(|i| _mm512_loadu_ps(from.add(at + 16 * i))));
+            for (i, y) in y.into_iter().enumerate() {
+                _mm512_storeu_ps(to.add(at + 16 * i), y);
+            }
         }
-        at += 32;
+        at += 64;
     }
     while at < n {
         let mask = 0xffffu16 >> (16 - (n - at).min(16));
         // SAFETY: the mask has a bit per element that is there.
-        unsafe { _mm512_mask_storeu_ps(to.add(at), mask, one(_mm512_maskz_loadu_ps(mask, from.add(at)))) };
+        unsafe {
+            let [y] = cap.of([_mm512_maskz_loadu_ps(mask, from.add(at))]);
+            _mm512_mask_storeu_ps(to.add(at), mask, y);
+        }
         at += 16;
     }
 }
@@ -81,55 +78,105 @@ fn avx512(d: &mut [f32], from: Option<&[f32]>, over: f32, times: f32) {
 #[cfg(target_arch = "x86_64")]
 type Vector = std::arch::x86_64::__m512;
 
+/// `tanh(x / over) * times`: what it needs of numbers and tables.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy)]
+pub(super) struct Cap {
+    /// Nothing if it is 1.
+    over: Option<[Vector; 2]>,
+    times: Vector,
+    sixteenths: Vector,
+    lacking: Vector,
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Cap {
+    /// `over` and its inverse are normal.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+    pub(super) fn new(over: f32, times: f32) -> Self {
+        use std::arch::x86_64::*;
+        let scaled = [_mm512_set1_ps(over), _mm512_set1_ps(1.0 / over)];
+        // SAFETY: the tables have 16 entries.
+        let [sixteenths, lacking] = unsafe { [&SIXTEENTHS, &LACKING].map(|table| _mm512_loadu_ps(table.as_ptr())) };
+        Self { over: (over != 1.0).then_some(scaled), times: _mm512_set1_ps(times), sixteenths, lacking }
+    }
+
+    /// Of several vectors side by side.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+    pub(super) fn of<const N: usize>(&self, x: [Vector; N]) -> [Vector; N] {
+        use std::arch::x86_64::*;
+        let x = match self.over {
+            Some(over) => quotients(x, over),
+            None => x,
+        };
+        let y = tanhs(x, [self.sixteenths, self.lacking]);
+        each!(i => _mm512_mul_ps(y[i], self.times))
+    }
+}
+
 /// As [`super::math::quotients`]; infinities stay.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-fn quotient(x: Vector, by: Vector, inverse: Vector) -> Vector {
+fn quotients<const N: usize>(x: [Vector; N], [by, inverse]: [Vector; 2]) -> [Vector; N] {
     use std::arch::x86_64::*;
 
-    let q = _mm512_mul_ps(x, inverse);
-    let left = _mm512_fnmadd_ps(q, by, x);
+    let q = each!(i => _mm512_mul_ps(x[i], inverse));
+    let left = each!(i => _mm512_fnmadd_ps(q[i], by, x[i]));
     /// Infinities and NaN. (Intel 64 and IA-32 Architectures Software Developer's Manual, `VFPCLASSPS`.)
     const NO_NUMBER: i32 = 0x99;
-    let number = !_mm512_fpclass_ps_mask::<NO_NUMBER>(left);
-    _mm512_mask3_fmadd_ps(left, inverse, q, number)
+    let number = each!(i => !_mm512_fpclass_ps_mask::<NO_NUMBER>(left[i]));
+    each!(i => _mm512_mask3_fmadd_ps(left[i], inverse, q[i], number[i]))
 }
 
-/// The tangents of 16 numbers.
+/// The tangents, operation by operation: the processor does not look far enough ahead to find the next vector's behind a
+/// chain of them.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-fn tanh(x: Vector, [sixteenths, lacking]: [Vector; 2]) -> Vector {
+fn tanhs<const N: usize>(x: [Vector; N], [sixteenths, lacking]: [Vector; 2]) -> [Vector; N] {
     use std::arch::x86_64::*;
 
     // From 10 on the result rounds to 1; the minimum keeps a NaN that is its second operand.
-    let a = _mm512_min_ps(_mm512_set1_ps(10.0), _mm512_abs_ps(x));
-    let a = _mm512_add_ps(a, a);
+    let ten = _mm512_set1_ps(10.0);
+    let a = each!(i => _mm512_min_ps(ten, _mm512_abs_ps(x[i])));
+    let a = each!(i => _mm512_add_ps(a[i], a[i]));
     // To the nearest sixteenth of a power of two, as the exponential.
     let magic = _mm512_set1_ps(786_432.0); // 1.5 * 2^(23 - 4)
-    let shifted = _mm512_fmadd_ps(a, _mm512_set1_ps(std::f32::consts::LOG2_E), magic);
-    let n = _mm512_sub_ps(shifted, magic);
-    let r = _mm512_fnmadd_ps(n, _mm512_set1_ps(LN2_HIGH), a);
-    let r = _mm512_fnmadd_ps(n, _mm512_set1_ps(LN2_LOW), r);
+    let log2 = _mm512_set1_ps(std::f32::consts::LOG2_E);
+    let shifted = each!(i => _mm512_fmadd_ps(a[i], log2, magic));
+    let n = each!(i => _mm512_sub_ps(shifted[i], magic));
+    let (high, low) = (_mm512_set1_ps(LN2_HIGH), _mm512_set1_ps(LN2_LOW));
+    let r = each!(i => _mm512_fnmadd_ps(n[i], high, a[i]));
+    let r = each!(i => _mm512_fnmadd_ps(n[i], low, r[i]));
     // `exp(r) - 1` for `|r| <= ln(2)/32`, with the relative precision that small results need.
-    let p = _mm512_fmadd_ps(r, _mm512_set1_ps(1.0 / 24.0), _mm512_set1_ps(1.0 / 6.0));
-    let p = _mm512_fmadd_ps(r, p, _mm512_set1_ps(0.5));
-    let e = _mm512_fmadd_ps(_mm512_mul_ps(r, r), p, r);
-    let number = _mm512_castps_si512(shifted);
-    let power = _mm512_scalef_ps(_mm512_permutexvar_ps(number, sixteenths), n);
-    let e = _mm512_add_ps(e, _mm512_permutexvar_ps(number, lacking));
+    let [fourth, sixth, half] = [1.0 / 24.0, 1.0 / 6.0, 0.5].map(|x| _mm512_set1_ps(x));
+    let p = each!(i => _mm512_fmadd_ps(r[i], fourth, sixth));
+    let square = each!(i => _mm512_mul_ps(r[i], r[i]));
+    let p = each!(i => _mm512_fmadd_ps(r[i], p[i], half));
+    let number = each!(i => _mm512_castps_si512(shifted[i]));
+    let power = each!(i => _mm512_permutexvar_ps(number[i], sixteenths));
+    let e = each!(i => _mm512_fmadd_ps(square[i], p[i], r[i]));
+    let power = each!(i => _mm512_scalef_ps(power[i], n[i]));
+    let e = each!(i => _mm512_add_ps(e[i], _mm512_permutexvar_ps(number[i], lacking)));
     // `exp(a) - 1`; the power less 1 is exact where that matters.
-    let most = _mm512_fmadd_ps(power, e, _mm512_sub_ps(power, _mm512_set1_ps(1.0)));
+    let [one, two] = [1.0, 2.0].map(|x| _mm512_set1_ps(x));
+    let less = each!(i => _mm512_sub_ps(power[i], one));
+    let most = each!(i => _mm512_fmadd_ps(power[i], e[i], less[i]));
     // `most / (most + 2)`: by an approximate inverse, corrected once.
-    let over = _mm512_add_ps(most, _mm512_set1_ps(2.0));
-    let inverse = _mm512_rcp14_ps(over);
-    let q = _mm512_mul_ps(most, inverse);
-    let q = _mm512_fmadd_ps(_mm512_fnmadd_ps(q, over, most), inverse, q);
+    let over = each!(i => _mm512_add_ps(most[i], two));
+    let inverse = each!(i => _mm512_rcp14_ps(over[i]));
+    let q = each!(i => _mm512_mul_ps(most[i], inverse[i]));
+    let left = each!(i => _mm512_fnmadd_ps(q[i], over[i], most[i]));
+    let q = each!(i => _mm512_fmadd_ps(left[i], inverse[i], q[i]));
     // Where the third operand has a bit, the second's; else the first's.
     let sign = _mm512_castps_si512(_mm512_set1_ps(-0.0));
-    let bits = _mm512_ternarylogic_epi32::<0xd8>(_mm512_castps_si512(q), _mm512_castps_si512(x), sign);
-    _mm512_castsi512_ps(bits)
+    each!(i => {
+        let bits = [q[i], x[i]].map(|x| _mm512_castps_si512(x));
+        _mm512_castsi512_ps(_mm512_ternarylogic_epi32::<0xd8>(bits[0], bits[1], sign))
+    })
 }
 
 #[cfg(test)]

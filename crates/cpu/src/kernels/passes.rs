@@ -1,0 +1,368 @@
+//! Maps of a whole tile that are one operation and what goes with it, in registers, with AVX-512: a few vectors side by side,
+//! because each is a chain of operations, and what masks and reduces them in passing. Strip by strip, a row of 256 elements costs as
+//! much again as what is computed of it (measured: some 125 cycles a strip).
+
+use super::fold::{Monoid, Partial};
+use super::isa::Instructions;
+use super::live::Live;
+
+/// What the elements of the result are.
+#[derive(Clone, Copy)]
+pub(crate) enum Of<'a> {
+    /// `x`.
+    Same,
+    /// `exp(x * by - less)`, the argument rounded once; 0 where it is less than `least`.
+    Exp { by: f32, less: Less<'a>, least: f32 },
+    /// `tanh(x / over) * times`, as of a strip.
+    Tanh { over: f32, times: f32 },
+    /// `x + y` with another tile's, rows so far apart.
+    Sum { with: &'a [f32], pitch: usize },
+}
+
+/// Numbers that are taken away.
+#[derive(Clone, Copy)]
+pub(crate) enum Less<'a> {
+    /// One per row.
+    Rows(&'a [f32]),
+    /// One per column.
+    Columns(&'a [f32]),
+}
+
+/// Where a reduction goes.
+pub(crate) enum Into<'a> {
+    /// That of each row to its partial results.
+    Rows(&'a mut [Partial]),
+    /// That of each column to its result.
+    Columns(&'a mut [f32]),
+}
+
+/// A map of a tile.
+pub(crate) struct Pass<'a> {
+    /// Whose elements, and how far apart its rows are; the result's own, if that is not told.
+    pub from: Option<(&'a [f32], usize)>,
+    pub of: Of<'a>,
+    /// Which elements are there, and what the others are; all, if that is not told.
+    pub live: Option<(&'a Live, f32)>,
+    /// Where the result goes, and how far apart its rows are; nowhere, if that is not told.
+    pub to: Option<(&'a mut [f32], usize)>,
+    pub rows: usize,
+    pub columns: usize,
+    /// What the result is reduced into besides.
+    pub fold: Option<(Monoid, Into<'a>)>,
+}
+
+impl Pass<'_> {
+    /// Runs it; false, and nothing done, if the instructions are not there or the numbers are beyond what is promised. The
+    /// slices must hold the rows; panics otherwise.
+    #[inline(always)]
+    pub(crate) fn run<I: Instructions>(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        if I::AVX512 && self.is_promised() {
+            self.check();
+            // SAFETY: the type that says AVX512 is only named by code that runs where the instructions are; the lengths were
+            // checked.
+            unsafe { x86::run(self) };
+            return true;
+        }
+        false
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn is_promised(&self) -> bool {
+        match self.of {
+            Of::Tanh { over, .. } => over.is_normal() && (1.0 / over).is_normal(),
+            Of::Same | Of::Exp { .. } | Of::Sum { .. } => true,
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn check(&self) {
+        let len = |pitch: usize| self.rows.saturating_sub(1) * pitch + self.columns;
+        assert!(self.to.as_ref().is_none_or(|(to, pitch)| to.len() >= len(*pitch)), "the result is too short");
+        assert!(self.from.is_some() || self.to.is_some(), "elements to begin with");
+        assert!(self.from.is_none_or(|(from, pitch)| from.len() >= len(pitch)), "an operand is too short");
+        match &self.fold {
+            Some((_, Into::Rows(partials))) => assert!(partials.len() >= self.rows, "rows to reduce"),
+            Some((_, Into::Columns(results))) => assert!(results.len() >= self.columns, "columns to reduce"),
+            None => {}
+        }
+        match self.of {
+            Of::Exp { less: Less::Rows(less), .. } => assert!(less.len() >= self.rows, "a number for each row"),
+            Of::Exp { less: Less::Columns(less), .. } => {
+                assert!(less.len() >= self.columns, "a number for each column")
+            }
+            Of::Sum { with, pitch } => assert!(with.len() >= len(pitch), "an operand is too short"),
+            Of::Same | Of::Tanh { .. } => {}
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{Into, Less, Of, Pass};
+    use crate::kernels::exp::{SIXTEENTHS, exps};
+    use crate::kernels::fold::{Max, Min, Monoid, Prod, Reduction, Sum};
+    use crate::kernels::lanes::Lanes;
+    use crate::kernels::lanes::x86::F32x16;
+    use crate::kernels::tanh::Cap;
+    use std::arch::x86_64::*;
+    use std::ops::Range;
+
+    /// Vectors side by side.
+    const SIDE: usize = 4;
+    const LANES: usize = 16;
+
+    /// An operation on vectors of a row.
+    trait Each {
+        /// From now on this row's.
+        unsafe fn begin(&mut self, row: usize);
+        /// Of vectors from a column on, of which the mask has the lanes that are there.
+        unsafe fn of<const N: usize>(&self, x: [__m512; N], column: usize, mask: u16) -> [__m512; N];
+    }
+
+    /// # Safety
+    /// The processor has AVX-512; the lengths were checked.
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+    pub(super) unsafe fn run(job: Pass<'_>) {
+        // SAFETY: the caller's; the table has 16 entries.
+        unsafe {
+            match job.of {
+                Of::Exp { by, less, least } => {
+                    let table = _mm512_loadu_ps(SIXTEENTHS.as_ptr());
+                    let [by, least, first] = [by, least, 0.0].map(|x| _mm512_set1_ps(x));
+                    match less {
+                        Less::Rows(less) => reduced(Exp { by, least, table, less, first }, job),
+                        Less::Columns(less) => reduced(Across(Exp { by, least, table, less, first }), job),
+                    }
+                }
+                Of::Same => reduced(Same, job),
+                Of::Tanh { over, times } => reduced(Cap::new(over, times), job),
+                Of::Sum { with, pitch } => reduced(Plus { with: with.as_ptr(), pitch, row: with.as_ptr() }, job),
+            }
+        }
+    }
+
+    struct Same;
+
+    // SAFETY of every body: called where AVX-512 is, for rows and columns that are there.
+    impl Each for Same {
+        #[inline(always)]
+        unsafe fn begin(&mut self, _: usize) {}
+        #[inline(always)]
+        unsafe fn of<const N: usize>(&self, x: [__m512; N], _: usize, _: u16) -> [__m512; N] {
+            x
+        }
+    }
+
+    struct Exp<'a> {
+        by: __m512,
+        least: __m512,
+        table: __m512,
+        less: &'a [f32],
+        first: __m512,
+    }
+
+    impl Each for Exp<'_> {
+        #[inline(always)]
+        unsafe fn begin(&mut self, row: usize) {
+            self.first = unsafe { _mm512_set1_ps(self.less[row]) };
+        }
+        #[inline(always)]
+        unsafe fn of<const N: usize>(&self, mut x: [__m512; N], _: usize, _: u16) -> [__m512; N] {
+            unsafe {
+                for x in &mut x {
+                    *x = _mm512_fmsub_ps(*x, self.by, self.first);
+                }
+                exps(x, self.least, self.table)
+            }
+        }
+    }
+
+    /// One number less per column.
+    struct Across<'a>(Exp<'a>);
+
+    impl Each for Across<'_> {
+        #[inline(always)]
+        unsafe fn begin(&mut self, _: usize) {}
+        #[inline(always)]
+        unsafe fn of<const N: usize>(&self, mut x: [__m512; N], column: usize, mask: u16) -> [__m512; N] {
+            unsafe {
+                for (i, x) in x.iter_mut().enumerate() {
+                    let less = self.0.less.as_ptr().wrapping_add(column + LANES * i);
+                    *x = _mm512_fmsub_ps(*x, self.0.by, _mm512_maskz_loadu_ps(mask, less));
+                }
+                exps(x, self.0.least, self.0.table)
+            }
+        }
+    }
+
+    impl Each for Cap {
+        #[inline(always)]
+        unsafe fn begin(&mut self, _: usize) {}
+        #[inline(always)]
+        unsafe fn of<const N: usize>(&self, x: [__m512; N], _: usize, _: u16) -> [__m512; N] {
+            unsafe { Cap::of(self, x) }
+        }
+    }
+
+    struct Plus {
+        with: *const f32,
+        pitch: usize,
+        row: *const f32,
+    }
+
+    impl Each for Plus {
+        #[inline(always)]
+        unsafe fn begin(&mut self, row: usize) {
+            self.row = self.with.wrapping_add(row * self.pitch);
+        }
+        #[inline(always)]
+        unsafe fn of<const N: usize>(&self, mut x: [__m512; N], column: usize, mask: u16) -> [__m512; N] {
+            for (i, x) in x.iter_mut().enumerate() {
+                let with = self.row.wrapping_add(column + LANES * i);
+                unsafe { *x = _mm512_add_ps(*x, _mm512_maskz_loadu_ps(mask, with)) };
+            }
+            x
+        }
+    }
+
+    /// # Safety
+    /// As of [`run`].
+    #[inline(always)]
+    unsafe fn reduced<E: Each>(each: E, job: Pass<'_>) {
+        // SAFETY: the caller's.
+        unsafe {
+            match job.fold.as_ref().map(|(monoid, _)| *monoid) {
+                None => rows::<E, Sum>(each, job),
+                Some(Monoid::Sum) => rows::<E, Sum>(each, job),
+                Some(Monoid::Prod) => rows::<E, Prod>(each, job),
+                Some(Monoid::Max) => rows::<E, Max>(each, job),
+                Some(Monoid::Min) => rows::<E, Min>(each, job),
+            }
+        }
+    }
+
+    /// Rows after which columns' sums are added to their results: errors grow with the number of blocks, not of rows.
+    const ROWS: usize = 32;
+
+    /// # Safety
+    /// As of [`run`].
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+    unsafe fn rows<E: Each, R: Reduction>(mut each: E, job: Pass<'_>) {
+        let Pass { from, to, live, rows, columns, fold, .. } = job;
+        let (to, pitch) = to.map_or((std::ptr::null_mut(), 0), |(to, pitch)| (to.as_mut_ptr(), pitch));
+        let (from, from_pitch) = from.map_or((to.cast_const(), pitch), |(from, pitch)| (from.as_ptr(), pitch));
+        let elsewhere = live.map_or(0.0, |(_, x)| x);
+        let there = |row: usize| live.map_or(0..columns, |(live, _)| live.row(row));
+        let piece = |row: usize, at: usize| Piece {
+            from: from.wrapping_add(row * from_pitch + at),
+            to: if to.is_null() { to } else { to.wrapping_add(row * pitch + at) },
+            at,
+            left: columns - at,
+            elsewhere,
+        };
+        // SAFETY: the caller's: the rows and columns are there.
+        unsafe {
+            let identity = [F32x16::splat(R::IDENTITY); SIDE];
+            match fold {
+                Some((_, Into::Columns(results))) => {
+                    for first in (0..rows).step_by(ROWS) {
+                        let mut lives: [Range<usize>; ROWS] = std::array::from_fn(|_| 0..0);
+                        let block = first..rows.min(first + ROWS);
+                        for (live, row) in lives.iter_mut().zip(block.clone()) {
+                            *live = there(row);
+                        }
+                        for at in (0..columns).step_by(SIDE * LANES) {
+                            let mut all = identity;
+                            for (row, live) in block.clone().zip(&lives) {
+                                each.begin(row);
+                                piece(row, at).map::<E, R>(&each, live, &mut all);
+                            }
+                            for (i, all) in all.into_iter().enumerate() {
+                                if let Some(results @ [_, ..]) = results.get_mut(at + i * LANES..columns) {
+                                    let (to, n) = (results.as_mut_ptr(), results.len().min(LANES));
+                                    R::of(F32x16::load_first(to, n), all).store_first(to, n);
+                                }
+                            }
+                        }
+                    }
+                }
+                Some((_, Into::Rows(partials))) => {
+                    for (row, partial) in partials[..rows].iter_mut().enumerate() {
+                        each.begin(row);
+                        let (live, mut all) = (there(row), identity);
+                        for at in (0..columns).step_by(SIDE * LANES) {
+                            piece(row, at).map::<E, R>(&each, &live, &mut all);
+                        }
+                        let to = partial.as_mut_ptr();
+                        let both = R::of(R::of(all[0], all[1]), R::of(all[2], all[3]));
+                        R::of(F32x16::load(to), both).store(to);
+                    }
+                }
+                None => {
+                    for row in 0..rows {
+                        each.begin(row);
+                        let (live, mut all) = (there(row), identity);
+                        for at in (0..columns).step_by(SIDE * LANES) {
+                            piece(row, at).map::<E, R>(&each, &live, &mut all);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Some vectors of a row, from a column on.
+    #[derive(Clone, Copy)]
+    struct Piece {
+        from: *const f32,
+        /// Null if they go nowhere.
+        to: *mut f32,
+        at: usize,
+        /// Columns that are left, and more perhaps.
+        left: usize,
+        elsewhere: f32,
+    }
+
+    impl Piece {
+        /// # Safety
+        /// As of [`run`].
+        #[inline(always)]
+        unsafe fn map<E: Each, R: Reduction>(self, each: &E, live: &Range<usize>, all: &mut [F32x16; SIDE]) {
+            let Self { from, to, at, left, elsewhere } = self;
+            // SAFETY: the caller's.
+            unsafe {
+                if live.start <= at && live.end >= at + SIDE * LANES {
+                    let mut x = [_mm512_setzero_ps(); SIDE];
+                    for (i, x) in x.iter_mut().enumerate() {
+                        *x = _mm512_loadu_ps(from.wrapping_add(i * LANES));
+                    }
+                    let y = each.of(x, at, u16::MAX);
+                    for (i, (y, all)) in y.into_iter().zip(all).enumerate() {
+                        if !to.is_null() {
+                            _mm512_storeu_ps(to.wrapping_add(i * LANES), y);
+                        }
+                        *all = R::of(*all, F32x16(y));
+                    }
+                    return;
+                }
+                for (i, all) in all.iter_mut().enumerate().take(left.div_ceil(LANES)) {
+                    let (from, to, at) = (from.wrapping_add(i * LANES), to.wrapping_add(i * LANES), at + i * LANES);
+                    let exists = u16::MAX >> (LANES - (left - i * LANES).min(LANES));
+                    let below = |end: usize| (1u32 << end.saturating_sub(at).min(LANES)) - 1;
+                    let there = (below(live.end) & !below(live.start)) as u16;
+                    let mut y = _mm512_set1_ps(elsewhere);
+                    if there != 0 {
+                        let [computed] = each.of([_mm512_maskz_loadu_ps(there, from)], at, there);
+                        y = _mm512_mask_mov_ps(y, there, computed);
+                    }
+                    if !self.to.is_null() {
+                        _mm512_mask_storeu_ps(to, exists, y);
+                    }
+                    *all = R::of(*all, F32x16(_mm512_mask_mov_ps(_mm512_set1_ps(R::IDENTITY), exists, y)));
+                }
+            }
+        }
+    }
+}
