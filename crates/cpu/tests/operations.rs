@@ -523,3 +523,53 @@ fn what_goes_wrong_is_said() {
     let error = einloom_cpu::Executable::new(&broken, &Default::default()).expect_err("nothing is stored");
     assert!(error.to_string().contains("output `Y` is never stored"), "{error}");
 }
+
+#[test]
+fn what_is_computed_again_equals_what_was_stored() {
+    // Of an f32, an i32 and an f64; each product and function an f32 of its own.
+    type Part = fn(Scalar, Scalar, Scalar) -> Scalar;
+    let parts: [Part; 6] = [
+        |x, k, _| (x * k).round_to(F32),
+        |x, k, _| ((x * 0.1).round_to(F32) + k).round_to(F32),
+        |x, _, _| x.exp().round_to(F32),
+        |x, k, _| (x * k).round_to(F32).apply(UnaryOp::Tanh).round_to(F32),
+        |x, k, d| (((x.clone() * k).round_to(F32) + x).round_to(F32) / d).round_to(F32),
+        |x, k, _| (x.exp().round_to(F32) * k).round_to(F32).sqrt().round_to(F32),
+    ];
+    for (number, part) in parts.into_iter().enumerate() {
+        let mut p = Builder::new("again");
+        let (x, k, d) = (p.input("X", &[70], F32), p.input("K", &[70], I32), p.input("D", &[70], F64));
+        let kept = p.temporary("P", &[70], F32);
+        let (found, less) = (p.output("found", &[70], I32), p.output("less", &[70], F64));
+        let loads = |g: &mut einloom_tile::KernelBuilder, i| {
+            [g.load("x", x, [i]), g.load("k", k, [i]), g.load("d", d, [i])].map(Scalar::from)
+        };
+        p.kernel("stores", |g| {
+            let i = g.grid("i", 70, 32);
+            let [x, k, d] = loads(g, i);
+            let part = g.map("part", part(x, k, d));
+            g.store(kept, [i], part);
+        });
+        p.kernel("finds", |g| {
+            let i = g.grid("i", 70, 33);
+            let [x, k, d] = loads(g, i);
+            let kept = g.load("kept", kept, [i]);
+            let again = part(x, k.clone(), d);
+            let there = g.value("there", &[i], I32);
+            let expr = select(again.clone().with(BinaryOp::Eq, kept), k, -1.0);
+            g.push(Op::Map { dst: there, expr });
+            g.store(found, [i], there);
+            let rest = g.value("rest", &[i], F64);
+            g.push(Op::Map { dst: rest, expr: again - kept });
+            g.store(less, [i], rest);
+        });
+        let program = finish(p);
+        let x: Vec<f64> = (0..70).map(|i| f64::from((0.37 + f64::from(i) * 0.113) as f32)).collect();
+        let k: Vec<f64> = (0..70).map(|i| f64::from(1 + i * 16_777_259 % 2_000_003)).collect();
+        let d: Vec<f64> = (0..70).map(|i| 1.0 / (3.0 + f64::from(i))).collect();
+        for options in ways() {
+            let (outputs, _) = run(&program, &options, 1, &[x.clone(), k.clone(), d.clone()]).expect("runs");
+            assert_eq!(outputs, [k.clone(), vec![0.0; 70]], "part {number}, {options:?}");
+        }
+    }
+}

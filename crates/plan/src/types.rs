@@ -14,6 +14,8 @@ const EXACT_IN_F32: f64 = 16_777_216.0;
 pub(crate) struct Types {
     exprs: HashMap<ExprId, Type>,
     items: HashMap<NodeId, DType>,
+    /// Of expressions, a magnitude that no value exceeds.
+    most: HashMap<ExprId, f64>,
 }
 
 /// The type of an expression; a weak one takes the type of what it is combined with.
@@ -24,6 +26,8 @@ enum Type {
     Integer(f64),
     /// A constant that is no integer, or a function of integers that is none: as exact as the program's numbers are.
     Real,
+    /// The same of integers that tensors hold.
+    Ratio,
 }
 
 impl Types {
@@ -31,7 +35,9 @@ impl Types {
     pub(crate) fn of(&mut self, p: &Problem, x: &Exprs, e: ExprId) -> DType {
         match self.infer(p, x, e) {
             // What is made of constants and positions alone must not be the least exact part of a program in f64.
-            Type::Real | Type::Integer(_) if p.items.iter().any(|i| i.dtype == Some(DType::F64)) => DType::F64,
+            Type::Real | Type::Ratio | Type::Integer(_) if p.items.iter().any(|i| i.dtype == Some(DType::F64)) => {
+                DType::F64
+            }
             t => t.dtype(),
         }
     }
@@ -49,6 +55,55 @@ impl Types {
             (_, _) if body == DType::I32 || body == DType::F64 => DType::F64,
             _ => DType::F32,
         }
+    }
+
+    /// Whether it is a function of integers that tensors hold, and none itself.
+    pub(crate) fn is_ratio(&mut self, p: &Problem, x: &Exprs, e: ExprId) -> bool {
+        self.infer(p, x, e) == Type::Ratio
+    }
+
+    /// Whether it is an integer that f32 may not have, of numbers that it has.
+    pub(crate) fn outgrows_f32(&mut self, p: &Problem, x: &Exprs, e: ExprId) -> bool {
+        match self.infer(p, x, e) {
+            Type::Integer(most) => most >= EXACT_IN_F32,
+            Type::Strong(DType::I32) => self.most(p, x, e) >= EXACT_IN_F32,
+            _ => false,
+        }
+    }
+
+    /// A magnitude that no value of the expression exceeds, by the number types of tensors.
+    fn most(&mut self, p: &Problem, x: &Exprs, e: ExprId) -> f64 {
+        if let Some(&most) = self.most.get(&e) {
+            return most;
+        }
+        let of_type = |d: Option<DType>| match d.and_then(DType::integer_range) {
+            Some((low, high)) => (low.unsigned_abs() as f64).max(high as f64),
+            None => f64::INFINITY,
+        };
+        let read = match *x.get(e) {
+            Expr::Read(n, _) | Expr::Old(n) => of_type(Some(self.of_item(p, x, n))),
+            _ => f64::INFINITY,
+        };
+        let mut part = |e: ExprId| self.most(p, x, e);
+        let most = match *x.get(e) {
+            Expr::Const(_) => x.as_const(e).map_or(f64::INFINITY, f64::abs),
+            Expr::Position(i) => p[i].extent as f64,
+            Expr::Within(_) | Expr::Unary(UnaryOp::Not | UnaryOp::Sign, _) => 1.0,
+            Expr::Read(..) | Expr::Old(_) => read,
+            Expr::Round(d, _) => of_type(Some(d)),
+            Expr::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Relu, a) => part(a),
+            Expr::Unary(UnaryOp::Floor | UnaryOp::Round, a) => part(a) + 1.0,
+            Expr::Binary(op, ..) if op.is_predicate() => 1.0,
+            Expr::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) => part(a) + part(b),
+            Expr::Binary(BinaryOp::Mul, a, b) => part(a) * part(b),
+            Expr::Binary(BinaryOp::Div, a, b) => x.as_const(b).map_or(f64::INFINITY, |c| part(a) / c.abs()),
+            Expr::Binary(BinaryOp::Min | BinaryOp::Max, a, b) | Expr::Select(_, a, b) => part(a).max(part(b)),
+            _ => f64::INFINITY,
+        };
+        // No bound where one is 0 times infinity.
+        let most = if most.is_nan() { f64::INFINITY } else { most };
+        self.most.insert(e, most);
+        most
     }
 
     /// The type of an item without a declared one.
@@ -106,6 +161,15 @@ impl Types {
             Expr::Unary(op, a) => match op {
                 UnaryOp::Not => Type::Strong(DType::B1),
                 UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Relu => self.infer(p, x, *a).computed(),
+                // A quotient of integers that is rounded to one is as exact as they are.
+                UnaryOp::Floor | UnaryOp::Round => match self.infer(p, x, *a).computed() {
+                    Type::Ratio => match self.most(p, x, *a) + 1.0 {
+                        most if (EXACT_IN_F32..=f64::from(i32::MAX) + 1.0).contains(&most) => Type::Strong(DType::I32),
+                        most => Type::Integer(most),
+                    },
+                    Type::Strong(DType::I32) => Type::Strong(DType::I32),
+                    other => other.real(),
+                },
                 _ => self.infer(p, x, *a).real(),
             },
             Expr::Binary(op, a, b) => {
@@ -140,14 +204,14 @@ impl Type {
         match self {
             Self::Strong(d) => d,
             Self::Integer(m) if m >= EXACT_IN_F32 => DType::F64,
-            Self::Integer(_) | Self::Real => DType::F32,
+            Self::Integer(_) | Self::Real | Self::Ratio => DType::F32,
         }
     }
 
     /// The type in which one computes with values of this one.
     fn computed(self) -> Self {
         match self {
-            Self::Strong(DType::F64) | Self::Integer(_) | Self::Real => self,
+            Self::Strong(DType::F64) | Self::Integer(_) | Self::Real | Self::Ratio => self,
             Self::Strong(d) if d.is_integer() => Self::Strong(DType::I32),
             Self::Strong(_) => Self::Strong(DType::F32),
         }
@@ -155,7 +219,8 @@ impl Type {
 
     fn real(self) -> Self {
         match self.computed() {
-            Self::Strong(DType::I32) | Self::Integer(_) => Self::Real,
+            Self::Strong(DType::I32) => Self::Ratio,
+            Self::Integer(_) => Self::Real,
             other => other,
         }
     }
@@ -164,8 +229,10 @@ impl Type {
         match (self, other) {
             (Self::Strong(a), Self::Strong(b)) => Self::Strong(widest(a, b)),
             (Self::Integer(a), Self::Integer(b)) => Self::Integer(magnitude(a, b)),
-            (Self::Strong(DType::I32), Self::Real) | (Self::Real, Self::Strong(DType::I32)) => Self::Real,
+            (Self::Strong(DType::I32), Self::Real | Self::Ratio) => Self::Ratio,
+            (Self::Real | Self::Ratio, Self::Strong(DType::I32)) => Self::Ratio,
             (Self::Strong(d), _) | (_, Self::Strong(d)) => Self::Strong(d),
+            (Self::Ratio, _) | (_, Self::Ratio) => Self::Ratio,
             _ => Self::Real,
         }
     }

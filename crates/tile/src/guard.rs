@@ -10,7 +10,7 @@
 //!   constants, extremes, magnitudes, floors, comparisons, logic.
 //! * Elements are integers: no comparison meets a NaN.
 //! * What an element is computed to may differ from its exact value by roundings. Where exactness is not certain
-//!   (a multiple of a power of two below 2^24 of it, 2^53 where it is computed in f64), [`Guard::Around`] widens the
+//!   (a multiple of a power of two below 2^24 of it, 2^53 of integers that are computed in f64), [`Guard::Around`] widens the
 //!   interval by more than any rounding. [`Guard::rounded`] puts it there, and refuses constants with which results could
 //!   be so small or large that their roundings are no part of them.
 
@@ -61,6 +61,8 @@ struct Grain {
     step: f64,
     /// No value is larger in magnitude.
     most: f64,
+    /// It is computed in integers alone, in f64 where it asks for that; else rounded to f32.
+    whole: bool,
 }
 
 /// Below this every multiple of 1 is an f32, or an f64.
@@ -206,16 +208,17 @@ struct Checker<'a> {
     limit: f64,
 }
 
-const TRUTH: Grain = Grain { step: 1.0, most: 1.0 };
+const TRUTH: Grain = Grain { step: 1.0, most: 1.0, whole: true };
 
 impl Checker<'_> {
     fn check(&self, guard: Guard) -> Result<(Guard, Grain), String> {
         Ok(match guard {
             Guard::Const(x) if x == 0.0 || (1e-9..1e30).contains(&x.abs()) => {
-                (Guard::Const(x), Grain { step: power_below(x), most: x.abs() })
+                let whole = x.fract() == 0.0 && x.abs() <= f64::from(i32::MAX);
+                (Guard::Const(x), Grain { step: power_below(x), most: x.abs(), whole })
             }
             Guard::Const(x) => return Err(format!("{x} is no number to count with")),
-            Guard::Position(a) => (guard, Grain { step: 1.0, most: self.kernel.axis(a).extent as f64 }),
+            Guard::Position(a) => (guard, Grain { step: 1.0, most: self.kernel.axis(a).extent as f64, whole: true }),
             Guard::Within(ref p) if p.all.iter().all(|a| self.counts(a)) => (guard, TRUTH),
             Guard::Within(_) => return Err("positions are too large to count with".to_string()),
             Guard::Element(ref e) => {
@@ -223,14 +226,16 @@ impl Checker<'_> {
                 let Some((low, high)) = integers(dtype) else {
                     return Err(format!("elements of {dtype} are no integers of whole bytes"));
                 };
-                (guard, Grain { step: 1.0, most: high.max(-low) })
+                (guard, Grain { step: 1.0, most: high.max(-low), whole: true })
             }
             Guard::Around(x) => self.check(*x)?,
             Guard::Unary(op, x) => {
                 let (x, grain) = self.check(*x)?;
                 let grain = match op {
                     UnaryOp::Neg | UnaryOp::Abs => grain,
-                    UnaryOp::Floor | UnaryOp::Round => Grain { step: grain.step.max(1.0), most: grain.most + 1.0 },
+                    UnaryOp::Floor | UnaryOp::Round => {
+                        Grain { step: grain.step.max(1.0), most: grain.most + 1.0, whole: true }
+                    }
                     UnaryOp::Sign | UnaryOp::Not => TRUTH,
                     _ => return Err(format!("{} is not followed over intervals", op.name())),
                 };
@@ -239,21 +244,24 @@ impl Checker<'_> {
             Guard::Binary(op, x, y) => {
                 let ((x, a), (y, b)) = (self.check(*x)?, self.check(*y)?);
                 let made = |x, y| Guard::Binary(op, Box::new(x), Box::new(y));
+                let whole = a.whole && b.whole;
                 match op {
                     BinaryOp::Add | BinaryOp::Sub => {
-                        self.result(made(x, y), Grain { step: a.step.min(b.step), most: a.most + b.most })?
+                        self.result(made(x, y), Grain { step: a.step.min(b.step), most: a.most + b.most, whole })?
                     }
-                    BinaryOp::Mul => self.result(made(x, y), Grain { step: a.step * b.step, most: a.most * b.most })?,
+                    BinaryOp::Mul => {
+                        self.result(made(x, y), Grain { step: a.step * b.step, most: a.most * b.most, whole })?
+                    }
                     BinaryOp::Div => match y {
                         Guard::Const(c) if c != 0.0 => {
                             let exact = power_below(c) == c.abs();
                             let step = if exact { a.step / c.abs() } else { 0.0 };
-                            self.result(made(x, y), Grain { step, most: a.most / c.abs() })?
+                            self.result(made(x, y), Grain { step, most: a.most / c.abs(), whole: false })?
                         }
                         _ => return Err("a divisor varies".to_string()),
                     },
                     BinaryOp::Min | BinaryOp::Max => {
-                        (made(x, y), Grain { step: a.step.min(b.step), most: a.most.max(b.most) })
+                        (made(x, y), Grain { step: a.step.min(b.step), most: a.most.max(b.most), whole })
                     }
                     BinaryOp::Pow => return Err("powers are not followed over intervals".to_string()),
                     _ => (made(x, y), TRUTH),
@@ -261,7 +269,8 @@ impl Checker<'_> {
             }
             Guard::Select(c, x, y) => {
                 let ((c, _), (x, a), (y, b)) = (self.check(*c)?, self.check(*x)?, self.check(*y)?);
-                let grain = Grain { step: a.step.min(b.step), most: a.most.max(b.most) };
+                let whole = a.whole && b.whole;
+                let grain = Grain { step: a.step.min(b.step), most: a.most.max(b.most), whole };
                 (Guard::Select(Box::new(c), Box::new(x), Box::new(y)), grain)
             }
         })
@@ -273,7 +282,8 @@ impl Checker<'_> {
             return Err("values may be too large to count with".to_string());
         }
         // Products of steps below what numbers resolve are no steps.
-        if grain.step > 1e-30 && grain.most / grain.step <= self.limit {
+        let limit = if grain.whole { self.limit } else { EXACT[0] };
+        if grain.step > 1e-30 && grain.most / grain.step <= limit {
             return Ok((guard, grain));
         }
         Ok((Guard::Around(Box::new(guard)), Grain { step: 0.0, ..grain }))

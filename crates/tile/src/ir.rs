@@ -289,9 +289,10 @@ impl TileMonoid {
     }
 }
 
-/// A scalar expression over tiles. It is computed in f64 if the destination or any leaf is f64 or i32, or a
-/// position may exceed 2^24; else in f32 (in which all narrower types are exact). Leaves of a selection's condition ask
-/// for f64 in that condition only; a backend may compute more in f64 than this.
+/// A scalar expression over tiles. It is computed in f64 if it is wide ([`Kernel::is_wide`]) or the destination is f64 or
+/// i32, else in f32 (in which all narrower types are exact). Three things are computed as wide as they are, whatever is
+/// around them, so that their numbers are the same everywhere: what is rounded, what is compared and what decides. A
+/// number is rounded to f32 by being computed in f32, or once more from f64.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scalar {
     /// A constant.
@@ -333,7 +334,31 @@ impl Coord {
     }
 }
 
+/// Whether numbers of this type are computed with in f64: f32 has not all of them.
+pub fn is_wide_type(dtype: DType) -> bool {
+    matches!(dtype, DType::F64 | DType::I32)
+}
+
 impl Kernel {
+    /// Whether the number that an expression gives is one of f64: an operand is f64 or i32, or rounded to one of them, or a
+    /// position that may exceed 2^24. Truth values are not.
+    pub fn is_wide(&self, expr: &Scalar) -> bool {
+        match expr {
+            Scalar::Tile(v) => is_wide_type(self.value(*v).dtype),
+            Scalar::Position(a) => self.axis(*a).extent > 1 << 24,
+            Scalar::Round(d, _) => is_wide_type(*d),
+            Scalar::Const(_) | Scalar::Within(_) | Scalar::Argument(_) | Scalar::Unary(UnaryOp::Not, _) => false,
+            Scalar::Unary(_, x) => self.is_wide(x),
+            Scalar::Binary(op, x, y) => !op.is_predicate() && (self.is_wide(x) || self.is_wide(y)),
+            Scalar::Select(_, x, y) => self.is_wide(x) || self.is_wide(y),
+        }
+    }
+
+    /// Whether what is rounded to `dtype` is computed in f64.
+    pub fn rounds_wide(&self, dtype: DType, expr: &Scalar) -> bool {
+        is_wide_type(dtype) || self.is_wide(expr)
+    }
+
     /// The axis.
     pub fn axis(&self, id: AxisId) -> &Axis {
         &self.axes[id.at()]

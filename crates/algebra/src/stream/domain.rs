@@ -104,22 +104,97 @@ impl Domain for Reals<'_> {
     }
 
     fn combine(&self, m: Monoid, a: &f64, b: &f64) -> Option<f64> {
-        Some(match m {
-            Monoid::Sum => a + b,
-            Monoid::Prod => a * b,
-            Monoid::Max => BinaryOp::Max.apply(*a, *b),
-            Monoid::Min => BinaryOp::Min.apply(*a, *b),
-            Monoid::ArgMax | Monoid::ArgMin => return None,
-            Monoid::Custom(id) => {
-                let term = argument_term(&self.graph.cascade[id].combine)?;
-                apply(self, &term, [a, b])?
-            }
-        })
+        combine(self, self.graph, m, [a, b])
     }
 
     fn beats(&self, m: Monoid, a: &f64, b: &f64) -> bool {
         if m == Monoid::ArgMax { a > b } else { a < b }
     }
+}
+
+/// f64, each value becoming what a function of it and of how it is made says.
+pub struct Followed<'a, F> {
+    /// The numbers.
+    pub reals: Reals<'a>,
+    /// What becomes of a value.
+    pub each: F,
+}
+
+/// The operation that made a value of [`Followed`], with its operands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum Made {
+    Unary(UnaryOp, f64),
+    Binary(BinaryOp, f64, f64),
+}
+
+impl<F: Fn(Made, f64) -> f64> Domain for Followed<'_, F> {
+    type Value = f64;
+
+    fn input(&self, node: NodeId, count: usize) -> Option<Vec<f64>> {
+        self.reals.input(node, count)
+    }
+
+    fn number(&self, v: f64) -> f64 {
+        v
+    }
+
+    fn integer(&self, v: i64) -> f64 {
+        self.reals.integer(v)
+    }
+
+    fn param(&self, p: ParamId) -> f64 {
+        self.reals.param(p)
+    }
+
+    fn unary(&self, op: UnaryOp, x: &f64) -> f64 {
+        (self.each)(Made::Unary(op, *x), op.apply(*x))
+    }
+
+    fn binary(&self, op: BinaryOp, a: &f64, b: &f64) -> f64 {
+        (self.each)(Made::Binary(op, *a, *b), op.apply(*a, *b))
+    }
+
+    fn holds(&self, v: &f64) -> bool {
+        self.reals.holds(v)
+    }
+
+    fn position(&self, v: &f64) -> Option<i64> {
+        self.reals.position(v)
+    }
+
+    fn round(&self, dtype: DType, v: f64) -> f64 {
+        self.reals.round(dtype, v)
+    }
+
+    fn identity(&self, m: Monoid) -> f64 {
+        self.reals.identity(m)
+    }
+
+    fn single(&self, m: Monoid, v: f64) -> f64 {
+        self.reals.single(m, v)
+    }
+
+    fn combine(&self, m: Monoid, a: &f64, b: &f64) -> Option<f64> {
+        combine(self, self.reals.graph, m, [a, b])
+    }
+
+    fn beats(&self, m: Monoid, a: &f64, b: &f64) -> bool {
+        self.reals.beats(m, a, b)
+    }
+}
+
+/// Two reductions put together by the operations that monoids are made of; none are positions of extrema.
+pub fn combine<D: Domain>(domain: &D, graph: &Graph, m: Monoid, [a, b]: [&D::Value; 2]) -> Option<D::Value> {
+    let op = match m {
+        Monoid::Sum => BinaryOp::Add,
+        Monoid::Prod => BinaryOp::Mul,
+        Monoid::Max => BinaryOp::Max,
+        Monoid::Min => BinaryOp::Min,
+        Monoid::ArgMax | Monoid::ArgMin => return None,
+        Monoid::Custom(id) => return apply(domain, &argument_term(&graph.cascade[id].combine)?, [a, b]),
+    };
+    Some(domain.binary(op, a, b))
 }
 
 /// The value of a monoid's body at two arguments.

@@ -11,7 +11,7 @@ use einloom_cascade::meaning::{Array, Arrays};
 use einloom_cascade::{BinaryOp, Bound, IndexAtom, IndexExpr, IndexId, Monoid};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use domain::{Domain, Reals, apply};
+pub use domain::{Domain, Followed, Made, Reals, apply, combine};
 
 /// How every reduction's index space is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,15 +1,15 @@
 //! Rewrites a kernel into operations that the primitives compute directly, in the language of tile programs itself:
 //! - a part of an expression that lacks one of the result's axes becomes a value of its own, computed once per row or
 //!   column and not once per element;
-//! - a comparison of numbers that are wider or narrower than those around it becomes a value of its own, so that numbers
-//!   are the same whatever they decide, and whatever decides about them;
+//! - a comparison of numbers that are wider or narrower than those around it becomes a value of its own, and so does what
+//!   is rounded, so that numbers are the same whatever becomes of them, and whatever decides about them;
 //! - a sum of as many equal numbers as an axis is long is their product, where that is exact;
 //! - a contraction's factors and result get the number type that it is computed in.
 
 use super::{Carrier, simplify};
 use einloom_cascade::numeric::round;
-use einloom_cascade::{BinaryOp, DType};
-use einloom_tile::{AxisId, AxisKind, Kernel, Op, Scalar, TileMonoid, ValueDecl, ValueId};
+use einloom_cascade::{BinaryOp, DType, UnaryOp};
+use einloom_tile::{AxisId, AxisKind, Kernel, Op, Scalar, TileMonoid, ValueDecl, ValueId, is_wide_type};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The rewritten kernel.
@@ -27,9 +27,12 @@ fn ops(kernel: &mut Kernel, body: Vec<Op>, constants: &mut BTreeMap<ValueId, f64
         match op {
             Op::Map { dst, expr } => {
                 let sides = sides(kernel, dst);
-                let around = match kernel.value(dst).dtype {
-                    DType::B1 => is_wide(kernel, dst, &expr),
-                    dtype => is_wide_type(dtype) || is_wide_around(kernel, &expr),
+                let dtype = kernel.value(dst).dtype;
+                let around = match &expr {
+                    Scalar::Binary(op, x, y) if op.is_comparison() && !is_wide_type(dtype) => {
+                        kernel.is_wide(x) || kernel.is_wide(y)
+                    }
+                    expr => kernel.rounds_wide(dtype, expr),
                 };
                 let expr = apart(kernel, expr, &sides, around, &mut out);
                 let wide = is_wide(kernel, dst, &expr);
@@ -66,66 +69,94 @@ fn equal_numbers(kernel: &Kernel, axis: AxisId, x: f64) -> Option<f64> {
     (axis.kind == AxisKind::Whole && exact).then_some(sum)
 }
 
-/// Whether an expression is computed in f64.
+/// Whether an expression that has no part of another width is computed in f64.
 pub(super) fn is_wide(kernel: &Kernel, dst: ValueId, expr: &Scalar) -> bool {
     let mut found = is_wide_type(kernel.value(dst).dtype);
-    expr.visit(&mut |e| found |= is_wide_leaf(kernel, e));
+    expr.visit(&mut |e| {
+        found |= matches!(e, Scalar::Tile(_) | Scalar::Position(_) | Scalar::Round(..)) && kernel.is_wide(e)
+    });
     found
 }
 
-fn is_wide_type(dtype: DType) -> bool {
-    matches!(dtype, DType::F64 | DType::I32)
-}
-
-fn is_wide_leaf(kernel: &Kernel, e: &Scalar) -> bool {
-    match e {
-        Scalar::Tile(v) => is_wide_type(kernel.value(*v).dtype),
-        Scalar::Position(a) => kernel.axis(*a).extent > 1 << 24,
-        _ => false,
-    }
-}
-
-/// Whether an expression has wide numbers other than those that it compares.
-fn is_wide_around(kernel: &Kernel, expr: &Scalar) -> bool {
-    match expr {
-        Scalar::Binary(op, ..) if op.is_comparison() => false,
-        Scalar::Round(_, x) | Scalar::Unary(_, x) => is_wide_around(kernel, x),
-        Scalar::Binary(_, x, y) => [x, y].into_iter().any(|e| is_wide_around(kernel, e)),
-        Scalar::Select(c, x, y) => [c, x, y].into_iter().any(|e| is_wide_around(kernel, e)),
-        leaf => is_wide_leaf(kernel, leaf),
-    }
-}
-
-/// Moves comparisons of numbers of the other width than `wide` into values of their own. Narrow numbers that are compared
-/// as they are may be compared as wide ones.
+/// Moves what is compared or rounded and of the other width than `wide` into values of their own. Narrow numbers that are
+/// compared as they are may be compared as wide ones.
 fn apart(kernel: &mut Kernel, expr: Scalar, all: &BTreeSet<AxisId>, wide: bool, out: &mut Vec<Op>) -> Scalar {
-    if let Scalar::Binary(op, x, y) = &expr
-        && op.is_comparison()
-    {
-        let mut own = false;
-        let mut tiles = false;
-        expr.visit(&mut |e| {
-            own |= is_wide_leaf(kernel, e);
-            tiles |= matches!(e, Scalar::Tile(_));
-        });
-        if own == wide || !tiles || !own && !is_operation(x) && !is_operation(y) {
-            return expr;
-        }
-        let axes = axes(kernel, &expr, all);
-        let expr = lift(kernel, simplify::simplify(&expr, own), &axes, own, out);
-        let mut sides = axes.iter().copied();
-        let dst = declare(kernel, "holds", sides.next(), sides.next(), DType::B1);
-        out.push(Op::Map { dst, expr });
-        return Scalar::Tile(dst);
-    }
-    let mut part = |e: Box<Scalar>| Box::new(apart(kernel, *e, all, wide, out));
+    let again = |kernel: &mut Kernel, e: Box<Scalar>, wide: bool, out: &mut Vec<Op>| {
+        Box::new(apart(kernel, *e, all, wide, out))
+    };
     match expr {
-        Scalar::Round(d, x) => Scalar::Round(d, part(x)),
-        Scalar::Unary(op, x) => Scalar::Unary(op, part(x)),
-        Scalar::Binary(op, x, y) => Scalar::Binary(op, part(x), part(y)),
-        Scalar::Select(c, x, y) => Scalar::Select(part(c), part(x), part(y)),
+        Scalar::Binary(op, x, y) if op.is_comparison() => {
+            let own = kernel.is_wide(&x) || kernel.is_wide(&y);
+            let (x, y) = (again(kernel, x, own, out), again(kernel, y, own, out));
+            let as_they_are = !own && !is_operation(&x) && !is_operation(&y);
+            let expr = Scalar::Binary(op, x, y);
+            // Small whole numbers, and nothing else.
+            let positions = !own && !mentions_tiles(&expr);
+            if own == wide || as_they_are || positions {
+                return expr;
+            }
+            value(kernel, expr, all, (own, DType::B1), out)
+        }
+        Scalar::Round(dtype, x) => {
+            let own = kernel.rounds_wide(dtype, &x);
+            let x = again(kernel, x, own, out);
+            if own == wide || !own && !is_operation(&x) {
+                return Scalar::Round(dtype, x);
+            }
+            // What is rounded to a type that f32 has is an f32.
+            let expr = if own { Scalar::Round(dtype, x) } else { *x };
+            let expr = value(kernel, expr, all, (own, DType::F32), out);
+            if own || dtype == DType::F32 { expr } else { Scalar::Round(dtype, Box::new(expr)) }
+        }
+        Scalar::Unary(UnaryOp::Not, x) => Scalar::Unary(UnaryOp::Not, decided(kernel, x, all, wide, out)),
+        Scalar::Unary(op, x) => Scalar::Unary(op, again(kernel, x, wide, out)),
+        Scalar::Binary(op, x, y) if op.is_predicate() => {
+            let x = decided(kernel, x, all, wide, out);
+            Scalar::Binary(op, x, decided(kernel, y, all, wide, out))
+        }
+        Scalar::Binary(op, x, y) => {
+            let x = again(kernel, x, wide, out);
+            Scalar::Binary(op, x, again(kernel, y, wide, out))
+        }
+        Scalar::Select(c, x, y) => {
+            let c = decided(kernel, c, all, wide, out);
+            let x = again(kernel, x, wide, out);
+            Scalar::Select(c, x, again(kernel, y, wide, out))
+        }
         leaf => leaf,
     }
+}
+
+/// [`apart`] of what is taken as a condition: a number holds where it is not 0.
+fn decided(kernel: &mut Kernel, x: Box<Scalar>, all: &BTreeSet<AxisId>, wide: bool, out: &mut Vec<Op>) -> Box<Scalar> {
+    let x = match kernel.is_wide(&x) {
+        true => Scalar::Binary(BinaryOp::Ne, x, Box::new(Scalar::Const(0.0))),
+        false => *x,
+    };
+    Box::new(apart(kernel, x, all, wide, out))
+}
+
+/// A tile of its own for a part of an expression over the axes `all`.
+fn value(
+    kernel: &mut Kernel,
+    expr: Scalar,
+    all: &BTreeSet<AxisId>,
+    (wide, dtype): (bool, DType),
+    out: &mut Vec<Op>,
+) -> Scalar {
+    let axes = axes(kernel, &expr, all);
+    let expr = lift(kernel, simplify::simplify(&expr, wide), &axes, wide, out);
+    let mut sides = axes.iter().copied();
+    let name = if dtype == DType::B1 { "holds" } else { "rounded" };
+    let dst = declare(kernel, name, sides.next(), sides.next(), dtype);
+    out.push(Op::Map { dst, expr });
+    Scalar::Tile(dst)
+}
+
+fn mentions_tiles(expr: &Scalar) -> bool {
+    let mut found = false;
+    expr.visit(&mut |e| found |= matches!(e, Scalar::Tile(_)));
+    found
 }
 
 trait Visit {

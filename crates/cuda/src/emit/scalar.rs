@@ -58,7 +58,7 @@ impl Emitter<'_> {
 
     fn context(&self, dst: ValueId, expr: &Scalar, frame: Option<FrameId>) -> Context {
         let dtype = self.facts.dtype(dst);
-        let wide = dtype == DType::F64 || dtype == DType::I32 || self.is_wide(expr);
+        let wide = self.facts.kernel.rounds_wide(dtype, expr);
         // Of a vector there are few elements: there is nothing to save.
         let axes = |v: u32| self.facts.axes(ValueId(v)).len();
         let largest = (0..self.facts.kernel.values.len() as u32).map(axes).max().unwrap_or(0);
@@ -108,20 +108,6 @@ impl Emitter<'_> {
         }
     }
 
-    /// Whether it must be computed in f64: see [`Scalar`].
-    fn is_wide(&self, expr: &Scalar) -> bool {
-        let far = |axis: AxisId| self.facts.kernel.axis(axis).extent > 1 << 24;
-        match expr {
-            Scalar::Tile(v) => matches!(self.facts.dtype(*v), DType::F64 | DType::I32),
-            Scalar::Position(axis) => far(*axis),
-            Scalar::Const(_) | Scalar::Within(_) | Scalar::Argument(_) => false,
-            Scalar::Round(_, x) | Scalar::Unary(_, x) => self.is_wide(x),
-            Scalar::Binary(_, x, y) => self.is_wide(x) || self.is_wide(y),
-            // The condition has a number type of its own.
-            Scalar::Select(_, x, y) => self.is_wide(x) || self.is_wide(y),
-        }
-    }
-
     /// A monoid's combination of two values of the type that reductions use.
     pub fn combination(&self, combine: &Scalar, a: &str, b: &str, wide: bool) -> String {
         let context = Context { frame: None, wide, short: false };
@@ -144,8 +130,13 @@ impl Emitter<'_> {
             Scalar::Position(axis) => format!("{}({})", number(wide), self.absolute(*axis, frame)),
             Scalar::Argument(k) => format!("argument{k}"),
             Scalar::Round(dtype, x) => {
-                let inner = self.value(x, exact);
-                format!("{}({}::round({}))", number(wide), type_name(*dtype), bare(&inner))
+                // As wide as it is, whatever is around it.
+                let own = self.facts.kernel.rounds_wide(*dtype, x);
+                let inner = self.value(x, Context { wide: own, ..exact });
+                match (self.rounded(*dtype, &inner, own), own, *dtype) {
+                    (inner, false, DType::F32) if !wide => format!("({inner})"),
+                    (inner, ..) => format!("{}({})", number(wide), bare(&inner)),
+                }
             }
             Scalar::Within(_) | Scalar::Unary(UnaryOp::Not, _) => self.truth(expr, exact),
             Scalar::Binary(op, ..) if op.is_predicate() => self.truth(expr, exact),
@@ -177,7 +168,7 @@ impl Emitter<'_> {
                 }
             }
             Scalar::Select(c, a, b) => {
-                let c = self.condition(c, Context { wide: wide || self.is_wide(c), ..exact });
+                let c = self.condition(c, exact);
                 format!("({c} ? {} : {})", self.value(a, context), self.value(b, context))
             }
         }
@@ -243,14 +234,25 @@ impl Emitter<'_> {
                 format!("({a} {} {b})", op.symbol())
             }
             Scalar::Binary(op, a, b) if op.is_comparison() => {
+                // As wide as they are, whatever they decide.
+                let wide = self.is_wide(a, context) || self.is_wide(b, context);
+                let context = Context { wide, ..context };
                 if let (Some(a), Some(b)) = (self.whole(a, context.frame), self.whole(b, context.frame)) {
                     return format!("({} {} {})", a.text, op.symbol(), b.text);
                 }
                 format!("({} {} {})", self.value(a, context), op.symbol(), self.value(b, context))
             }
             Scalar::Const(x) => if *x != 0.0 { "true" } else { "false" }.to_string(),
-            _ => format!("({} != {})", self.value(expr, context), literal(0.0, context.wide)),
+            _ => {
+                let wide = self.is_wide(expr, context);
+                format!("({} != {})", self.value(expr, Context { wide, ..context }), literal(0.0, wide))
+            }
         }
+    }
+
+    /// Whether what is decided about is computed in f64. A monoid's arguments are as wide as its reduction.
+    fn is_wide(&self, expr: &Scalar, context: Context) -> bool {
+        self.facts.kernel.is_wide(expr) || context.wide && has_arguments(expr)
     }
 
     /// Whether the expression is an element of a tile that is held in integer registers.
@@ -321,6 +323,16 @@ impl Emitter<'_> {
             }
             _ => base,
         }
+    }
+}
+
+fn has_arguments(expr: &Scalar) -> bool {
+    match expr {
+        Scalar::Argument(_) => true,
+        Scalar::Round(_, x) | Scalar::Unary(_, x) => has_arguments(x),
+        Scalar::Binary(_, x, y) => has_arguments(x) || has_arguments(y),
+        Scalar::Select(c, x, y) => [c, x, y].into_iter().any(|e| has_arguments(e)),
+        Scalar::Const(_) | Scalar::Tile(_) | Scalar::Position(_) | Scalar::Within(_) => false,
     }
 }
 

@@ -159,6 +159,7 @@ pub fn features() -> Vec<Case> {
     out.push(case("state without axes", moving_average()));
     out.push(case("transposed", transposed()));
     out.push(case("temporary", temporary()));
+    out.push(case("computed again", computed_again()));
     out.push(case("vectors", vectors()));
     out.push(case("empty", empty()));
     out.push(case("mixed factors", mixed()));
@@ -492,6 +493,35 @@ fn temporary() -> Result<Program, Vec<Defect>> {
         let (m, n) = (g.grid("m", 50, 8), g.whole("n", 30));
         let (x, s) = (g.load("x", x, [m, n]), g.load("s", t, [m]));
         g.store(y, [m, n], x - s);
+    });
+    p.finish()
+}
+
+/// What is computed in f64 and rounded equals what another kernel stored, and what is computed in f32 stays so in f64.
+fn computed_again() -> Result<Program, Vec<Defect>> {
+    let mut p = Builder::new("again");
+    let (x, k) = (p.input("X", &[90], DType::F32), p.input("K", &[90], DType::I32));
+    let [kept, deep] = ["P", "E"].map(|name| p.temporary(name, &[90], DType::F32));
+    let (found, less) = (p.output("found", &[90], DType::I32), p.output("less", &[90], DType::F64));
+    let part = |x: Scalar, k: Scalar| ((x * 0.7).round_to(DType::F32) * k).round_to(DType::F32);
+    p.kernel("stores", |g| {
+        let i = g.grid("i", 90, 16);
+        let (x, k) = (g.load("x", x, [i]), g.load("k", k, [i]));
+        let part = g.map("part", part(x.into(), k.into()));
+        g.store(kept, [i], part);
+        let exp = g.map("exp", part.exp());
+        g.store(deep, [i], exp);
+    });
+    p.kernel("finds", |g| {
+        let i = g.grid("i", 90, 32);
+        let (x, k) = (g.load("x", x, [i]), g.load("k", k, [i]));
+        let (kept, deep) = (g.load("kept", kept, [i]), g.load("deep", deep, [i]));
+        let again = part(x.into(), k.into());
+        let there = select(again.clone().with(BinaryOp::Eq, kept), k, -1.0);
+        let there = g.map("there", there.round_to(DType::I32));
+        g.store(found, [i], there);
+        let rest = g.map("rest", (again.exp().round_to(DType::F32) - deep).round_to(DType::F64));
+        g.store(less, [i], rest);
     });
     p.finish()
 }

@@ -4,8 +4,8 @@
 //!
 //! Noise that is drawn at random misses what happens rarely: a divisor that is 0 but for rounding. A bound does not.
 
-use einloom_algebra::stream::{Cut, Domain, Reals, apply, evaluate_in};
-use einloom_algebra::{Graph, NodeId, argument_term};
+use einloom_algebra::stream::{Cut, Domain, Reals, combine, evaluate_in};
+use einloom_algebra::{Graph, NodeId};
 use einloom_cascade::meaning::Arrays;
 use einloom_cascade::{BinaryOp, Bound, DType, Monoid, ParamId, UnaryOp};
 use std::cell::Cell;
@@ -166,17 +166,7 @@ impl Domain for Rounded<'_> {
     }
 
     fn combine(&self, m: Monoid, a: &Near, b: &Near) -> Option<Near> {
-        Some(match m {
-            Monoid::Sum => self.binary(BinaryOp::Add, a, b),
-            Monoid::Prod => self.binary(BinaryOp::Mul, a, b),
-            Monoid::Max => self.binary(BinaryOp::Max, a, b),
-            Monoid::Min => self.binary(BinaryOp::Min, a, b),
-            Monoid::ArgMax | Monoid::ArgMin => return None,
-            Monoid::Custom(id) => {
-                let term = argument_term(&self.reals.graph.cascade[id].combine)?;
-                apply(self, &term, [a, b])?
-            }
-        })
+        combine(self, self.reals.graph, m, [a, b])
     }
 
     fn beats(&self, m: Monoid, a: &Near, b: &Near) -> bool {

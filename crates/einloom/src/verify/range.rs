@@ -5,10 +5,10 @@
 //! f64, each value that leaves the range of f32 becoming what it becomes there, infinite or 0. Elements that this moves away from the
 //! meaning are the text's; all others must agree. No such finding for texts with numbers in f64.
 
-use einloom_algebra::stream::{Cut, Domain, Reals, evaluate_in};
-use einloom_algebra::{Def, Graph, NodeId, argument_term, flatten, stream};
+use einloom_algebra::stream::{Cut, Followed, Reals, evaluate_in};
+use einloom_algebra::{Def, Graph, NodeId, flatten};
 use einloom_cascade::meaning::{Array, Arrays};
-use einloom_cascade::{BinaryOp, Bound, Cascade, DType, Monoid, ParamId, TensorId, UnaryOp};
+use einloom_cascade::{Bound, Cascade, DType, TensorId};
 use std::cell::Cell;
 use std::fmt;
 
@@ -40,87 +40,15 @@ impl fmt::Display for LeavesRange {
     }
 }
 
-/// f64 with the range of f32.
-struct Narrow<'a> {
-    reals: Reals<'a>,
-    /// The first value that left it.
-    left: Cell<Option<f64>>,
-}
-
-impl Narrow<'_> {
-    fn held(&self, v: f64) -> f64 {
-        let held = match v.abs() {
-            // As a conversion rounds: from halfway to the next power of two on.
-            m if m.is_finite() && m >= f64::from(f32::MAX) * (1.0 + f64::from(f32::EPSILON) / 4.0) => v * f64::INFINITY,
-            m if m > 0.0 && m <= LEAST => 0.0 * v,
-            _ => return v,
-        };
-        if self.left.get().is_none() {
-            self.left.set(Some(v));
+/// What becomes of a number in the range of f32, if it leaves that.
+fn lost(v: f64) -> Option<f64> {
+    match v.abs() {
+        // As a conversion rounds: from halfway to the next power of two on.
+        m if m.is_finite() && m >= f64::from(f32::MAX) * (1.0 + f64::from(f32::EPSILON) / 4.0) => {
+            Some(v * f64::INFINITY)
         }
-        held
-    }
-}
-
-impl Domain for Narrow<'_> {
-    type Value = f64;
-
-    fn input(&self, node: NodeId, count: usize) -> Option<Vec<f64>> {
-        self.reals.input(node, count)
-    }
-
-    fn number(&self, v: f64) -> f64 {
-        v
-    }
-
-    fn integer(&self, v: i64) -> f64 {
-        self.reals.integer(v)
-    }
-
-    fn param(&self, p: ParamId) -> f64 {
-        self.reals.param(p)
-    }
-
-    fn unary(&self, op: UnaryOp, x: &f64) -> f64 {
-        self.held(op.apply(*x))
-    }
-
-    fn binary(&self, op: BinaryOp, a: &f64, b: &f64) -> f64 {
-        self.held(op.apply(*a, *b))
-    }
-
-    fn holds(&self, v: &f64) -> bool {
-        self.reals.holds(v)
-    }
-
-    fn position(&self, v: &f64) -> Option<i64> {
-        self.reals.position(v)
-    }
-
-    fn round(&self, dtype: DType, v: f64) -> f64 {
-        self.reals.round(dtype, v)
-    }
-
-    fn identity(&self, m: Monoid) -> f64 {
-        self.reals.identity(m)
-    }
-
-    fn single(&self, _m: Monoid, v: f64) -> f64 {
-        v
-    }
-
-    fn combine(&self, m: Monoid, a: &f64, b: &f64) -> Option<f64> {
-        match m {
-            Monoid::Custom(id) => {
-                let term = argument_term(&self.reals.graph.cascade[id].combine)?;
-                stream::apply(self, &term, [a, b])
-            }
-            m => Some(self.held(self.reals.combine(m, a, b)?)),
-        }
-    }
-
-    fn beats(&self, m: Monoid, a: &f64, b: &f64) -> bool {
-        self.reals.beats(m, a, b)
+        m if m > 0.0 && m <= LEAST => Some(0.0 * v),
+        _ => None,
     }
 }
 
@@ -164,9 +92,14 @@ type Evaluated = Vec<(Vec<usize>, Vec<f64>)>;
 
 /// The outputs in the range of f32, and the first value that left it.
 fn values(graph: &Graph, bound: &Bound, inputs: &Arrays) -> Option<(Evaluated, Option<f64>)> {
-    let numbers = Narrow { reals: Reals { graph, bound, inputs }, left: Cell::new(None) };
-    let values = evaluate_in(&numbers, graph, bound, Cut::Whole)?;
-    Some((values, numbers.left.get()))
+    let left = Cell::new(None);
+    let each = |_, v: f64| {
+        let Some(held) = lost(v) else { return v };
+        left.set(left.get().or(Some(v)));
+        held
+    };
+    let values = evaluate_in(&Followed { reals: Reals { graph, bound, inputs }, each }, graph, bound, Cut::Whole)?;
+    Some((values, left.get()))
 }
 
 /// The first statement with an element that is moved.

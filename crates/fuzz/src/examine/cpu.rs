@@ -157,6 +157,7 @@ impl Subject {
                         Some(Verdict::Unstable(difference)) => report.unstable.push(difference.error),
                         Some(Verdict::Undetermined(elements)) => report.undetermined(elements),
                         Some(_) => report.sensitive += 1,
+                        None if self.is_right_in_range(&forms[0].written, inputs, &compared) => report.range += 1,
                         None => return self.disagree(report, way, how, inputs, kind, d),
                     }
                 }

@@ -9,6 +9,7 @@ mod bounds;
 mod compare;
 mod cpu;
 mod propagated;
+mod ranged;
 mod reached;
 mod twice;
 mod wide;

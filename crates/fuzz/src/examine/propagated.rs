@@ -7,8 +7,8 @@
 //! A condition, a sign or a whole number below is taken for exact: what jumps is for others to excuse.
 
 use super::wide::{Range, Wide};
-use einloom_algebra::stream::{Domain, apply};
-use einloom_algebra::{NodeId, argument_term};
+use einloom_algebra::NodeId;
+use einloom_algebra::stream::{Domain, combine};
 use einloom_cascade::{BinaryOp, DType, Monoid, ParamId, UnaryOp};
 
 /// log2 of what one sum, product or quotient may round, in parts of the result: these numbers have 104 bits, and both forms round.
@@ -213,14 +213,7 @@ impl Domain for Propagated<'_> {
     }
 
     fn combine(&self, m: Monoid, a: &Bounded, b: &Bounded) -> Option<Bounded> {
-        Some(match m {
-            Monoid::Sum => self.binary(BinaryOp::Add, a, b),
-            Monoid::Prod => self.binary(BinaryOp::Mul, a, b),
-            Monoid::Max => self.binary(BinaryOp::Max, a, b),
-            Monoid::Min => self.binary(BinaryOp::Min, a, b),
-            Monoid::ArgMax | Monoid::ArgMin => return None,
-            Monoid::Custom(id) => apply(self, &argument_term(&self.0.graph.cascade[id].combine)?, [a, b])?,
-        })
+        combine(self, self.0.graph, m, [a, b])
     }
 
     fn beats(&self, m: Monoid, a: &Bounded, b: &Bounded) -> bool {

@@ -5,8 +5,8 @@
 //! matter of range or of precision alone.
 
 use super::twice::{LN_2, Twice};
-use einloom_algebra::stream::{Domain, apply};
-use einloom_algebra::{Graph, NodeId, argument_term};
+use einloom_algebra::stream::{Domain, combine};
+use einloom_algebra::{Graph, NodeId};
 use einloom_cascade::meaning::Arrays;
 use einloom_cascade::{BinaryOp, Bound, DType, Monoid, ParamId, UnaryOp, numeric};
 use std::cell::Cell;
@@ -380,17 +380,7 @@ impl Domain for Range<'_> {
     }
 
     fn combine(&self, m: Monoid, a: &Wide, b: &Wide) -> Option<Wide> {
-        Some(match m {
-            Monoid::Sum => self.sum(*a, *b),
-            Monoid::Prod => self.noted(a.mul(*b)),
-            Monoid::Max => self.binary(BinaryOp::Max, a, b),
-            Monoid::Min => self.binary(BinaryOp::Min, a, b),
-            Monoid::ArgMax | Monoid::ArgMin => return None,
-            Monoid::Custom(id) => {
-                let term = argument_term(&self.graph.cascade[id].combine)?;
-                apply(self, &term, [a, b])?
-            }
-        })
+        combine(self, self.graph, m, [a, b])
     }
 
     fn beats(&self, m: Monoid, a: &Wide, b: &Wide) -> bool {

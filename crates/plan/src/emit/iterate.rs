@@ -69,7 +69,8 @@ impl Emitter<'_> {
             return Ok(Init::Const(v));
         }
         let axes = self.slice_axes(n);
-        let expr = self.scalar(first, &self.tiled(&axes))?;
+        let dtype = self.slice_type(n);
+        let expr = self.declared(first, &self.tiled(&axes), dtype)?;
         let dst = self.new_slice(n, false)?;
         self.push(Op::Map { dst, expr });
         Ok(Init::Value(dst))
@@ -111,7 +112,8 @@ impl Emitter<'_> {
         }
         let axes = self.slice_axes(n);
         let step = self.l.iterations[&n].1;
-        let expr = self.scalar(step, &self.tiled(&axes))?;
+        let dtype = self.slice_type(n);
+        let expr = self.declared(step, &self.tiled(&axes), dtype)?;
         let dst = self.new_slice(n, false)?;
         self.push(Op::Map { dst, expr });
         if let Some(r) = self.scopes[depth].running.get_mut(&n) {

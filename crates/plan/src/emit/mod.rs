@@ -7,6 +7,7 @@ mod iterate;
 mod lag;
 mod load;
 mod orient;
+mod rounding;
 mod store;
 mod traverse;
 mod update;

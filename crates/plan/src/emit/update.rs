@@ -7,7 +7,7 @@ use crate::lower::{How, Lowered};
 use crate::problem::FoldMonoid;
 use einloom_algebra::NodeId;
 use einloom_cascade::{BinaryOp, IndexId};
-use einloom_tile::{Op, Scalar, TileMonoid, ValueId};
+use einloom_tile::{Op, Scalar, TileMonoid, ValueId, is_wide_type};
 use std::collections::BTreeSet;
 
 impl Emitter<'_> {
@@ -40,7 +40,7 @@ impl Emitter<'_> {
                 Ok(dst)
             }
             How::Fold(src) if reduced.is_empty() => {
-                let chunk = self.scalar(src, &state)?;
+                let chunk = self.number(src, &state, is_wide_type(f.dtype))?;
                 let expr = match moved.or_else(|| self.custom_start(f.monoid)) {
                     None => chunk,
                     Some(m) => self.combined(f.monoid, m, chunk),

@@ -41,7 +41,7 @@ impl Emitter<'_> {
                 Expr::Read(n, at) => s.iterative_value(n, &at)?,
                 Expr::Old(n) => s.old_value(n)?,
                 Expr::Round(dtype, inner) => {
-                    let expr = s.scalar(inner, &all)?;
+                    let expr = s.declared(inner, &all, dtype)?;
                     s.map(e, sides, dtype, expr)
                 }
                 _ => {
@@ -149,16 +149,24 @@ impl Emitter<'_> {
             Expr::Within(all) => Scalar::Within(self.predicate(&all)?),
             Expr::Argument(k) => Scalar::Argument(k),
             Expr::Read(..) | Expr::Old(_) => Scalar::Tile(self.tile(e)?),
-            Expr::Round(d, a) => Scalar::Round(d, Box::new(self.scalar(a, tiled)?)),
-            Expr::Unary(op, a) => Scalar::Unary(op, Box::new(self.scalar(a, tiled)?)),
-            Expr::Binary(op, a, b) => {
-                Scalar::Binary(op, Box::new(self.scalar(a, tiled)?), Box::new(self.scalar(b, tiled)?))
+            Expr::Round(d, a) => Scalar::Round(d, Box::new(self.declared(a, tiled, d)?)),
+            // A quotient of integers is rounded down as it is, not as the f32 beside it.
+            Expr::Unary(op @ (UnaryOp::Floor | UnaryOp::Round), a) if self.types.is_ratio(self.p, self.x, a) => {
+                Scalar::Unary(op, Box::new(self.scalar(a, tiled)?))
             }
-            Expr::Select(c, a, b) => Scalar::Select(
-                Box::new(self.scalar(c, tiled)?),
-                Box::new(self.scalar(a, tiled)?),
-                Box::new(self.scalar(b, tiled)?),
-            ),
+            Expr::Unary(op, a) => {
+                let [a] = self.numbers([a], tiled)?;
+                Scalar::Unary(op, a)
+            }
+            Expr::Binary(op, a, b) => {
+                let [a, b] = self.numbers([a, b], tiled)?;
+                Scalar::Binary(op, a, b)
+            }
+            Expr::Select(c, a, b) => {
+                let [c] = self.numbers([c], tiled)?;
+                let [a, b] = self.numbers([a, b], tiled)?;
+                Scalar::Select(c, a, b)
+            }
         })
     }
 
