@@ -24,6 +24,7 @@
 //!
 //! comes in beside what comes in once.
 
+use super::filled::{Filled, Strip};
 use super::{Incoming, ProjectiveNest};
 use std::collections::BTreeSet;
 
@@ -34,7 +35,7 @@ const MOST_TILES: f64 = 256.0;
 /// Of more tiles than so many only the sums are counted.
 const SEVERAL: f64 = 24.0;
 /// Numbers of tiles beyond the fewest that are gone through one by one.
-const MORE_TILES: usize = 64;
+const MORE_TILES: usize = 12;
 /// Steps of a search for the best price of a column.
 const PRICES: usize = 40;
 /// Times what the dearest tile takes for a column: no higher price is tried.
@@ -113,7 +114,7 @@ impl Product {
         }
         let numbered = self.numbered(most);
         let few = q * n <= MOST_TILES * most && q.max(n) <= MOST_SIDE;
-        if few { numbered.max(self.shaped()) } else { numbered }
+        if few { numbered.max(self.filled(false)).min(self.filled(true)) } else { numbered }
     }
 
     /// Elements of the factors that so many sums need, at least: `r` rows by `s` columns need `(r + s) k`.
@@ -172,86 +173,59 @@ impl Product {
         best.min(chord((first + MORE_TILES) as f64))
     }
 
-    /// The least for tiles that fill each column and each row of the result with a whole number of theirs; without end if no tile is large enough.
-    ///
-    /// Tiles of `r` of the `q` rows fill a column, so that their `r / q` sum up to 1, and so do at least `(⌊m r / q⌋ + 1) / (m + 1)`: of several
-    /// numbers the floors lose less than 1 each, one alone has `m + 1`. So any weight `w(r)` between the two, counted for each of its `s` columns, sums up to `n` or more over
-    /// all `G` tiles. Whatever the price `λ` of a column, they take `λ n` and `G` times the least that a tile takes beyond its `λ s w(r)`; of tiles with `r` rows
-    /// that is one with the most or the fewest columns. The best price gives a convex function of `G`, least at a whole number next to those that are more.
-    fn shaped(self) -> f64 {
+    /// The least for rectangles that fill the result: of tiles alone, or with a group of rows at least.
+    fn filled(self, rows: bool) -> f64 {
         let [q, n] = self.sides;
-        let ways: Vec<Way> = [[q, n], [n, q]].into_iter().flat_map(|sides| self.ways(sides)).collect();
-        if ways.iter().all(|way| way.shapes.is_empty()) {
+        let at = |tiles: f64| {
+            let strips = self.strips(1.0 - 1.0 / tiles).into_iter().filter(|s| rows || !s.marked).collect();
+            Filled::new([q as usize, n as usize], strips, rows)
+        };
+        let largest = |strip: &Strip| if rows || !strip.marked { strip.rows as f64 * strip.to as f64 } else { 0.0 };
+        let most = self.strips(1.0).iter().map(largest).fold(0.0, f64::max);
+        if most < 1.0 {
             return f64::INFINITY;
         }
-        let takes = |tiles: f64| ways.iter().map(|way| way.least(tiles)).fold(0.0, f64::max);
-        // The least tile holds no more than the mean.
-        let rest = |tiles: f64| self.memory - q * n / tiles;
-        let mut tiles = (q * n / self.memory).ceil().max(1.0);
-        let mut before = takes(tiles);
-        let mut best = before + rest(tiles);
+        let mut tiles = (q * n / most).ceil();
+        let mut best = f64::INFINITY;
         for _ in 0..MORE_TILES {
+            let more = at(tiles).least(tiles, true);
+            if best <= more {
+                return best + self.memory;
+            }
+            best = best.min(at(tiles).least(tiles, false).max(more));
             tiles += 1.0;
-            let next = takes(tiles);
-            best = best.min(next + rest(tiles));
-            if next >= before && before.is_finite() {
-                return best;
-            }
-            before = next;
         }
-        // It may still fall.
-        0.0
+        best.min(at(tiles).least(tiles, true)) + self.memory
     }
 
-    /// The shapes of tiles that are large enough, by each way to count columns of the result.
-    fn ways(self, [rows, columns]: [f64; 2]) -> Vec<Way> {
-        let mut shapes: Vec<[f64; 3]> = vec![];
-        for r in 1..=rows as usize {
-            let r = r as f64;
-            let most = most_beside(r, self.memory).min(columns);
-            let fewest = (2.0 * self.memory / self.steps - r).ceil().max(1.0);
-            if most >= fewest {
-                let takes = |s: f64| (r + s) * self.steps + r * s - self.memory;
-                shapes.extend([[r, most, takes(most)], [r, fewest, takes(fewest)]]);
+    /// All tiles, and groups of rows, which are marked, with what one takes where of what rests a part of `weight` counts.
+    fn strips(self, weight: f64) -> Vec<Strip> {
+        let Self { sides: [q, n], steps: k, memory } = self;
+        let mut strips = vec![];
+        let [whole_rows, whole_columns] = [n * k > memory, q * k > memory];
+        for rows in 1..=q as usize {
+            let r = rows as f64;
+            let takes = [r * k - memory, k + weight * r];
+            let most = most_beside(r, memory).min(n);
+            let fewest = (2.0 * memory / k - r).ceil().max(1.0);
+            let mut add = |from: f64, to: f64, takes: [f64; 2], marked: bool| {
+                if from <= to {
+                    strips.push(Strip { rows, from: from as usize, to: to as usize, takes, marked });
+                }
+            };
+            add(fewest, most, takes, false);
+            if whole_rows && most == n && fewest > n {
+                add(n, n, takes, true);
+            }
+            if whole_columns && r == q {
+                add(1.0, most.min(fewest - 1.0), takes, true);
+                add(1.0, most_beside(k, memory).min(n), [q * k - memory, (1.0 + weight) * k], true);
+            }
+            if whole_rows && r <= most_beside(k, memory) {
+                add(n, n, [n * k + (1.0 + weight) * r * k - memory, 0.0], true);
             }
         }
-        let weights = [1.0, 2.0].into_iter().flat_map(|parts| [0.25, 0.5, 0.75, 1.0].map(|weight| (parts, weight)));
-        let way = |(parts, weight): (f64, f64)| {
-            let count =
-                |r: f64| weight * ((parts * r / rows).floor() + 1.0) / (parts + 1.0) + (1.0 - weight) * r / rows;
-            Way { columns, shapes: shapes.iter().map(|&[r, s, takes]| (s * count(r), takes)).collect() }
-        };
-        // Many tiles may be taken for parts of sides.
-        let several = rows * columns <= SEVERAL * self.memory;
-        [(1.0, 0.0)].into_iter().chain(weights.filter(|_| several)).map(way).collect()
-    }
-}
-
-/// Tiles by what they count of the columns and what they take.
-struct Way {
-    columns: f64,
-    shapes: Vec<(f64, f64)>,
-}
-
-impl Way {
-    /// What so many tiles take that count all columns; without end if so many cannot.
-    fn least(&self, tiles: f64) -> f64 {
-        let most = self.shapes.iter().map(|s| s.0).fold(0.0, f64::max);
-        if tiles * most < self.columns {
-            return f64::INFINITY;
-        }
-        let at = |price: f64| {
-            let beyond = self.shapes.iter().map(|&(count, takes)| takes - price * count).fold(f64::INFINITY, f64::min);
-            price * self.columns + tiles * beyond
-        };
-        // Concave in the price. Any price will do.
-        let dearest = self.shapes.iter().map(|&(count, takes)| takes / count).fold(0.0, f64::max);
-        let (mut low, mut high) = (0.0, MOST_PRICE * dearest);
-        for _ in 0..PRICES {
-            let [a, b] = [low + (high - low) / 3.0, high - (high - low) / 3.0];
-            if at(a) >= at(b) { high = b } else { low = a }
-        }
-        at((low + high) / 2.0)
+        strips
     }
 }
 
