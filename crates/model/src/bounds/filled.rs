@@ -211,8 +211,9 @@ fn dearest(shapes: &[Shape], prices: usize, count: f64, more: bool) -> (Vec<f64>
         let entering = (0..width - 1).filter(|&k| gain[k] > 1e-9).max_by(|&a, &b| gain[a].total_cmp(&gain[b]));
         let Some(column) = entering else { break };
         let ratio = |r: &Vec<f64>| r[width - 1].max(0.0) / r[column];
-        let leaving =
-            (0..rows.len()).filter(|&r| rows[r][column] > 1e-9).min_by(|&a, &b| ratio(&rows[a]).total_cmp(&ratio(&rows[b])));
+        let leaving = (0..rows.len())
+            .filter(|&r| rows[r][column] > 1e-9)
+            .min_by(|&a, &b| ratio(&rows[a]).total_cmp(&ratio(&rows[b])));
         let Some(row) = leaving else { break };
         std::mem::swap(&mut columns[column], &mut basis[row]);
         let pivot = rows[row][column];
