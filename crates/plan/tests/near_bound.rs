@@ -125,6 +125,7 @@ impl Family {
 /// What `docs/model.md` tells of cases drawn at random: `cargo test --release -p einloom-plan --test near_bound -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes minutes"]
+#[expect(clippy::disallowed_macros, reason = "its counts are what it is run for")]
 fn few_of_those_drawn_are_far_from_the_bound() {
     for (family, seed, cases) in [
         (Family::Products, 101, 8000),

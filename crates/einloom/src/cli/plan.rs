@@ -39,12 +39,24 @@ struct PartJson {
     index: String,
     from: usize,
     positions: usize,
-    /// What both parts together move at the level that they were cut for, what they have to, and the ratio of these.
+    /// The other index that is cut, where two are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    across: Option<AcrossJson>,
+    /// How many parts there are.
+    parts: usize,
+    /// What all parts together move at the level that they were cut for, what they have to, and the ratio of these.
     level: String,
     bytes: u64,
     bound_bytes: u64,
     bound_from: &'static str,
     ratio: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct AcrossJson {
+    index: String,
+    from: usize,
+    positions: usize,
 }
 
 /// `statements` are the tensors that the kernel's statements define; `group` and `stream` are tile sizes by index.
@@ -198,7 +210,9 @@ fn kernel(
             let ratio = (p.bound_bytes > 0).then(|| bytes as f64 / p.bound_bytes as f64);
             let (index, level, bound_bytes) = (p.index.clone(), p.level.clone(), p.bound_bytes);
             let bound_from = p.bound_from.name();
-            PartJson { index, from: p.from, positions: p.len, level, bytes, bound_bytes, bound_from, ratio }
+            let across = p.across.clone().map(|(index, from, positions)| AcrossJson { index, from, positions });
+            let (from, positions, parts) = (p.from, p.len, p.place[1]);
+            PartJson { index, from, positions, across, parts, level, bytes, bound_bytes, bound_from, ratio }
         }),
         levels: transfers.levels.iter().map(level).collect(),
         seconds,
