@@ -1,11 +1,10 @@
 //! Programs ready to run.
 
-use crate::compile::{self, Plan, Unit};
+use crate::compile::{self, Plan, Rates, Unit};
 use crate::execute::{Arena, Disorder, Job, SPOILT, Worker};
-use crate::kernels::amx::TileToken;
-use crate::kernels::contract::PairToken;
 use crate::kernels::isa::{Isa, Token};
 use crate::kernels::memory::{Line, Shared};
+use crate::kernels::unit::{UnitToken, Way};
 use crate::team::Team;
 use crate::{
     Bf16Products, BuildError, KernelReport, Options, ProductRates, Report, RunError, RunOptions, TensorTraffic, View,
@@ -44,10 +43,8 @@ pub struct Executable {
     program: Program,
     plans: Vec<Plan>,
     token: Token,
-    /// Products of bf16 are computed by pairs.
-    pairs: Option<PairToken>,
-    /// Contractions whose plan says so are computed by the processor's matrix unit.
-    tiles: Option<TileToken>,
+    /// Computes the contractions whose plan says so.
+    unit: Option<UnitToken>,
     /// Threads, of the numbers that runs asked for.
     teams: Mutex<Teams>,
     /// Memory for tiles that threads had in earlier runs: to be given it anew takes longer than a small run.
@@ -56,13 +53,9 @@ pub struct Executable {
 
 impl std::fmt::Debug for Executable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { program, plans, token, pairs, tiles, .. } = self;
+        let Self { program, plans, token, unit, .. } = self;
         let mut all = f.debug_struct("Executable");
-        all.field("program", program)
-            .field("plans", plans)
-            .field("token", token)
-            .field("pairs", pairs)
-            .field("tiles", tiles);
+        all.field("program", program).field("plans", plans).field("token", token).field("unit", unit);
         all.finish_non_exhaustive()
     }
 }
@@ -84,14 +77,12 @@ impl Executable {
         }
         let isa = options.isa.unwrap_or_else(Isa::best);
         let token = Token::new(isa).ok_or(BuildError::Isa { isa: isa.name() })?;
-        let tiles = tiles(program, token, options.bf16)?;
-        let unit = tiles.map(|(_, unit)| unit);
+        let unit = unit(program, token, options.bf16)?;
+        let known = unit.map(|(_, unit)| unit);
         let plans: Vec<Plan> =
-            program.kernels.iter().map(|k| compile::compile(program, k, unit)).collect::<Result<_, _>>()?;
-        let tiles = tiles.map(|(token, _)| token);
-        let pairs = pairs(&plans, token, options.bf16)?;
+            program.kernels.iter().map(|k| compile::compile(program, k, known)).collect::<Result<_, _>>()?;
         let (teams, arenas) = Default::default();
-        Ok(Self { program: program.clone(), plans, token, pairs, tiles, teams, arenas })
+        Ok(Self { program: program.clone(), plans, token, unit: unit.map(|(token, _)| token), teams, arenas })
     }
 
     /// The program.
@@ -130,14 +121,7 @@ impl Executable {
         for (plan, &count) in self.plans.iter().zip(&points) {
             let begun = Instant::now();
             let tensors = share(plan, &self.program, &mut memory);
-            let job = Job {
-                program: &self.program,
-                plan,
-                tensors: &tensors,
-                token: self.token,
-                pairs: self.pairs,
-                tiles: self.tiles,
-            };
+            let job = Job { program: &self.program, plan, tensors: &tensors, token: self.token, unit: self.unit };
             let threads = if plan.parallel { threads.min(count) } else { 1 };
             let progress = Progress { report: options.progress, before: done, all };
             // Where two operations store to one element, the order decides.
@@ -225,8 +209,8 @@ impl Executable {
     }
 }
 
-/// The processor's matrix unit, if it may be used.
-fn tiles(program: &Program, token: Token, wish: Bf16Products) -> Result<Option<(TileToken, Unit)>, BuildError> {
+/// What multiplies packed squares, if it may be used.
+fn unit(program: &Program, token: Token, wish: Bf16Products) -> Result<Option<(UnitToken, Unit)>, BuildError> {
     fn multiplies(body: &[Op]) -> bool {
         body.iter().any(|op| match op {
             Op::Mma { .. } => true,
@@ -234,34 +218,27 @@ fn tiles(program: &Program, token: Token, wish: Bf16Products) -> Result<Option<(
             _ => false,
         })
     }
-    Ok(match wish {
-        Bf16Products::Tiles => {
-            Some((TileToken::new(token).ok_or(BuildError::Isa { isa: "amx" })?, Unit { rates: None }))
-        }
+    let wanted = |way, isa| {
+        let token = UnitToken::new(token, way).ok_or(BuildError::Isa { isa })?;
+        Ok(Some((token, Unit { rates: None })))
+    };
+    match wish {
+        Bf16Products::Tiles => wanted(Way::Tiles, "amx"),
+        Bf16Products::Pairs => wanted(Way::Pairs, "avx512bf16"),
         // Measured only where it may be used.
-        Bf16Products::Fastest if program.kernels.iter().any(|k| multiplies(&k.body)) => {
-            TileToken::new(token).map(|token| (token, Unit { rates: Some(ProductRates::measured()) }))
-        }
-        Bf16Products::Fastest | Bf16Products::Widened | Bf16Products::Pairs => None,
-    })
+        Bf16Products::Fastest if program.kernels.iter().any(|k| multiplies(&k.body)) => Ok(UnitToken::all(token)
+            .filter_map(measured)
+            .min_by(|(.., x), (.., y)| x.total_cmp(y))
+            .map(|(t, u, _)| (t, u))),
+        Bf16Products::Fastest | Bf16Products::Widened => Ok(None),
+    }
 }
 
-/// The instructions for products of bf16 by pairs, if they are to be used.
-fn pairs(plans: &[Plan], token: Token, wish: Bf16Products) -> Result<Option<PairToken>, BuildError> {
-    let mut wanted = false;
-    for plan in plans {
-        compile::each_step(&plan.body, &mut |step| {
-            wanted |= matches!(step, compile::Step::Contract(c) if c.parts.is_none() && c.is_of_bf16(&plan.tiles));
-        });
-    }
-    match wish {
-        Bf16Products::Pairs => match PairToken::new(token) {
-            None => Err(BuildError::Isa { isa: "avx512bf16" }),
-            some => Ok(some),
-        },
-        Bf16Products::Fastest if wanted && ProductRates::measured().prefers_pairs() => Ok(PairToken::new(token)),
-        Bf16Products::Fastest | Bf16Products::Widened | Bf16Products::Tiles => Ok(None),
-    }
+/// A unit with its measured rates, and the seconds of an operation.
+fn measured(token: UnitToken) -> Option<(UnitToken, Unit, f64)> {
+    let all = ProductRates::measured();
+    let unit = all.of(token.way())?;
+    Some((token, Unit { rates: Some(Rates { widened: all.widened, unit }) }, unit.single))
 }
 
 fn count(what: &'static str, expected: usize, given: usize) -> Result<(), RunError> {

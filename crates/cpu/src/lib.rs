@@ -18,7 +18,7 @@ mod view;
 
 pub use error::{BuildError, RunError};
 pub use executable::Executable;
-pub use kernels::contract::{ProductRates, TileRates};
+pub use kernels::contract::{ProductRates, UnitRates};
 pub use kernels::isa::Isa;
 pub use options::{Bf16Products, Options, RunOptions};
 pub use report::{KernelReport, Report, TensorTraffic};

@@ -19,10 +19,10 @@ pub enum Bf16Products {
     Fastest,
     /// The factors are widened to f32.
     Widened,
-    /// By instructions that multiply pairs of bf16 (AVX512-BF16): they take subnormal factors and results for 0.
+    /// By instructions that multiply pairs of bf16 (AVX512-BF16), and those of wider numbers too, as sums of several of bf16
+    /// (`f32`: of three, which lack at most a rounding of each product). They take subnormal factors and results for 0.
     Pairs,
-    /// By the processor's matrix unit (AMX), and those of wider numbers too, as sums of several of bf16 (`f32`: of three,
-    /// which lack at most a rounding of each product). Takes subnormal factors and results for 0.
+    /// The same by the processor's matrix unit (AMX).
     Tiles,
 }
 

@@ -188,6 +188,7 @@ mod tests {
             einloom_machine::host(&einloom_machine::HostFacts { cores: 2, features, ..Default::default() })
         };
         assert!(super::rounds_wider_factors(&processor(&["avx512f", "amx_tile", "amx_bf16"])));
+        assert!(super::rounds_wider_factors(&processor(&["avx512f", "avx512_bf16", "avx512vbmi"])));
         assert!(!super::rounds_wider_factors(&processor(&["avx512f", "avx512_bf16"])));
         let named = |name: &str| super::rounds_wider_factors(&einloom_machine::built_in(name).expect("built in"));
         assert!(named("h200") && !named("cpu-generic"));

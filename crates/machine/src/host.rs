@@ -19,6 +19,10 @@ const UNIT_SQUARE: usize = 32;
 /// Operations that a core's matrix unit does per cycle: a product of tiles, 16 by 16 sums of 32 terms, every 16 cycles
 /// (Intel 64 and IA-32 Architectures Optimization Reference Manual, chapter on AMX).
 const UNIT_PER_CYCLE: f64 = 1024.0;
+
+/// Products of pairs of bf16 by vector instructions, in those of f32: as many instructions, of two products for each lane
+/// (AMD, Software Optimization Guide for the Zen 5 Microarchitecture; measured there: 1.8 to 1.9).
+const PAIRS: f64 = 2.0;
 const ASSUMED_CACHES: [Cache; 2] = [
     Cache { level: 1, kind: CacheKind::Data, bytes: 32 << 10, shared_by: 1 },
     Cache { level: 2, kind: CacheKind::Unified, bytes: 256 << 10, shared_by: 1 },
@@ -76,10 +80,17 @@ pub fn host(facts: &HostFacts) -> Machine {
     let rates = DType::ALL.into_iter().map(rate).collect();
     let mut pipes = vec![Pipe { name: "SIMD".to_string(), work: Work::Arithmetic, rates, energy: Default::default() }];
     let has = |name: &str| facts.features.iter().any(|f| f == name);
-    let unit = has("amx_tile") && has("amx_bf16");
-    if unit {
-        let rates = [(DType::Bf16, FlopsPerSecond(UNIT_PER_CYCLE * clock * cores as f64))].into();
-        pipes.push(Pipe { name: "AMX".to_string(), work: Work::Products, rates, energy: Default::default() });
+    // The CPU backend packs factors with the instructions named last.
+    let unit = if has("amx_tile") && has("amx_bf16") {
+        Some(("AMX", UNIT_PER_CYCLE))
+    } else if has("avx512_bf16") && has("avx512vbmi") {
+        Some(("AVX512-BF16", PAIRS * per_cycle))
+    } else {
+        None
+    };
+    if let Some((name, per_cycle)) = unit {
+        let rates = [(DType::Bf16, FlopsPerSecond(per_cycle * clock * cores as f64))].into();
+        pipes.push(Pipe { name: name.to_string(), work: Work::Products, rates, energy: Default::default() });
     }
     let model = if facts.model_name.is_empty() { "this computer" } else { &facts.model_name };
     Machine {
@@ -90,7 +101,7 @@ pub fn host(facts: &HostFacts) -> Machine {
         element: None,
         power: None,
         // The CPU backend leaves out squares of its matrix unit.
-        overhead: Overhead { masked: unit.then_some(UNIT_SQUARE), ..Overhead::default() },
+        overhead: Overhead { masked: unit.map(|_| UNIT_SQUARE), ..Overhead::default() },
         levels,
         pipes,
         lanes: None,

@@ -20,7 +20,7 @@ mod tiles;
 pub(crate) use access::{Access, Dimension};
 pub(crate) use anchored::{Anchored, summed};
 pub(crate) use expression::{ElementKind, ExpressionPlan, Leaf, Strips};
-pub(crate) use tiles::Unit;
+pub(crate) use tiles::{Rates, Unit};
 
 use crate::BuildError;
 use crate::kernels::fold::Monoid;
@@ -189,14 +189,6 @@ pub(crate) struct Contract {
     pub fold: Option<Passing>,
     /// Nothing is wanted of the result but exponentials, which may be made at once.
     pub anchored: Option<Anchored>,
-}
-
-impl Contract {
-    /// Whether it is of bf16 factors that lie as a product by pairs wants them.
-    pub(crate) fn is_of_bf16(&self, tiles: &[Tile]) -> bool {
-        let bf16 = |v: ValueId| tiles[v.at()].dtype == DType::Bf16;
-        bf16(self.left) && bf16(self.right) && self.product == Product::Broadcast
-    }
 }
 
 /// One operation of a planned kernel.

@@ -2,29 +2,34 @@
 //! sum of several ([`crate::kernels::contract::parts`]), and each of them costs a multiplication.
 
 use super::{Carrier, Contract, ElementKind, Keep, Leaf, Passing, Product, Step, Tile, Viewable, order, reads, writes};
-use crate::kernels::amx::products;
-use crate::kernels::contract::{ProductRates, parts};
+use crate::kernels::contract::{UnitRates, parts};
 use crate::kernels::fold::Monoid;
 use crate::kernels::strip::{self, Operand};
+use crate::kernels::unit::products;
 use einloom_cascade::DType;
 use einloom_tile::{AxisId, Kernel, Program, ValueId};
 
-/// The processor's matrix unit, as plans know it.
+/// What multiplies packed squares, as plans know it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unit {
     /// Measured rates, by which it computes that for which it is faster than multiply-adds. Without them it computes all
     /// that it can.
-    pub rates: Option<ProductRates>,
+    pub rates: Option<Rates>,
+}
+
+/// Measured rates.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rates {
+    /// Operations of multiply-adds in f32 per second.
+    pub widened: f64,
+    pub unit: UnitRates,
 }
 
 impl Unit {
     /// Whether it may be the faster way for factors of so many parts, packing left aside.
     pub(super) fn may(self, parts: [usize; 2]) -> bool {
-        let faster = |rates: ProductRates| {
-            let seconds = rates.tiles.map_or(f64::INFINITY, |unit| unit.seconds(parts, products(parts)));
-            seconds * GAIN < 1.0 / rates.widened
-        };
-        parts == [1, 1] || self.rates.is_none_or(faster)
+        let faster = |rates: Rates| rates.unit.seconds(parts, products(parts)) * GAIN < 1.0 / rates.widened;
+        self.rates.is_none_or(faster)
     }
 }
 
@@ -169,9 +174,8 @@ fn pays(
     c: &Contract,
     of: [usize; 2],
     (packs, kept): (Option<[f64; 2]>, bool),
-    rates: ProductRates,
+    rates: Rates,
 ) -> bool {
-    let Some(unit) = rates.tiles else { return false };
     let (dst, left) = (tiles[c.dst.at()], tiles[c.left.at()]);
     let length = |axis: Option<AxisId>| {
         axis.map_or(1, |a| {
@@ -187,10 +191,8 @@ fn pays(
     let pack = |[first, further]: [f64; 2], parts: usize| first + further * (parts - 1) as f64;
     let of_left = packs.map_or(0.0, |cost| m * k * pack(cost, of[0]));
     let packing = of_left + if kept { 0.0 } else { k * n * pack(PACKING, of[1]) };
-    let by_unit = operations(filled) * unit.seconds(of, products(of)) + packing / rates.widened;
-    // Two others are the fastest without it.
-    let others = rates.pairs.filter(|_| of == [1, 1]).map_or(rates.widened, |p| p.max(rates.widened));
-    by_unit * GAIN < operations(lengths) / others
+    let by_unit = operations(filled) * rates.unit.seconds(of, products(of)) + packing / rates.widened;
+    by_unit * GAIN < operations(lengths) / rates.widened
 }
 
 /// Right factors that are kept are kept as the unit wants them, if nothing else reads them; and loads of tiles that it

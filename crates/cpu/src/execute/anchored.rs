@@ -4,9 +4,9 @@ use super::make::Exponentials;
 use super::place::Place;
 use super::worker::Worker;
 use crate::compile::{Anchored, Contract, Step, summed};
-use crate::kernels::amx::{Engaged, SIDE};
 use crate::kernels::contract::{Layout, PackedLeft, Scores, Weights};
 use crate::kernels::fold::{Monoid, Partial};
+use crate::kernels::unit::{Engaged, SIDE};
 use einloom_tile::ValueId;
 
 /// Exponentials that were made before their map's turn came, with the sums of their rows.
@@ -29,7 +29,7 @@ impl<'a> Worker<'a> {
         if self.refused.iter().filter(|v| **v == contract.dst).count() > 1 {
             return false;
         }
-        let (Some(unit), Some(Step::Map { dst, plan, ends })) = (self.job.tiles, rest.get(*map)) else { return false };
+        let (Some(unit), Some(Step::Map { dst, plan, ends })) = (self.job.unit, rest.get(*map)) else { return false };
         let (Some(start), Some(summed), tiles) = (passing.fold.start, summed(ends), self.tiles()) else { return false };
         let ([rows, columns], terms) =
             (<[usize; 2]>::from(tiles.lengths(contract.dst)), self.windows[contract.sum.at()].len);
@@ -105,7 +105,7 @@ impl<'a> Worker<'a> {
         engaged: &Engaged,
         room: &mut crate::kernels::contract::Room,
     ) -> bool {
-        let (Some(unit), Some(parts)) = (self.job.tiles, contract.parts) else { return false };
+        let (Some(unit), Some(parts)) = (self.job.unit, contract.parts) else { return false };
         let made = if parts == [1, 1] { 1 } else { 3 };
         let tiles = self.tiles();
         let (slot, [rows, columns]) = (tiles.tile(dst).slot, <[usize; 2]>::from(tiles.lengths(dst)));

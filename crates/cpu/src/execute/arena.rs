@@ -14,8 +14,6 @@ pub(crate) struct Arena {
     pub slots: Vec<Buffer>,
     /// Buffers of tiles that are not needed now.
     pub spare: Vec<Buffer>,
-    /// Factors packed by pairs.
-    pub pairs: [Vec<f32>; 2],
     /// Factors packed for the processor's matrix unit.
     pub packed: Room,
     /// For expressions in f32.
@@ -36,7 +34,6 @@ impl Arena {
     /// Fills everything with NaN. Nothing of it may be needed at the next point.
     pub(crate) fn spoil(&mut self) {
         self.slots.iter_mut().chain(&mut self.spare).for_each(Buffer::spoil);
-        self.pairs.iter_mut().for_each(|room| room.fill(f32::NAN));
         self.narrow.spoil(f32::NAN);
         self.wide.spoil(f64::NAN);
         self.coordinates.fill(i64::MIN);

@@ -3,10 +3,10 @@
 use super::place::{Place, Rows, Tiles, pitch};
 use super::worker::Worker;
 use crate::compile::{Carrier, Contract, ElementKind, Fold, Passing, Product};
-use crate::kernels::amx::Engaged;
-use crate::kernels::contract::{Contraction, Dots, Element, Layout, Pack, PairToken, Partly, Scale, Start, Terms};
+use crate::kernels::contract::{Contraction, Dots, Element, Layout, Partly, Scale, Start};
 use crate::kernels::fold::{Monoid, Partial, Totals};
-use crate::kernels::isa::{Token, dispatch};
+use crate::kernels::isa::dispatch;
+use crate::kernels::unit::Engaged;
 use bytemuck::Pod;
 
 impl Worker<'_> {
@@ -15,9 +15,9 @@ impl Worker<'_> {
         match self.job.plan.tiles[contract.dst.at()].carrier {
             Carrier::F32 => {
                 let times = Some(contract.times).filter(|x| *x != 1.0);
-                if let (Some(tiles), Some(parts)) = (self.job.tiles, contract.parts) {
+                if let (Some(unit), Some(parts)) = (self.job.unit, contract.parts) {
                     let mut room = std::mem::take(&mut self.arena.packed);
-                    let engaged = self.engaged.take().unwrap_or_else(|| Engaged::new(tiles));
+                    let engaged = self.engaged.take().unwrap_or_else(|| Engaged::new(unit));
                     let mut partials = vec![];
                     let reduced = contract.fold.as_ref().and_then(|p| Some((p, self.reduced(contract.dst, p)?)));
                     let passing = reduced.as_ref().map(|(passing, _)| *passing);
@@ -45,14 +45,7 @@ impl Worker<'_> {
                     }
                     return;
                 }
-                let mut room = std::mem::take(&mut self.arena.pairs);
-                match self.job.pairs.filter(|_| contract.is_of_bf16(&self.job.plan.tiles)) {
-                    Some(pairs) => {
-                        self.contract_as::<f32>(contract, times, |job, _, _| by_pairs(job, token, pairs, &mut room));
-                    }
-                    None => self.contract_as::<f32>(contract, times, |job, _, _| job.run(token)),
-                }
-                self.arena.pairs = room;
+                self.contract_as::<f32>(contract, times, |job, _, _| job.run(token));
             }
             Carrier::F64 => self.contract_as::<f64>(contract, None, |job, _, _| job.run(token)),
             Carrier::I32 => self.contract_as::<i32>(contract, None, |job, _, _| job.run(token)),
@@ -157,24 +150,4 @@ impl Worker<'_> {
         self.arena.slots[tile.slot] = target;
         self.places[dst.at()] = Place::Slot;
     }
-}
-
-/// Runs a product of factors that are bf16, both packed by pairs of terms in `room` first.
-fn by_pairs(job: Contraction<'_, '_, f32>, token: Token, pairs: PairToken, room: &mut [Vec<f32>; 2]) {
-    let Contraction { m, n, k, a, a_i, a_k, b, b_layout, .. } = job;
-    let Layout::Rows(b_k) = b_layout else { return job.run(token) };
-    let half = k.div_ceil(2);
-    let [left, right] = room;
-    let adjacent = a_k == 1;
-    let left_pitch = pitch(if adjacent { half } else { m });
-    let (rows, columns, between, terms) =
-        if adjacent { (m, k, a_i, Terms::Adjacent) } else { (k, m, a_k, Terms::Rows) };
-    let packed = |room: &mut Vec<f32>, len: usize| room.resize(room.len().max(len), 0.0);
-    packed(left, left_pitch * if adjacent { m } else { half });
-    packed(right, half * pitch(n));
-    Pack { from: a, rows, columns, pitch: between, terms, to: left, to_pitch: left_pitch }.run(token);
-    let to_pitch = pitch(n);
-    Pack { from: b, rows: k, columns: n, pitch: b_k, terms: Terms::Rows, to: right, to_pitch }.run(token);
-    let (a_i, a_k) = if adjacent { (left_pitch, 1) } else { (1, left_pitch) };
-    Contraction { k: half, a: left, a_i, a_k, b: right, b_layout: Layout::Rows(to_pitch), ..job }.run_pairs(pairs);
 }

@@ -76,7 +76,7 @@ impl<'a> Worker<'a> {
                         _ => Place::View(tensor, start, outer),
                     };
                 }
-                Viewable::Left(parts) if self.job.tiles.is_some() => self.load_left((dst, parts), tensor, Some(block)),
+                Viewable::Left(parts) if self.job.unit.is_some() => self.load_left((dst, parts), tensor, Some(block)),
                 _ if kept != Keep::No && self.load_kept(dst, tensor, (access, block), (kept, ahead)) => {}
                 _ if ahead => self.load_ahead(dst, tensor, access, block),
                 _ => self.load_block(tile, tensor, block),
@@ -84,7 +84,7 @@ impl<'a> Worker<'a> {
             Ok(rows * columns)
         } else {
             let loaded = self.load_rows(dst, tensor, access, fill);
-            if let (Viewable::Left(parts), true) = (view, self.job.tiles.is_some() && loaded.is_ok()) {
+            if let (Viewable::Left(parts), true) = (view, self.job.unit.is_some() && loaded.is_ok()) {
                 self.load_left((dst, parts), tensor, None);
             }
             loaded
@@ -147,8 +147,7 @@ impl<'a> Worker<'a> {
         (keep, ahead): (Keep, bool),
     ) -> bool {
         let tile = self.job.plan.tiles[dst.at()];
-        // Pairs are packed from rows.
-        let panels = keep == Keep::Panels && (self.job.pairs.is_none() || tile.dtype != DType::Bf16);
+        let panels = keep == Keep::Panels;
         let layout = |b: Block| match keep {
             Keep::Packed(parts) => Layout::Packed(Packed::new(parts)),
             _ if panels => Layout::Panels,

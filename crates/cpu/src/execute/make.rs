@@ -4,13 +4,13 @@ use super::partly::Somewhere;
 use super::place::Place;
 use super::worker::Worker;
 use crate::compile::{self, Carrier, Contract, ElementKind, ExpressionPlan, Leaf, summed};
-use crate::kernels::amx::{Engaged, TileToken};
 use crate::kernels::contract::{Layout, PackedLeft};
 use crate::kernels::exp::{self, Strips};
 use crate::kernels::fold::Monoid;
 use crate::kernels::isa::{Instructions, Work, dispatch};
 use crate::kernels::live::Live;
 use crate::kernels::strip::{Operand, Step};
+use crate::kernels::unit::{Engaged, UnitToken};
 use einloom_tile::{ValueId, coverage};
 
 /// Anchored exponentials: of a tile, times a number, less an anchor for each row.
@@ -43,7 +43,7 @@ impl Worker<'_> {
         (plan, ends): (&ExpressionPlan, &compile::Ends),
         contract: &Contract,
     ) -> bool {
-        let (Some(unit), Some(parts)) = (self.job.tiles, contract.parts) else { return false };
+        let (Some(unit), Some(parts)) = (self.job.unit, contract.parts) else { return false };
         let tiles = self.tiles();
         let Some(job) = self.exponentials(dst, plan) else { return false };
         let ([rows, columns], result) = (<[usize; 2]>::from(tiles.lengths(dst)), tiles.lengths(contract.dst));
@@ -88,7 +88,7 @@ impl Worker<'_> {
         &mut self,
         dst: ValueId,
         (plan, ends): (&ExpressionPlan, &compile::Ends),
-        (unit, parts): (TileToken, usize),
+        (unit, parts): (UnitToken, usize),
     ) -> bool {
         let Some(Exponentials { of, by, less, live: Some(live) }) = self.exponentials(dst, plan) else { return false };
         let tiles = self.tiles();

@@ -6,11 +6,11 @@ use super::place::{Place, pitch};
 use super::source::source;
 use super::worker::Worker;
 use crate::compile::{self, Carrier, ExpressionPlan, Fold};
-use crate::kernels::amx::TileToken;
 use crate::kernels::contract::PackedLeft;
 use crate::kernels::isa::dispatch;
 use crate::kernels::real::Real;
 use crate::kernels::strip;
+use crate::kernels::unit::UnitToken;
 use bytemuck::Pod;
 use einloom_tile::{ValueId, coverage};
 
@@ -20,7 +20,7 @@ impl Worker<'_> {
         if ends.passed.is_some_and(|v| self.passed(v, plan, &ends.folds)) {
             return;
         }
-        let unit = self.job.tiles.and_then(|unit| ends.packed.map(|parts| (unit, parts)));
+        let unit = self.job.unit.and_then(|unit| ends.packed.map(|parts| (unit, parts)));
         if unit.is_some_and(|unit| self.exponentiate(dst, (plan, ends), unit)) {
             return;
         }
@@ -43,7 +43,7 @@ impl Worker<'_> {
         &mut self,
         dst: ValueId,
         plan: &ExpressionPlan,
-        (ends, unit): (&compile::Ends, Option<(TileToken, usize)>),
+        (ends, unit): (&compile::Ends, Option<(UnitToken, usize)>),
         scratch: &mut Scratch<T>,
     ) -> bool {
         let tile = self.job.plan.tiles[dst.at()];

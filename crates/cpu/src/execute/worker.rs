@@ -7,11 +7,11 @@ use super::load::Loading;
 use super::place::{Place, Tiles, lengths, pitch};
 use crate::RunError;
 use crate::compile::{Carried, Carrier, Plan, Step};
-use crate::kernels::amx::{Engaged, TileToken};
-use crate::kernels::contract::{Ahead, PairToken};
+use crate::kernels::contract::Ahead;
 use crate::kernels::isa::Token;
 use crate::kernels::live::Live;
 use crate::kernels::memory::{self, Asked, Shared};
+use crate::kernels::unit::{Engaged, UnitToken};
 use einloom_cascade::numeric::round;
 use einloom_tile::{
     AxisId, Extremes, Init, Program, ValueId, Window, chunks, initial_windows, set_grid_point, visited,
@@ -25,10 +25,8 @@ pub(crate) struct Job<'a> {
     /// One per tensor of the program.
     pub tensors: &'a [Shared<'a>],
     pub token: Token,
-    /// Products of bf16 are computed by pairs.
-    pub pairs: Option<PairToken>,
     /// Contractions whose plan says so are computed by the processor's matrix unit.
-    pub tiles: Option<TileToken>,
+    pub unit: Option<UnitToken>,
 }
 
 /// What one thread needs to run points of the grid.

@@ -10,7 +10,6 @@ mod dots;
 mod finish;
 mod left;
 mod made;
-mod pairs;
 mod parts;
 mod rates;
 mod rescale;
@@ -25,11 +24,10 @@ pub(crate) use ahead::{Ahead, Elements, Matrix};
 use blocks::contract;
 use dots::dots;
 pub(crate) use left::PackedLeft;
-pub(crate) use pairs::{Pack, PairToken, Terms};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use parts::x86::{ODD, put_parts};
 pub(crate) use parts::{PackColumns, PackRight, Packed, Range, parts};
-pub use rates::{ProductRates, TileRates};
+pub use rates::{ProductRates, UnitRates};
 pub(crate) use tiles::{Partly, Room};
 pub(crate) use weights::{Scores, Weights};
 

@@ -265,58 +265,6 @@ pub(super) mod x86 {
         store_first |x, p, n| _mm256_maskstore_epi32(p, mask(n), x)
     }
 
-    /// Sums in f32 of products of bf16, of which the factors' lanes hold a pair each.
-    #[derive(Clone, Copy)]
-    pub(in crate::kernels) struct Pairs(F32x16);
-
-    // SAFETY of every body: the trait's contract; `fused` needs AVX512-BF16.
-    impl Lanes for Pairs {
-        type Element = f32;
-        const LANES: usize = F32x16::LANES;
-        const WIDE: bool = F32x16::WIDE;
-        const TURNS: bool = F32x16::TURNS;
-
-        #[inline(always)]
-        unsafe fn splat(x: f32) -> Self {
-            Self(unsafe { F32x16::splat(x) })
-        }
-        #[inline(always)]
-        unsafe fn load(from: *const f32) -> Self {
-            Self(unsafe { F32x16::load(from) })
-        }
-        #[inline(always)]
-        unsafe fn load_first(from: *const f32, n: usize) -> Self {
-            Self(unsafe { F32x16::load_first(from, n) })
-        }
-        #[inline(always)]
-        unsafe fn store(self, to: *mut f32) {
-            unsafe { self.0.store(to) }
-        }
-        #[inline(always)]
-        unsafe fn store_first(self, to: *mut f32, n: usize) {
-            unsafe { self.0.store_first(to, n) }
-        }
-        #[inline(always)]
-        unsafe fn fused(self, a: Self, b: Self) -> Self {
-            unsafe {
-                let pairs = |x: Self| std::mem::transmute::<__m512, __m512bh>(x.0.0);
-                Self(F32x16(_mm512_dpbf16_ps(self.0.0, pairs(a), pairs(b))))
-            }
-        }
-        #[inline(always)]
-        unsafe fn scaled(self, a: Self, b: Self) -> Self {
-            Self(unsafe { self.0.fused(a.0, b.0) })
-        }
-        #[inline(always)]
-        unsafe fn add(self, other: Self) -> Self {
-            Self(unsafe { self.0.add(other.0) })
-        }
-        #[inline(always)]
-        unsafe fn mul(self, other: Self) -> Self {
-            Self(unsafe { self.0.mul(other.0) })
-        }
-    }
-
     // The instructions give their second operand if either is a NaN: what is left is a NaN in the first.
     // SAFETY of every body: the trait's contract.
     impl super::Floats for F32x16 {

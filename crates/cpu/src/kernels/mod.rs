@@ -2,11 +2,10 @@
 //! share: the only unsafe code of the crate.
 //!
 //! What makes it sound: [`isa::Token`] proves that the processor has the instructions that a function was compiled
-//! for, [`amx::TileToken`] that its matrix unit may be used; [`contract`] checks every length against every stride before it hands out pointers; [`memory::Shared`] lets
+//! for, [`unit::UnitToken`] that its matrix unit may be used; [`contract`] checks every length against every stride before it hands out pointers; [`memory::Shared`] lets
 //! threads write to one tensor, none of them the same element.
 #![allow(unsafe_code)]
 
-pub(crate) mod amx;
 pub(crate) mod codes;
 pub(crate) mod contract;
 pub(crate) mod exp;
@@ -20,3 +19,4 @@ pub(crate) mod real;
 pub(crate) mod strip;
 mod tanh;
 pub(crate) mod transpose;
+pub(crate) mod unit;

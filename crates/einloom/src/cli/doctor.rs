@@ -54,7 +54,7 @@ pub(crate) fn command(ui: &Ui) -> Result<(), Failure> {
         isa: best.name(),
         isas: Isa::ALL.iter().filter(|i| i.is_available()).map(|i| i.name()).collect(),
         bf16_widened: products.widened,
-        bf16_pairs: products.pairs,
+        bf16_pairs: products.pairs.map(|t| 1.0 / t.single),
         bf16_tiles: products.tiles.map(|t| 1.0 / t.single),
         caches: caches.collect(),
         memory_bytes: facts.memory_bytes,

@@ -3,10 +3,10 @@
 
 use super::tiles::{Room, SQUARE, grown};
 use super::weights::{SQUARES, Scores, Weights};
-use crate::kernels::amx::{Engaged, SIDE, TERMS, products};
 use crate::kernels::exp::{Below, MOST_WEIGHT, blocks};
 use crate::kernels::fold::{Monoid, Partial};
 use crate::kernels::memory::Line;
+use crate::kernels::unit::{Engaged, SIDE, TERMS, products};
 
 /// Bytes of the right factor's columns that all rows are multiplied by one after the other: they stay in the first-level cache
 /// beside two pieces of sums, and what passes through it.

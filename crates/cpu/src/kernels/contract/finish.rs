@@ -2,9 +2,9 @@
 
 use super::Scale;
 use super::tiles::SQUARE;
-use crate::kernels::amx::SIDE;
 use crate::kernels::fold::{Monoid, Partial};
 use crate::kernels::live::Live;
+use crate::kernels::unit::SIDE;
 
 /// What the start's elements are multiplied by.
 #[derive(Clone, Copy)]

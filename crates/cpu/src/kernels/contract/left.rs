@@ -2,9 +2,9 @@
 
 use super::ahead::Elements;
 use super::parts::{PackLeft, Range};
-use crate::kernels::amx::{SIDE, TERMS, TILE, TileToken};
 use crate::kernels::isa::{Instructions, Token, dispatch};
 use crate::kernels::memory::Line;
+use crate::kernels::unit::{SIDE, TERMS, TILE, UnitToken};
 
 /// Elements of f32 in whose memory a tile lies.
 const ELEMENTS: usize = TILE / size_of::<f32>();
@@ -22,7 +22,7 @@ pub(crate) struct PackedLeft<'a> {
 impl<'a> PackedLeft<'a> {
     /// So many rows, terms and parts. The token's processor rounds to bf16.
     pub(crate) fn new(
-        _: TileToken,
+        _: UnitToken,
         to: &'a mut [f32],
         [rows, terms]: [usize; 2],
         parts: usize,

@@ -5,13 +5,13 @@ use super::finish::{Factor, Finish};
 use super::rescale::{by_rows, rescale};
 use super::tiles::{Room, SQUARE, grown};
 use super::{Contraction, Elements, Layout, PackRight, Packed, Start};
-use crate::kernels::amx::{Engaged, SIDE, Square, TERMS, TILE, products};
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::exp::Lines;
 use crate::kernels::exp::{ROWS, Strips};
 use crate::kernels::fold::Monoid;
 use crate::kernels::isa::dispatch;
 use crate::kernels::memory::Line;
+use crate::kernels::unit::{Engaged, SIDE, Square, TERMS, TILE, products};
 
 impl Contraction<'_, '_, f32> {
     /// Runs it on a left factor of exponentials; `a` is not looked at. The right factor is packed or lies in rows, and the

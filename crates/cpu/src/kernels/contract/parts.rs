@@ -5,10 +5,10 @@
 //! subnormal for 0. [`Range`] tells where that does not matter.
 
 use super::ahead::Elements;
-use crate::kernels::amx::{SIDE, TERMS, TILE};
 use crate::kernels::isa::{Instructions, Work};
 use crate::kernels::memory::Line;
 use crate::kernels::transpose;
+use crate::kernels::unit::{SIDE, TERMS, TILE};
 use einloom_cascade::DType;
 
 /// How many numbers of bf16 every number of this type is the sum of, if it is held in f32.

@@ -1,9 +1,9 @@
 //! Squares beside each other whose sums lie in the result itself: nothing is decided between them.
 
 use super::finish::{LEAST, MOST, NOTHING, reduce};
-use crate::kernels::amx::{Engaged, Square};
 use crate::kernels::fold::{Monoid, Partial};
 use crate::kernels::memory::Asked;
+use crate::kernels::unit::{Engaged, Square};
 
 /// Whole squares of the same rows.
 pub(super) struct Squares<'a> {

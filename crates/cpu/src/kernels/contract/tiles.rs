@@ -8,12 +8,12 @@ use super::parts::{PackLeft, PackRight, Packed, unpack};
 use super::rescale::{by_rows, rescale};
 use super::squares::Squares;
 use super::{Contraction, Layout, Start};
-use crate::kernels::amx::{Engaged, SIDE, Square, TERMS, TILE};
 use crate::kernels::exp::blocks;
 use crate::kernels::fold::{Monoid, Partial};
 use crate::kernels::isa::dispatch;
 use crate::kernels::live::Live;
 use crate::kernels::memory::{Asked, Line};
+use crate::kernels::unit::{Engaged, SIDE, Square, TERMS, TILE};
 use einloom_cascade::numeric::bf16_to_f32;
 use std::ops::Range;
 

@@ -3,13 +3,13 @@
 
 use super::left::PackedLeft;
 use super::tiles::{Room, SQUARE, grown};
-use crate::kernels::amx::{Engaged, SIDE, Square, TERMS, TILE, sum_lanes};
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::exp::Piece;
 use crate::kernels::exp::blocks;
 use crate::kernels::fold::Partial;
 use crate::kernels::live::{Live, bits};
 use crate::kernels::memory::Line;
+use crate::kernels::unit::{Engaged, SIDE, Square, TERMS, TILE, sum_lanes};
 use std::ops::Range;
 
 /// Squares of sums that are computed before they are exponentiated, at most.
@@ -207,19 +207,19 @@ unsafe fn greatest(of: *const f32, mask: u32) -> f32 {
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::{PackedLeft, Scores, Weights};
-    use crate::kernels::amx::{Engaged, TileToken};
     use crate::kernels::contract::{Elements, PackRight, Packed, Room};
     use crate::kernels::fold::Partial;
-    use crate::kernels::isa::{Isa, Token, dispatch};
+    use crate::kernels::isa::dispatch;
     use crate::kernels::live::Live;
     use crate::kernels::memory::Line;
+    use crate::kernels::unit::{Engaged, UnitToken, units};
 
     /// What becomes of scores, as numbers, row after row, and sums; nothing if it is refused. And some tops.
     type Found = (Option<(Vec<f64>, Vec<f64>)>, Vec<f32>);
 
     /// `exp(score * by - less)` for factors whose rows are these, by this unit.
     fn weights(
-        (unit, parts): (TileToken, usize),
+        (unit, parts): (UnitToken, usize),
         [m, n, k]: [usize; 3],
         a: &[f32],
         b: &[f32],
@@ -255,10 +255,11 @@ mod tests {
         (0..count).map(|i| ((i * step + i / 7) % 61) as f32 / 16.0 - 2.0).collect()
     }
 
+    const SIZES: [[usize; 3]; 6] = [[1, 1, 1], [32, 96, 32], [33, 100, 40], [17, 31, 64], [70, 257, 33], [50, 320, 8]];
+
     #[test]
     fn every_element_is_a_weight_and_part_of_its_rows_sum() {
-        let Some(unit) = Token::new(Isa::Avx512).and_then(TileToken::new) else { return };
-        for [m, n, k] in [[1, 1, 1], [32, 96, 32], [33, 100, 40], [17, 31, 64], [70, 257, 33], [50, 320, 8]] {
+        for (unit, [m, n, k]) in units().flat_map(|unit| SIZES.map(|size| (unit, size))) {
             let (a, b) = (numbers(m * k, 37), numbers(k * n, 23));
             for (parts, conjuncts) in [vec![], vec![[1, -1, 3]], vec![[-1, 1, 5], [1, -1, 60]]]
                 .into_iter()
@@ -295,9 +296,8 @@ mod tests {
 
     #[test]
     fn weights_that_are_too_large_or_no_numbers_are_refused() {
-        let Some(unit) = Token::new(Isa::Avx512).and_then(TileToken::new) else { return };
         let [m, n, k] = [40, 75, 32];
-        for parts in [1, 3] {
+        for (unit, parts) in units().flat_map(|unit| [(unit, 1), (unit, 3)]) {
             let made =
                 |a: &[f32], b: &[f32], less: f32| weights((unit, parts), [m, n, k], a, b, None, less).0.is_some();
             // The greatest score is 32, of one row and one column.

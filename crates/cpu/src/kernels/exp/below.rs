@@ -3,11 +3,11 @@
 
 use super::MOST_WEIGHT;
 use super::packed::x86::{scaled, table};
-use crate::kernels::amx::{Beside, SIDE, TERMS, TILE};
 use crate::kernels::contract::{ODD, PackedLeft};
 use crate::kernels::fold::Partial;
 use crate::kernels::live::{Live, bits};
 use crate::kernels::strip::LEAST_NORMAL;
+use crate::kernels::unit::{Beside, SIDE, TERMS, TILE};
 use std::arch::x86_64::*;
 use std::ops::Range;
 

@@ -2,10 +2,10 @@
 
 use super::packed::x86::{exp, larger, table};
 use super::strips::{ROWS, Strips, blocks};
-use crate::kernels::amx::{Beside, SIDE, TERMS, TILE};
 use crate::kernels::contract::{Range, put_parts};
 use crate::kernels::fold::Partial;
 use crate::kernels::live::{Live, bits};
+use crate::kernels::unit::{Beside, SIDE, TERMS, TILE};
 use std::arch::x86_64::*;
 use std::ops::Range as Columns;
 

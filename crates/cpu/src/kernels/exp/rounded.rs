@@ -8,10 +8,10 @@
 use super::MOST_WEIGHT;
 use super::packed::Rows;
 use super::packed::x86::{one, table};
-use crate::kernels::amx::{SIDE, TILE};
 use crate::kernels::contract::PackedLeft;
 use crate::kernels::live::Live;
 use crate::kernels::live::bits;
+use crate::kernels::unit::{SIDE, TILE};
 use std::arch::x86_64::*;
 use std::ops::Range;
 
@@ -430,17 +430,17 @@ fn add(all: __m512, packed: __m512i) -> __m512 {
 mod tests {
     use super::super::packed::Rows;
     use super::super::packed::tests::Run;
-    use crate::kernels::amx::TileToken;
     use crate::kernels::contract::PackedLeft;
     use crate::kernels::fold::Partial;
-    use crate::kernels::isa::{Isa, Token, dispatch};
+    use crate::kernels::isa::dispatch;
+    use crate::kernels::unit::units;
     use einloom_cascade::numeric::bf16_to_f32;
 
     /// Every lane of whole blocks and of the last one, in rows with numbers that are not finite and without; sums are of what is
     /// packed.
     #[test]
     fn exponentials_that_are_rounded_are_as_exact_as_documented() {
-        let Some(unit) = Token::new(Isa::Avx512).and_then(TileToken::new) else { return };
+        let Some(unit) = units().next() else { return };
         const COLUMNS: usize = 75;
         let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, -1e30, 1e30, 88.8, 88.7, 0.0, -87.33, -87.4];
         let finite = (-1_000_000..887_000).step_by(13).map(|i| i as f32 / 10_000.0);

@@ -1,12 +1,12 @@
 //! Anchored exponentials that become a left factor of the matrix unit, 32 rows at a time: while the unit multiplies some
 //! rows, the next ones are computed between its instructions.
 
-use crate::kernels::amx::{SIDE, TERMS};
 use crate::kernels::contract::PackedLeft;
 use crate::kernels::fold::Partial;
 use crate::kernels::live::Live;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::strip::LEAST_NORMAL;
+use crate::kernels::unit::{SIDE, TERMS};
 
 /// Rows that are computed at a time.
 pub(crate) const ROWS: usize = 2 * SIDE;

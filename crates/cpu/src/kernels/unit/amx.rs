@@ -2,32 +2,12 @@
 //! matrices. A process must ask the operating system for them; what one thread is granted, all have. (Intel 64 and IA-32
 //! Architectures Software Developer's Manual, volume 1, chapter 18; Linux, `Documentation/arch/x86/xstate.rst`.)
 
-use super::isa::{Isa, Token};
-use std::marker::PhantomData;
-use std::sync::OnceLock;
-
-/// The proof that the processor multiplies tiles of bf16, rounds to it and looks up bytes (AVX512-BF16, AVX512-VBMI), and that
-/// this process may use the tiles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TileToken(Token);
-
-impl TileToken {
-    /// `None` if the processor has no tiles, the operating system does not grant them, or the token is for fewer
-    /// instructions.
-    pub(crate) fn new(token: Token) -> Option<Self> {
-        static GRANTED: OnceLock<bool> = OnceLock::new();
-        (token.isa() == Isa::Avx512 && *GRANTED.get_or_init(granted)).then_some(Self(token))
-    }
-
-    /// The instructions besides.
-    pub(crate) fn token(self) -> Token {
-        self.0
-    }
-}
+#[cfg(target_arch = "x86_64")]
+use super::{Beside, SIDE, Square, TILE, products};
 
 /// Asks for the tiles. The processor must have AVX-512, so that it tells its features and states.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-fn granted() -> bool {
+pub(super) fn granted() -> bool {
     use std::arch::asm;
     use std::arch::x86_64::{__cpuid, __cpuid_count};
     /// Bits of leaf 7's EDX.
@@ -38,10 +18,6 @@ fn granted() -> bool {
     const ARCH_REQ_XCOMP_PERM: i64 = 0x1023;
     const XFEATURE_XTILEDATA: i64 = 18;
 
-    // What multiplies bf16 in tiles also rounds to it and looks up bytes in tables; operands are packed by that.
-    if !std::arch::is_x86_feature_detected!("avx512bf16") || !std::arch::is_x86_feature_detected!("avx512vbmi") {
-        return false;
-    }
     if __cpuid(0).eax < 7 || __cpuid_count(7, 0).edx & BF16_AND_TILES != BF16_AND_TILES {
         return false;
     }
@@ -61,76 +37,47 @@ fn granted() -> bool {
 }
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-fn granted() -> bool {
+pub(super) fn granted() -> bool {
     false
 }
 
-/// This thread's registers while they are in use, all of them 16 rows of 64 bytes. Given back when dropped, so that the
-/// operating system need not save them.
-pub(crate) struct Engaged(TileToken, PhantomData<*const ()>);
-
-impl Engaged {
-    pub(crate) fn new(token: TileToken) -> Self {
-        #[cfg(target_arch = "x86_64")]
-        {
-            #[repr(C, align(64))]
-            struct Configuration {
-                palette: u8,
-                start_row: u8,
-                reserved: [u8; 14],
-                bytes: [u16; 16],
-                rows: [u8; 16],
-            }
-            static ALL: Configuration = Configuration {
-                palette: 1,
-                start_row: 0,
-                reserved: [0; 14],
-                bytes: [64, 64, 64, 64, 64, 64, 64, 64, 0, 0, 0, 0, 0, 0, 0, 0],
-                rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
-            };
-            // SAFETY: the token proves that the instruction is there; the configuration is a valid one.
-            unsafe { std::arch::asm!("ldtilecfg [{0}]", in(reg) &raw const ALL, options(readonly, nostack)) };
+/// Makes all of this thread's registers 16 rows of 64 bytes.
+///
+/// # Safety
+/// The unit is there and granted.
+pub(super) unsafe fn engage() {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[repr(C, align(64))]
+        struct Configuration {
+            palette: u8,
+            start_row: u8,
+            reserved: [u8; 14],
+            bytes: [u16; 16],
+            rows: [u8; 16],
         }
-        Self(token, PhantomData)
-    }
-
-    /// The instructions besides.
-    pub(crate) fn token(&self) -> Token {
-        self.0.token()
+        static ALL: Configuration = Configuration {
+            palette: 1,
+            start_row: 0,
+            reserved: [0; 14],
+            bytes: [64, 64, 64, 64, 64, 64, 64, 64, 0, 0, 0, 0, 0, 0, 0, 0],
+            rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
+        };
+        // SAFETY: the caller's; the configuration is a valid one.
+        unsafe { std::arch::asm!("ldtilecfg [{0}]", in(reg) &raw const ALL, options(readonly, nostack)) };
     }
 }
 
-impl Drop for Engaged {
-    fn drop(&mut self) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: made with a token, so that the instruction is there; nothing is in the registers that is still needed.
-        unsafe {
-            std::arch::asm!("tilerelease", options(nostack));
-        }
+/// Gives them back.
+///
+/// # Safety
+/// The unit is there and granted.
+pub(super) unsafe fn release() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the caller's.
+    unsafe {
+        std::arch::asm!("tilerelease", options(nostack));
     }
-}
-
-/// Terms of a tile's rows: pairs of bf16 in the right factor's columns, elements of the left factor's rows.
-pub(crate) const TERMS: usize = 32;
-/// Rows of a tile, and columns of the right factor and of the result.
-pub(crate) const SIDE: usize = 16;
-/// Bytes of a tile.
-pub(crate) const TILE: usize = 1024;
-
-/// Two tiles below each other times two beside each other.
-#[derive(Clone, Copy)]
-pub(crate) struct Square {
-    /// The left factor's two rows of tiles: so many parts of one block of terms after the other.
-    pub a: [*const u8; 2],
-    /// The right factor's two columns of tiles, likewise.
-    pub b: [*const u8; 2],
-    /// Blocks of terms, at least one.
-    pub blocks: usize,
-    /// Where 32 rows of 32 sums go, so many bytes apart.
-    pub c: *mut u8,
-    pub c_bytes: usize,
-    /// Whether the sums go on from what is there.
-    pub kept: bool,
 }
 
 /// Blocks of terms of one product after which some sums are stored, although they will be stored again: where the unit has
@@ -278,82 +225,62 @@ macro_rules! square_beside {
     };
 }
 
-/// What is done between products.
-pub(crate) trait Beside {
-    /// Does some of it, without the matrix unit.
-    ///
-    /// # Safety
-    /// The processor has AVX-512.
-    unsafe fn some(&mut self);
-}
-
-impl Square {
-    /// Multiplies factors of so many parts: all parts by all, but those whose product is less than the rounding of the
-    /// product of the first two.
-    ///
-    /// # Safety
-    /// `a` and `b` hold the tiles, and `c` is writable; `parts` are 1 to 3.
-    #[inline(always)]
-    pub(crate) unsafe fn multiply(self, _: &Engaged, parts: [usize; 2]) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the tiles are engaged; the caller promises the memory.
-        unsafe {
-            match parts {
-                [1, 1] => square!(self, 1, 1: both 0 0),
-                [1, 2] => square!(self, 1, 2: both 0 1, right 0 0),
-                [1, _] => square!(self, 1, 3: both 0 2, right 0 1, right 0 0),
-                [2, 1] => square!(self, 2, 1: both 1 0, left 0 0),
-                [2, 2] => square!(self, 2, 2: both 1 1, left 0 1, right 0 0, left 1 0),
-                [2, _] => square!(self, 2, 3: both 0 2, right 0 1, left 1 1, right 1 0, left 0 0),
-                [_, 1] => square!(self, 3, 1: both 2 0, left 1 0, left 0 0),
-                [_, 2] => square!(self, 3, 2: both 2 0, left 1 0, right 1 1, left 0 1, right 0 0),
-                [_, _] => square!(self, 3, 3: both 2 0, left 1 0, right 1 1, left 0 1, right 0 2, right 0 0),
-            }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = parts;
-    }
-
-    /// The same, of a left factor of 2 or 3 parts, and does something else after every product. The registers of the unit keep what they hold meanwhile:
-    /// nothing but these functions names them.
-    ///
-    /// # Safety
-    /// As of [`Square::multiply`]; the processor has AVX-512.
-    #[cfg(target_arch = "x86_64")]
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-    pub(crate) unsafe fn multiply_beside<const LEFT: usize, B: Beside>(
-        self,
-        _: &Engaged,
-        right: usize,
-        beside: &mut B,
-    ) {
-        // SAFETY: the tiles are engaged; the caller promises the memory.
-        unsafe {
-            match (LEFT, right) {
-                (2, 1) => square_beside!(self, beside, 2, 1: both 1 0, left 0 0),
-                (2, 2) => square_beside!(self, beside, 2, 2: both 1 1, left 0 1, right 0 0, left 1 0),
-                (2, _) => {
-                    square_beside!(self, beside, 2, 3: both 0 2, right 0 1, left 1 1, right 1 0, left 0 0);
-                }
-                (_, 1) => square_beside!(self, beside, 3, 1: both 2 0, left 1 0, left 0 0),
-                (_, 2) => {
-                    square_beside!(self, beside, 3, 2: both 2 0, left 1 0, right 1 1, left 0 1, right 0 0);
-                }
-                (_, _) => {
-                    square_beside!(self, beside, 3, 3: both 2 0, left 1 0, right 1 1, left 0 1, right 0 2, right 0 0);
-                }
-            }
-        }
-    }
-}
-
-/// Adds so many blocks of terms of two rows of tiles, of one part, to 32 rows of 16 sums: terms `2 i` and `2 i + 1` of each
-/// block to the `i`th.
+/// See [`Square::multiply`].
 ///
 /// # Safety
-/// The tiles and the sums are there.
-pub(crate) unsafe fn sum_lanes(_: &Engaged, a: [*const u8; 2], blocks: usize, sums: *mut f32) {
+/// Likewise; the tiles are engaged.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(super) unsafe fn multiply(square: Square, parts: [usize; 2]) {
+    // SAFETY: the caller's.
+    unsafe {
+        match parts {
+            [1, 1] => square!(square, 1, 1: both 0 0),
+            [1, 2] => square!(square, 1, 2: both 0 1, right 0 0),
+            [1, _] => square!(square, 1, 3: both 0 2, right 0 1, right 0 0),
+            [2, 1] => square!(square, 2, 1: both 1 0, left 0 0),
+            [2, 2] => square!(square, 2, 2: both 1 1, left 0 1, right 0 0, left 1 0),
+            [2, _] => square!(square, 2, 3: both 0 2, right 0 1, left 1 1, right 1 0, left 0 0),
+            [_, 1] => square!(square, 3, 1: both 2 0, left 1 0, left 0 0),
+            [_, 2] => square!(square, 3, 2: both 2 0, left 1 0, right 1 1, left 0 1, right 0 0),
+            [_, _] => square!(square, 3, 3: both 2 0, left 1 0, right 1 1, left 0 1, right 0 2, right 0 0),
+        }
+    }
+}
+
+/// See [`Square::multiply_beside`].
+///
+/// # Safety
+/// Likewise; the tiles are engaged.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+pub(super) unsafe fn multiply_beside<const LEFT: usize, B: Beside>(square: Square, right: usize, beside: &mut B) {
+    // SAFETY: the caller's.
+    unsafe {
+        match (LEFT, right) {
+            (2, 1) => square_beside!(square, beside, 2, 1: both 1 0, left 0 0),
+            (2, 2) => square_beside!(square, beside, 2, 2: both 1 1, left 0 1, right 0 0, left 1 0),
+            (2, _) => {
+                square_beside!(square, beside, 2, 3: both 0 2, right 0 1, left 1 1, right 1 0, left 0 0);
+            }
+            (_, 1) => square_beside!(square, beside, 3, 1: both 2 0, left 1 0, left 0 0),
+            (_, 2) => {
+                square_beside!(square, beside, 3, 2: both 2 0, left 1 0, right 1 1, left 0 1, right 0 0);
+            }
+            (_, _) => {
+                square_beside!(square, beside, 3, 3: both 2 0, left 1 0, right 1 1, left 0 1, right 0 2, right 0 0);
+            }
+        }
+    }
+}
+
+/// See [`super::sum_lanes`].
+///
+/// # Safety
+/// Likewise; the tiles are engaged.
+#[cfg(target_arch = "x86_64")]
+pub(super) unsafe fn sum_lanes(a: [*const u8; 2], blocks: usize, sums: *mut f32) {
     /// In the `i`th row, of pairs of terms, ones in the `i`th column.
     #[repr(C, align(64))]
     struct Ones([[u16; 2 * SIDE]; SIDE]);
@@ -366,8 +293,7 @@ pub(crate) unsafe fn sum_lanes(_: &Engaged, a: [*const u8; 2], blocks: usize, su
         }
         Ones(ones)
     };
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: the tiles are engaged; the caller promises the memory.
+    // SAFETY: the caller's.
     unsafe {
         std::arch::asm!(
             "tileloadd tmm6, [{ones} + {s}]",
@@ -390,16 +316,4 @@ pub(crate) unsafe fn sum_lanes(_: &Engaged, a: [*const u8; 2], blocks: usize, su
             options(nostack),
         );
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (a, blocks, sums, &ONES);
-}
-
-/// How many products of parts a product takes: those that matter.
-pub(crate) const fn products([left, right]: [usize; 2]) -> usize {
-    let (mut all, mut i) = (0, 0);
-    while i < left {
-        all += if right < 3 - i { right } else { 3 - i };
-        i += 1;
-    }
-    all
 }
