@@ -3,12 +3,12 @@
 //! ```text
 //! 1 1 1 2 2
 //! 1 1 1 2 2
-//! 1 1 1 5 3 3
-//! 4 4 4 4 3 3
+//! 1 1 1 5 3
+//! 4 4 4 4 3
 //! ```
 //!
-//! Four squares that just fail to hold a result leave a rest in its middle that is as small as what they lack; a line across the result would leave
-//! a fifth and a sixth along a whole side. Found are the places by what one tile moves, `c + a r + b s + d r s` for `r` by `s` positions, which
+//! Four tiles that just fail to hold a result leave a rest in its middle that is as small as what they lack; a line across the result would leave
+//! more tiles along a whole side. So do even tiles of each part. Found are the places by what one tile moves, `c + a r + b s + d r s` for `r` by `s` positions, which
 //! four tiles say; what the parts move is then counted as ever.
 
 use crate::Work;

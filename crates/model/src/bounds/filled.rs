@@ -6,7 +6,7 @@
 //!
 //! Prices are sums of products of one function for rows and one for columns: the share that `r` of `L` positions have is `r / L`; or of positions `0, t, 2t, …`, `N` in all, at most
 //! `min(N, ⌈r / t⌉)` lie among `r` that follow one another. With `N = 2` and both ends that says that a rectangle which is no whole side has at most one of its ends: it is what `1.05` squares
-//! cost more than one.
+//! cost more than one. That one of some kind has to be there is a price as well, of which each of that kind has all.
 
 /// Even positions, beside the ends, that have prices of their own: up to so many along both sides.
 const BOTH: usize = 5;
