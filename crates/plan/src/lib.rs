@@ -35,6 +35,7 @@ mod problem;
 mod products;
 mod program;
 mod reader;
+mod round_about;
 mod search;
 mod shrink;
 mod straighten;

@@ -1,9 +1,11 @@
-//! Kernels in two parts, for a machine whose innermost memory counts elements.
+//! Kernels in parts, for a machine whose innermost memory counts elements.
 //!
 //! Tiles are whole in number. Where a memory just fails to hold tiles that cut both sides of a result in two, one side is cut
 //! in three, and an input comes in once more, all of it. An index of the grid that is cut into a head and a tail, each with the
 //! tiles that suit it, pays that for the tail alone: a product of 256 cubed where 16384 elements fit moves 126 rows by tiles of
 //! 126 by 128, 130 rows by tiles of 130 by 86.
+//!
+//! Where four tiles just fail to hold a result, no line across it leaves few of them: two indices are cut (`round_about.rs`).
 //!
 //! Conditions: the index is on the grid, so that no part needs what the other computes; it has one axis, and the kernel neither
 //! reads positions along it nor skips chunks by what data say; no recurrence. A plan within 5 % of its bound stays in one piece,
@@ -11,9 +13,10 @@
 
 use crate::Work;
 use crate::build::{Built, Workshop};
-use crate::frame::{Descent, Frame, Memory, even_tiles, last};
+use crate::frame::{Frame, Memory, even_tiles, last};
 use crate::known;
 use crate::program::program_of;
+use crate::round_about::round_about;
 use einloom_model::bounds::BoundFrom;
 use einloom_model::{bound_if_moved, transfers};
 use einloom_tile::{Affine, AxisId, AxisKind, Coord, CoordAtom, Kernel, Op, Scalar};
@@ -26,16 +29,20 @@ const WORTH: f64 = 0.01;
 /// Groups of a head, and of what it is held beside, at most: with more of them one more weighs little.
 const MOST_GROUPS: usize = 12;
 
-/// Where an index is cut, and the tiles of both parts.
+/// A kernel in pieces.
 #[derive(Clone, Debug)]
 pub(crate) struct Cut {
-    /// The place of the index among the free ones.
-    index: usize,
-    /// Positions of the head.
-    at: usize,
-    head: Vec<usize>,
-    tail: Vec<usize>,
-    bytes: u64,
+    pub pieces: Vec<Piece>,
+    /// What all of them move.
+    pub bytes: u64,
+}
+
+/// A piece of a kernel, with its tiles.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    /// Places of indices among the free ones, each with the first position and how many.
+    pub along: Vec<(usize, usize, usize)>,
+    pub sizes: Vec<usize>,
 }
 
 /// Part of what a planned kernel computes.
@@ -47,18 +54,22 @@ pub struct Part {
     pub from: usize,
     /// How many positions.
     pub len: usize,
+    /// The other index that is cut, with the first position and how many, where two are.
+    pub across: Option<(String, usize, usize)>,
+    /// Which of the parts it is, in the order of the plan's kernels, and how many there are.
+    pub place: [usize; 2],
     /// The level outside the innermost memory.
     pub level: String,
-    /// Bytes that both parts together must move between that level and the innermost memory.
+    /// Bytes that all parts together must move between that level and the innermost memory.
     pub bound_bytes: u64,
     /// What that rests on.
     pub bound_from: BoundFrom,
 }
 
 impl Part {
-    /// A part's share of what bounds the traffic of a level, which by itself is `own`: the first part stands for both.
+    /// A part's share of what bounds the traffic of a level, which by itself is `own`: the first part stands for all.
     pub fn bound_of(&self, level: &str, own: u64) -> u64 {
-        match (self.level == level, self.from) {
+        match (self.level == level, self.place[0]) {
             (false, _) => own,
             (true, 0) => self.bound_bytes,
             (true, _) => 0,
@@ -67,8 +78,8 @@ impl Part {
 }
 
 impl Workshop<'_> {
-    /// The kernel in two parts, where that moves less.
-    pub(crate) fn in_parts(&mut self, built: &Built) -> Option<[Built; 2]> {
+    /// The kernel in parts, where that moves less.
+    pub(crate) fn in_parts(&mut self, built: &Built) -> Option<Vec<Built>> {
         let memory = Memory::of(self.machine)?;
         if built.cone.recurrence.is_some() || !self.options.tiles.is_empty() {
             return None;
@@ -105,34 +116,40 @@ impl Workshop<'_> {
         }
         frame.put(&sizes);
         let (bound, from) = bound_if_moved(&frame.program, self.machine, &level, best.bytes)?;
-        let axis = frame.free[best.index][0];
-        let Kernel { axes, .. } = frame.kernel();
-        let (name, extent) = (axes[axis.at()].name.clone(), axes[axis.at()].extent);
+        let named = |&(index, first, len): &(usize, usize, usize)| {
+            let axis = frame.kernel().axis(frame.free[index][0]);
+            (axis.name.clone(), first, len, axis.extent)
+        };
         let element = self.machine.element?.0.max(1);
         let elements = |bytes: u64| bytes / element;
-        let make = |first: usize, len: usize, sizes: &[usize]| {
-            let mut part = frame.of(axis, first, len)?;
-            part.put(sizes);
+        let all = if best.pieces.len() == 2 { "both parts" } else { "all parts" };
+        let make = |(place, piece): (usize, &Piece)| {
+            let mut part = frame.piece(&piece.along)?;
+            part.put(&piece.sizes);
+            let along: Vec<_> = piece.along.iter().map(named).collect();
+            let text = |(name, first, len, extent): &(String, usize, usize, usize)| {
+                format!("{name} {first}..{} of {extent}", first + len)
+            };
             let note = format!(
-                "{name} {first}..{} of {extent} with tiles of its own: both parts move {} elements, one piece would move {}, of which \
-                 {} have to",
-                first + len,
+                "{} with tiles of its own: {all} move {} elements, one piece would move {}, of which {} have to",
+                along.iter().map(text).collect::<Vec<_>>().join(" and "),
                 elements(best.bytes),
                 elements(whole),
                 elements(bound),
             );
-            let mut kernel = built.kernel.clone();
-            let sliced = slice(&built.kernel, axis, first, len)?;
-            kernel.body = sliced.body;
+            let mut kernel = sliced(&built.kernel, &frame.axes(&piece.along))?;
             kernel.axes.clone_from(&part.kernel().axes);
+            let (index, first, len, _) = along.first()?.clone();
             Some(Built {
                 kernel,
                 cost: part.outside(self.machine),
                 notes: [note].into_iter().chain(built.notes.iter().skip(1).cloned()).collect(),
                 part: Some(Part {
-                    index: name.clone(),
+                    index,
                     from: first,
                     len,
+                    across: along.get(1).map(|(name, first, len, _)| (name.clone(), *first, *len)),
+                    place: [place, best.pieces.len()],
                     level: level.clone(),
                     bound_bytes: bound,
                     bound_from: from,
@@ -140,25 +157,42 @@ impl Workshop<'_> {
                 ..built.clone()
             })
         };
-        Some([make(0, best.at, &best.head)?, make(best.at, extent - best.at, &best.tail)?])
+        best.pieces.iter().enumerate().map(make).collect()
     }
 }
 
-/// The best place to cut some index at.
+/// The best way to cut the kernel: one index in two, or two of them round about.
 fn best_cut(frame: &mut Frame, memory: Memory<'_>, whole: u64, bound: u64, work: &mut Work) -> Option<Cut> {
-    let extents = frame.extents();
     let grid: Vec<usize> = (0..frame.free.len()).filter(|&k| on_grid(frame, k)).collect();
-    let mut best: Option<Cut> = None;
-    for &index in &grid {
+    let in_two = in_two(frame, &grid, memory, whole, bound, work);
+    let limit = in_two.as_ref().map_or(whole, |c| c.bytes).min(whole);
+    if limit as f64 <= NEAR * bound as f64 {
+        return in_two;
+    }
+    round_about(frame, &grid, memory, (1.0 - WORTH) * limit as f64, work).or(in_two)
+}
+
+/// The best place to cut some index at.
+fn in_two(
+    frame: &mut Frame,
+    grid: &[usize],
+    memory: Memory<'_>,
+    whole: u64,
+    bound: u64,
+    work: &mut Work,
+) -> Option<Cut> {
+    let extents = frame.extents();
+    let mut best: Option<(u64, usize, usize, [Vec<usize>; 2])> = None;
+    for &index in grid {
         let axis = frame.free[index][0];
-        let shapes = shapes(frame, &grid, index, memory);
+        let shapes = shapes(frame, grid, index, memory);
         let mut tails: BTreeMap<usize, Option<(u64, Vec<usize>)>> = BTreeMap::new();
         for (at, head) in heads(&shapes, index, extents[index]) {
             let Some(mut part) = frame.of(axis, 0, at) else { break };
             let bytes = part.moved(&head, memory, work);
             // The tail moves no less than its part of the bound, or hardly.
             let left = extents[index] - at;
-            let limit = best.as_ref().map_or(whole, |b| b.bytes);
+            let limit = best.as_ref().map_or(whole, |b| b.0);
             if bytes as f64 + bound as f64 * left as f64 / extents[index] as f64 >= limit as f64 {
                 continue;
             }
@@ -174,21 +208,22 @@ fn best_cut(frame: &mut Frame, memory: Memory<'_>, whole: u64, bound: u64, work:
             if let Some((more, tail)) = tail
                 && bytes + *more < limit
             {
-                best = Some(Cut { index, at, head, tail: tail.clone(), bytes: bytes + *more });
+                best = Some((bytes + *more, index, at, [head, tail.clone()]));
             }
         }
     }
     // What is searched for the tail alone may be better still.
-    let mut best = best?;
-    let left = extents[best.index] - best.at;
-    let mut part = frame.of(frame.free[best.index][0], best.at, left)?;
-    let before = part.moved(&best.tail, memory, work);
-    if let Ok(Descent { bytes, sizes, .. }) = part.descend(memory, f64::INFINITY, false, work)
-        && bytes < before
+    let (mut bytes, index, at, [head, mut tail]) = best?;
+    let left = extents[index] - at;
+    let mut part = frame.of(frame.free[index][0], at, left)?;
+    let before = part.moved(&tail, memory, work);
+    if let Ok(found) = part.descend(memory, f64::INFINITY, false, work)
+        && found.bytes < before
     {
-        (best.bytes, best.tail) = (best.bytes - before + bytes, sizes);
+        (bytes, tail) = (bytes - before + found.bytes, found.sizes);
     }
-    Some(best)
+    let piece = |first: usize, len: usize, sizes: Vec<usize>| Piece { along: vec![(index, first, len)], sizes };
+    Some(Cut { pieces: vec![piece(0, at, head), piece(at, left, tail)], bytes })
 }
 
 impl Frame {
@@ -196,6 +231,21 @@ impl Frame {
     fn of(&self, axis: AxisId, from: usize, len: usize) -> Option<Self> {
         Some(self.like(slice(self.kernel(), axis, from, len)?))
     }
+
+    /// The same for a piece.
+    pub(crate) fn piece(&self, along: &[(usize, usize, usize)]) -> Option<Self> {
+        Some(self.like(sliced(self.kernel(), &self.axes(along))?))
+    }
+
+    /// The axes of what is cut.
+    fn axes(&self, along: &[(usize, usize, usize)]) -> Vec<(AxisId, usize, usize)> {
+        along.iter().map(|&(index, first, len)| (self.free[index][0], first, len)).collect()
+    }
+}
+
+/// The kernel for some positions of some axes.
+fn sliced(kernel: &Kernel, along: &[(AxisId, usize, usize)]) -> Option<Kernel> {
+    along.iter().try_fold(kernel.clone(), |kernel, &(axis, first, len)| slice(&kernel, axis, first, len))
 }
 
 /// Each tile of each other index, the smallest and those in few groups, with the largest of this index that fits beside it.

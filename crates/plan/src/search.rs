@@ -82,7 +82,7 @@ impl<'a> Search<'a> {
             }
         }
         let parts = |k: Rc<Built>| match self.shop.in_parts(&k) {
-            Some(parts) => parts.map(Rc::new).to_vec(),
+            Some(parts) => parts.into_iter().map(Rc::new).collect(),
             None => vec![k],
         };
         best.kernels = best.kernels.into_iter().flat_map(parts).collect();

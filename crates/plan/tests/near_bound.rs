@@ -87,6 +87,69 @@ fn matmul_is_within_five_percent_of_the_bound() {
     assert!(all > 150 && parts > 10 && short > 40, "{parts} of {all} in parts, {short} of short sums");
 }
 
+/// Families of sizes and capacities that `docs/model.md` tells of.
+#[derive(Clone, Copy, Debug)]
+enum Family {
+    /// Products of one to eight squares along the shorter side.
+    Products,
+    /// Attention where fewer than half of the rows fit, and keys do not.
+    Groups,
+    /// Where more than half of the rows fit and not all, and keys do not.
+    Rows,
+    /// Where keys fit, and keys and values together do not.
+    Keys,
+}
+
+impl Family {
+    /// Text, sizes and a capacity, if they are of the family.
+    fn one(self, draw: &mut Draw, few: bool) -> Option<(&'static str, String, usize)> {
+        if let Self::Products = self {
+            let [m, n, k] = [draw.from(64, 1000), draw.from(64, 1000), draw.from(8, 1000)];
+            let capacity = (m.min(n) as f64 * 1000.0 / draw.from(1000, 8000) as f64).powi(2) as usize;
+            return (capacity >= 1024).then(|| (MATMUL, format!("M={m}, N={n}, K={k}"), capacity));
+        }
+        let d = draw.from(8, 128);
+        let capacity = draw.from(2 * d * d, if few { 4 } else { 24 } * d * d);
+        let [rows, columns] = [draw.from(128, 3001), draw.from(128, 3001)];
+        let fitting = (capacity - 2 * d) / (2 * d + 2);
+        let fit = columns * d <= capacity;
+        let is_it = match self {
+            Self::Groups => rows > 2 * fitting && !fit,
+            Self::Rows => rows > fitting && rows <= 2 * fitting && !fit,
+            _ => rows > fitting && fit && 2 * columns * d > capacity,
+        };
+        is_it.then(|| (ATTENTION, format!("M={rows}, N={columns}, D={d}, E={d}"), capacity))
+    }
+}
+
+/// What `docs/model.md` tells of cases drawn at random: `cargo test --release -p einloom-plan --test near_bound -- --ignored --nocapture`.
+#[test]
+#[ignore = "takes minutes"]
+#[expect(clippy::disallowed_macros, reason = "its counts are what it is run for")]
+fn few_of_those_drawn_are_far_from_the_bound() {
+    for (family, seed, cases) in [
+        (Family::Products, 101, 8000),
+        (Family::Groups, 102, 800),
+        (Family::Rows, 103, 1200),
+        (Family::Keys, 104, 1200),
+    ] {
+        let mut draw = Draw(0x9E37_79B9_7F4A_7C15u64.wrapping_mul(seed));
+        let (mut all, mut far, mut worst) = (0, vec![], 0.0f64);
+        while all < cases {
+            let Some((text, sizes, capacity)) = family.one(&mut draw, all % 2 == 0) else { continue };
+            let (moved, bound, _) = planned(text, &sizes, capacity as u64);
+            let ratio = moved / bound;
+            (all, worst) = (all + 1, worst.max(ratio));
+            assert!(ratio >= 1.0, "{sizes} at {capacity}: {moved} of {bound}");
+            if ratio > 1.05 {
+                far.push(format!("{sizes} at {capacity}: {ratio:.3}"));
+            }
+        }
+        println!("{family:?}: {} of {all} above 1.05, worst {worst:.3}: {far:#?}", far.len());
+        assert!(200 * far.len() <= all, "{family:?}");
+    }
+}
+
 /// A product and its transpose move the same: either factor may be the one that rests.
 #[test]
 fn either_factor_rests() {

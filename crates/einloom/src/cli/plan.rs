@@ -39,12 +39,24 @@ struct PartJson {
     index: String,
     from: usize,
     positions: usize,
-    /// What both parts together move at the level that they were cut for, what they have to, and the ratio of these.
+    /// The other index that is cut, where two are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    across: Option<AcrossJson>,
+    /// How many parts there are.
+    parts: usize,
+    /// What all parts together move at the level that they were cut for, what they have to, and the ratio of these.
     level: String,
     bytes: u64,
     bound_bytes: u64,
     bound_from: &'static str,
     ratio: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct AcrossJson {
+    index: String,
+    from: usize,
+    positions: usize,
 }
 
 /// `statements` are the tensors that the kernel's statements define; `group` and `stream` are tile sizes by index.
@@ -194,11 +206,13 @@ fn kernel(
         group: kernel.group.iter().cloned().collect(),
         stream: kernel.stream.iter().cloned().collect(),
         part: kernel.part.as_ref().map(|p| {
-            let bytes = of_both(planned, p);
+            let bytes = of_all(planned, p);
             let ratio = (p.bound_bytes > 0).then(|| bytes as f64 / p.bound_bytes as f64);
             let (index, level, bound_bytes) = (p.index.clone(), p.level.clone(), p.bound_bytes);
             let bound_from = p.bound_from.name();
-            PartJson { index, from: p.from, positions: p.len, level, bytes, bound_bytes, bound_from, ratio }
+            let across = p.across.clone().map(|(index, from, positions)| AcrossJson { index, from, positions });
+            let (from, positions, parts) = (p.from, p.len, p.place[1]);
+            PartJson { index, from, positions, across, parts, level, bytes, bound_bytes, bound_from, ratio }
         }),
         levels: transfers.levels.iter().map(level).collect(),
         seconds,
@@ -270,8 +284,8 @@ fn bound_text(planned: &Planned, kernel: &PlannedKernel, l: &einloom_model::Leve
         return Some(format!("{some}; in any order {}", units::bytes(l.any_order_bytes as f64)));
     }
     let ratio = match part {
-        Some(part) if part.from > 0 => return None,
-        Some(part) => of_both(planned, part) as f64 / (part.bound_bytes as f64).max(1.0),
+        Some(part) if part.place[0] > 0 => return None,
+        Some(part) => of_all(planned, part) as f64 / (part.bound_bytes as f64).max(1.0),
         None => ratio(l)?,
     };
     if planned.machine().element.is_none() || ratio <= NEAR {
@@ -297,17 +311,13 @@ fn is_cut_for(kernel: &PlannedKernel, l: &einloom_model::LevelTransfers) -> bool
     kernel.part.as_ref().is_some_and(|p| p.level == l.level)
 }
 
-/// Bytes that a part and the other one move together at the level that they were cut for.
-fn of_both(planned: &Planned, part: &einloom_plan::Part) -> u64 {
-    let of_it = |k: &PlannedKernel| {
-        let other = k.part.as_ref();
-        other.is_some_and(|o| {
-            let follows = o.from == part.from || o.from + o.len == part.from || part.from + part.len == o.from;
-            follows && (&o.index, &o.level, o.bound_bytes) == (&part.index, &part.level, part.bound_bytes)
-        })
-    };
-    let both = kernels(planned).filter(|(k, _)| of_it(k));
-    both.flat_map(|(_, t)| t.levels).filter(|l| l.level == part.level).map(|l| l.bytes).sum()
+/// Bytes that a part and the others move together at the level that they were cut for. They follow one another in the plan.
+fn of_all(planned: &Planned, part: &einloom_plan::Part) -> u64 {
+    let [place, count] = part.place;
+    let is_it = |k: &PlannedKernel| k.part.as_ref().is_some_and(|p| std::ptr::eq(p, part));
+    let first = kernels(planned).position(|(k, _)| is_it(k)).map_or(0, |at| at.saturating_sub(place));
+    let all = kernels(planned).skip(first).take(count);
+    all.flat_map(|(_, t)| t.levels).filter(|l| l.level == part.level).map(|l| l.bytes).sum()
 }
 
 /// What bounds a kernel's traffic at a level, such that the sum over kernels is the program's.
@@ -409,12 +419,13 @@ fn kernel_text(
     }
     out += &table.text();
     if let Some(part) = &kernel.part {
-        let bytes = of_both(planned, part);
+        let bytes = of_all(planned, part);
+        let all = if part.place[1] == 2 { "both" } else { "all" };
         let [moved, bound] = [bytes, part.bound_bytes].map(|b| units::bytes(b as f64));
         let ratio = bytes as f64 / (part.bound_bytes as f64).max(1.0);
-        out += &format!("  both parts at {}: {moved} planned, {bound} bound, ratio {ratio:.2}\n", part.level);
-        if let Some(orders) = part.bound_from.orders().filter(|_| part.from == 0) {
-            out += &format!("  bound of both parts: {orders}\n");
+        out += &format!("  {all} parts at {}: {moved} planned, {bound} bound, ratio {ratio:.2}\n", part.level);
+        if let Some(orders) = part.bound_from.orders().filter(|_| part.place[0] == 0) {
+            out += &format!("  bound of {all} parts: {orders}\n");
         }
     }
     for l in &transfers.levels {

@@ -21,6 +21,7 @@
 
 mod beside;
 mod between;
+mod filled;
 mod nest;
 mod orders;
 mod results;
