@@ -196,7 +196,7 @@ pub(super) fn passed<T: Real + Pod, I: Instructions>(
     (folds, asked): (&mut [Gather], &mut Vec<Asked>),
     [rows, columns, pitch]: [usize; 3],
 ) -> bool {
-    if T::floats(&[]).is_none() {
+    if !I::AVX512 || T::floats(&[]).is_none() {
         return false;
     }
     let [Step::Copy { d: 0, from: Leaf(first) }, steps @ ..] = strips.steps.as_slice() else { return false };
@@ -253,10 +253,11 @@ pub(super) fn passed<T: Real + Pod, I: Instructions>(
         _ => return false,
     };
     let mut pass = Pass { from, of, live, to, rows, columns, fold };
-    if asked.is_empty() {
+    // The order of sums must not depend on what is asked for: a row of several pieces is always reduced piece by piece.
+    if !pass.has_pieces() || asked.is_empty() && columns <= STRIP {
+        ask(asked, (rows * columns).div_ceil(FOR_A_LINE));
         return pass.run::<I>();
     }
-    // What is asked for meanwhile is asked for piece by piece.
     for row in 0..rows {
         for at in (0..columns).step_by(STRIP) {
             let width = STRIP.min(columns - at);

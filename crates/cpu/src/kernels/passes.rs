@@ -67,8 +67,18 @@ impl Pass<'_> {
         false
     }
 
-    /// The same of some columns of one row, if what goes with it is of rows.
+    /// Whether it is the same done piece by piece, of one row each.
+    pub(crate) fn has_pieces(&self) -> bool {
+        let by_column = matches!(self.of, Of::Exp { less: Less::Columns(_), .. })
+            || matches!(self.fold, Some((_, Into::Columns(_))));
+        self.live.is_none() && !by_column
+    }
+
+    /// Some columns of one row, if it has pieces.
     pub(crate) fn piece(&mut self, row: usize, at: usize, columns: usize) -> Option<Pass<'_>> {
+        if !self.has_pieces() {
+            return None;
+        }
         let of = match self.of {
             Of::Exp { by, less: Less::Rows(less), least } => Of::Exp { by, less: Less::Rows(&less[row..]), least },
             Of::Exp { less: Less::Columns(_), .. } => return None,
@@ -82,7 +92,7 @@ impl Pass<'_> {
         };
         let from = self.from.map(|(from, pitch)| (&from[row * pitch + at..], pitch));
         let to = self.to.as_mut().map(|(to, pitch)| (&mut to[row * *pitch + at..], *pitch));
-        self.live.is_none().then_some(Pass { from, of, live: None, to, rows: 1, columns, fold })
+        Some(Pass { from, of, live: None, to, rows: 1, columns, fold })
     }
 
     #[cfg(target_arch = "x86_64")]
