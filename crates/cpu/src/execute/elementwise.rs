@@ -8,7 +8,7 @@ use crate::kernels::contract::{PackedLeft, Range};
 use crate::kernels::fold::{Monoid, Partial, SHORT, Totals};
 use crate::kernels::isa::{Instructions, Token, Work, dispatch};
 use crate::kernels::math;
-use crate::kernels::memory::{Asked, Shared};
+use crate::kernels::memory::{Asked, Line, Shared};
 use crate::kernels::real::Real;
 use crate::kernels::strip::{self, Data, STRIP};
 use bytemuck::Pod;
@@ -31,18 +31,22 @@ pub(super) struct Ends<'a> {
     pub folds: &'a mut [Gather],
     pub store: Option<Outlet<'a>>,
     /// What is asked for in passing.
-    pub asked: &'a mut Vec<Asked>,
+    pub asked: &'a mut Vec<Following>,
 }
 
-/// Elements of a strip for each line that is asked for: by two maps over a tile of 16-bit numbers all of the next one.
-pub(super) const FOR_A_LINE: usize = 64;
+/// What is asked for while maps compute.
+pub(crate) struct Following {
+    pub asked: Asked,
+    /// Bytes of its elements.
+    pub size: usize,
+}
 
-/// Asks for so many lines.
+/// Asks for some lines while so many elements are computed: by two maps over a tile, for all of the next one.
 #[inline(always)]
-pub(super) fn ask(asked: &mut Vec<Asked>, lines: usize) {
-    while let Some(one) = asked.last_mut() {
+pub(super) fn ask(asked: &mut Vec<Following>, elements: usize) {
+    while let Some(Following { asked: one, size }) = asked.last_mut() {
         if one.left() > 0 {
-            return one.some(lines);
+            return one.some((elements * *size).div_ceil(2 * size_of::<Line>()));
         }
         asked.pop();
     }
@@ -221,7 +225,7 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
             for c0 in (0..columns).step_by(if together > 1 { columns } else { STRIP }) {
                 let width = if together > 1 { columns } else { STRIP.min(columns - c0) };
                 let (at, n) = (r0 * pitch + c0, height * width);
-                ask(asked, n.div_ceil(FOR_A_LINE));
+                ask(asked, n);
                 for (number, (source, leaf)) in sources.iter().zip(leaves.iter_mut()).enumerate() {
                     let leaf = &mut leaf[..n];
                     match source {

@@ -2,6 +2,7 @@
 
 use super::arena::Buffer;
 use super::convert::{Block, load};
+use super::elementwise::Following;
 use super::kept::{KeptTile, Key, LEAST};
 use super::place::{Place, lengths, pitch};
 use super::worker::Worker;
@@ -106,7 +107,8 @@ impl<'a> Worker<'a> {
             let size = self.job.program.tensor(tensor).dtype.bytes();
             let bytes: &[u8] = self.job.tensors[tensor.at()].elements();
             let at = bytes.as_ptr().wrapping_add(start * size);
-            self.asked.push(Asked::new(at, next.rows, [next.columns * size, outer * size]));
+            let asked = Asked::new(at, next.rows, [next.columns * size, outer * size]);
+            self.asked.push(Following { asked, size });
         }
     }
 

@@ -2,12 +2,11 @@
 //! strip for each step would be written and read again as often.
 
 use super::arena::Scratch;
-use super::elementwise::{FOR_A_LINE, Gather, Gathered, Outlet, Sink, ask};
+use super::elementwise::{Following, Gather, Gathered, Outlet, Sink, ask};
 use super::source::Source;
 use crate::compile::Strips;
 use crate::kernels::fold::Monoid;
 use crate::kernels::isa::Instructions;
-use crate::kernels::memory::Asked;
 use crate::kernels::passes::{Into, Less, Of, Pass};
 use crate::kernels::real::Real;
 use crate::kernels::strip::{
@@ -67,7 +66,7 @@ pub(super) fn summed<T: Real + Pod, I: Instructions>(
     sources: &[Source<'_, T>],
     scratch: &Scratch<T>,
     sink: &mut Sink<'_, T>,
-    (folds, asked): (&mut [Gather], &mut Vec<Asked>),
+    (folds, asked): (&mut [Gather], &mut Vec<Following>),
     [rows, columns, pitch]: [usize; 3],
 ) -> bool {
     let Some((of, by, less)) = anchored(strips) else { return false };
@@ -84,7 +83,7 @@ pub(super) fn summed<T: Real + Pod, I: Instructions>(
         let argument = [by, less[row], strip::LEAST_NORMAL];
         for c0 in (0..columns).step_by(STRIP) {
             let from = &from.data[row * from.pitch + c0..][..STRIP.min(columns - c0)];
-            ask(asked, from.len().div_ceil(FOR_A_LINE));
+            ask(asked, from.len());
             let to = &mut target[row * pitch + c0..][..from.len()];
             if !codes::exponentials::<I>(from, argument, to, &mut sums[row]) {
                 return false;
@@ -101,7 +100,7 @@ pub(super) fn extremes<T: Real + Pod, I: Instructions>(
     strips: &Strips,
     sources: &[Source<'_, T>],
     sink: &Sink<'_, T>,
-    (folds, asked): (&mut [Gather], &mut Vec<Asked>),
+    (folds, asked): (&mut [Gather], &mut Vec<Following>),
     [rows, columns]: [usize; 2],
 ) -> bool {
     let ([Step::Copy { d: 0, from: Leaf(of) }], Sink::Nowhere) = (strips.steps.as_slice(), sink) else { return false };
@@ -112,7 +111,7 @@ pub(super) fn extremes<T: Real + Pod, I: Instructions>(
     for (row, partial) in partials.iter_mut().enumerate().take(rows) {
         for c0 in (0..columns).step_by(STRIP) {
             let from = &from.data[row * from.pitch + c0..][..STRIP.min(columns - c0)];
-            ask(asked, from.len().div_ceil(FOR_A_LINE));
+            ask(asked, from.len());
             // Who looks at a row again finds the same.
             let Some([least, most]) = codes::extremes::<I>(from) else { return false };
             let this = if *monoid == Monoid::Max { most } else { least };
@@ -130,7 +129,7 @@ pub(super) fn quotients<T: Real + Pod, I: Instructions>(
     sources: &[Source<'_, T>],
     scratch: &Scratch<T>,
     sink: &Sink<'_, T>,
-    (outlet, asked): (&Outlet<'_>, &mut Vec<Asked>),
+    (outlet, asked): (&Outlet<'_>, &mut Vec<Following>),
     [rows, columns]: [usize; 2],
 ) -> bool {
     let per_row = |number: u16| match sources[usize::from(number)] {
@@ -164,7 +163,7 @@ pub(super) fn quotients<T: Real + Pod, I: Instructions>(
     for (row, &over) in over[..rows].iter().enumerate() {
         for c0 in (0..columns).step_by(STRIP) {
             let from = &data[row * from.pitch + c0..][..STRIP.min(columns - c0)];
-            ask(asked, from.len().div_ceil(FOR_A_LINE));
+            ask(asked, from.len());
             let start = outlet.start + outlet.outer * row as i64 + c0 as i64;
             let past = outlet.memory.is_large();
             let (to, codes) = (&mut divided[..from.len()], &mut encoded[..from.len()]);
@@ -193,7 +192,7 @@ pub(super) fn passed<T: Real + Pod, I: Instructions>(
     sources: &[Source<'_, T>],
     scratch: &Scratch<T>,
     sink: &mut Sink<'_, T>,
-    (folds, asked): (&mut [Gather], &mut Vec<Asked>),
+    (folds, asked): (&mut [Gather], &mut Vec<Following>),
     [rows, columns, pitch]: [usize; 3],
 ) -> bool {
     if !I::AVX512 || T::floats(&[]).is_none() {
@@ -255,13 +254,13 @@ pub(super) fn passed<T: Real + Pod, I: Instructions>(
     let mut pass = Pass { from, of, live, to, rows, columns, fold };
     // The order of sums must not depend on what is asked for: a row of several pieces is always reduced piece by piece.
     if !pass.has_pieces() || asked.is_empty() && columns <= STRIP {
-        ask(asked, (rows * columns).div_ceil(FOR_A_LINE));
+        ask(asked, rows * columns);
         return pass.run::<I>();
     }
     for row in 0..rows {
         for at in (0..columns).step_by(STRIP) {
             let width = STRIP.min(columns - at);
-            ask(asked, width.div_ceil(FOR_A_LINE));
+            ask(asked, width);
             if !pass.piece(row, at, width).is_some_and(|piece| piece.run::<I>()) {
                 return false;
             }

@@ -2,6 +2,7 @@
 
 use super::anchored::Made;
 use super::arena::{Arena, Buffer};
+use super::elementwise::Following;
 use super::kept::Kept;
 use super::load::Loading;
 use super::place::{Place, Tiles, lengths, pitch};
@@ -10,7 +11,7 @@ use crate::compile::{Carried, Carrier, Plan, Step};
 use crate::kernels::contract::Ahead;
 use crate::kernels::isa::Token;
 use crate::kernels::live::Live;
-use crate::kernels::memory::{self, Asked, Shared};
+use crate::kernels::memory::{self, Shared};
 use crate::kernels::unit::{Engaged, UnitToken};
 use einloom_cascade::numeric::round;
 use einloom_tile::{
@@ -46,7 +47,7 @@ pub(crate) struct Worker<'a> {
     /// The windows at the point that this thread runs next; empty if that is not known.
     pub following: Vec<Window>,
     /// What that point loads outside of streams, to be asked for by maps.
-    pub asked: Vec<Asked>,
+    pub asked: Vec<Following>,
     /// Inside of a stream.
     pub streams: bool,
     /// Of tiles that are packed, per value, which elements are more than 0; all, if that is not told.
