@@ -132,6 +132,15 @@ pub(super) fn decay(graph: &Graph, p: &Prefix, w: &Weight, inner: &Sum, outer: &
     let positional = |t: &Term| mentions_position(t, p.of);
     let (moving, data): (Sum, Sum) = inner.iter().cloned().partition(|(_, t)| positional(t));
     let (g, rest) = if moving.is_empty() { (inner.clone(), vec![]) } else { (moving, data) };
+    // A position goes on beyond the end of the reduced index, a tensor does not.
+    let ranks = [m, p.of].map(|i| graph.cascade[i].rank);
+    if ranks[0] != ranks[1] && g.iter().any(|(_, t)| reads_at(t, p.of)) {
+        let [longer, shorter] = [m, p.of].map(|i| &graph.cascade[i].name);
+        return Err((
+            format!("{} would be read at {longer}, which may be beyond the last {shorter}", shown_sum(w, &g, graph)),
+            Some(format!("{longer} and {shorter} in one rank would do")),
+        ));
+    }
     let latest = moved(&g, p.of, &at(p.offset), graph).ok_or_else(gather)?;
     let mut left = outer.clone();
     product::append(&mut left, latest, 1.0);
@@ -140,7 +149,7 @@ pub(super) fn decay(graph: &Graph, p: &Prefix, w: &Weight, inner: &Sum, outer: &
     product::append(&mut rho, moved(&g, p.of, &at(p.taken()), graph).ok_or_else(gather)?, -1.0);
     let rho = telescoped(canonical(rho, graph), graph);
     let as_written = !left.iter().any(|(_, t)| t.mentions(&[m]));
-    let shown = |s: &Sum| w.power(s).map_or("1".into(), |t| show::term(graph, &t));
+    let shown = |s: &Sum| shown_sum(w, s, graph);
     if !as_written && !w.at_most_one(&rho, graph) {
         return Err((
             format!(
@@ -170,6 +179,17 @@ pub(super) fn decay(graph: &Graph, p: &Prefix, w: &Weight, inner: &Sum, outer: &
     }
     left.retain(|(c, _)| *c != 0.0);
     Ok(Decay { rho: w.power(&rho), left: w.power(&left), stays: w.power(&rest) })
+}
+
+fn shown_sum(w: &Weight, s: &Sum, graph: &Graph) -> String {
+    w.power(s).map_or("1".into(), |t| show::term(graph, &t))
+}
+
+/// Whether something is read at the index.
+fn reads_at(t: &Term, n: IndexId) -> bool {
+    let mut found = false;
+    t.visit(&mut |t| found |= matches!(t, Term::Read(..)) && t.mentions(&[n]));
+    found
 }
 
 /// Whether the position of the index is part of the value, other than as a place to read at.
