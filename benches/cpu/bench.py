@@ -117,21 +117,20 @@ def measure(case, row, options, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--einloom", default="target/release/einloom", help="the program to measure")
-    parser.add_argument("--quick", action="store_true", help="smaller sizes, one round")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, one round if not told otherwise")
     parser.add_argument("--out", type=Path, help="where results go as they are measured")
     parser.add_argument("--groups", default=",".join(GROUPS), help="which groups, in order (default: %(default)s)")
     parser.add_argument("--only", default="", help="only cases whose name contains this")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of either side (default: %(default)s)")
     parser.add_argument("--repeat", type=int, default=5, help="timed runs per round (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of ours and theirs (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, help="turns of ours and theirs (default: 3, or 1 of --quick)")
     parser.add_argument("--limit", type=float, default=60, help="seconds for one turn (default: %(default)s)")
     parser.add_argument("--no-rivals", dest="rivals", action="store_false", help="measure ours only")
     parser.add_argument("--tables", type=Path, metavar="JSON", help="print the tables of an earlier run and stop")
     options = parser.parse_args()
     if options.tables:
         return print(tables.text(json.loads(options.tables.read_text())))
-    if options.quick:
-        options.rounds = 1
+    options.rounds = options.rounds or (1 if options.quick else 3)
     data = {"facts": {}, "rows": []}
     with tempfile.TemporaryDirectory() as folder:
         data["facts"] = floor(folder, options.threads)
