@@ -18,17 +18,19 @@ pub(super) unsafe fn multiply(square: Square, parts: [usize; 2]) {
     // SAFETY: the caller's.
     unsafe {
         match parts {
-            [1, 1] => squares::<1, 1>(square),
+            [1, 1] => single(square),
             _ => parts_of(square, parts),
         }
     }
 }
 
+/// Of one part.
+///
 /// # Safety
 /// As of [`multiply`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512bf16,avx2,fma,bmi1,bmi2,lzcnt")]
-unsafe fn squares<const LEFT: usize, const RIGHT: usize>(square: Square) {
+unsafe fn single(square: Square) {
     let Square { a, b, blocks, c, c_bytes, kept } = square;
     let halves = if a[0] == a[1] { 1 } else { 2 };
     for eight in 0..halves * (SIDE / ROWS) {
@@ -36,12 +38,7 @@ unsafe fn squares<const LEFT: usize, const RIGHT: usize>(square: Square) {
         let c = c.wrapping_add(eight * ROWS * c_bytes);
         // SAFETY: the caller's.
         unsafe {
-            let mut sums = [[_mm512_setzero_ps(); 2]; ROWS];
-            if kept {
-                for (row, sums) in sums.iter_mut().enumerate() {
-                    *sums = [0, 1].map(|half| _mm512_loadu_ps(c.wrapping_add(row * c_bytes + half * 64).cast()));
-                }
-            }
+            let mut sums = begun(kept, c, c_bytes);
             let [mut a, mut b0, mut b1] = [a, b[0], b[1]];
             for _ in 0..blocks {
                 block(&mut sums, a, [b0, b1]);
@@ -65,12 +62,7 @@ unsafe fn parts_of(square: Square, [left, right]: [usize; 2]) {
         let c = c.wrapping_add(eight * ROWS * c_bytes);
         // SAFETY: the caller's.
         unsafe {
-            let mut sums = [[_mm512_setzero_ps(); 2]; ROWS];
-            if kept {
-                for (row, sums) in sums.iter_mut().enumerate() {
-                    *sums = [0, 1].map(|half| _mm512_loadu_ps(c.wrapping_add(row * c_bytes + half * 64).cast()));
-                }
-            }
+            let mut sums = begun(kept, c, c_bytes);
             for at in 0..blocks {
                 let part = |from: *const u8, parts: usize, part: usize| from.wrapping_add((at * parts + part) * TILE);
                 // The small ones first.
@@ -102,6 +94,25 @@ unsafe fn block(sums: &mut [[__m512; 2]; ROWS], a: *const u8, b: [*const u8; 2])
             }
         }
     }
+}
+
+/// The sums that a block begins with.
+///
+/// # Safety
+/// The rows are there, if they are kept.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512bf16,avx2,fma,bmi1,bmi2,lzcnt")]
+unsafe fn begun(kept: bool, c: *const u8, c_bytes: usize) -> [[__m512; 2]; ROWS] {
+    let mut sums = [[_mm512_setzero_ps(); 2]; ROWS];
+    if kept {
+        for (row, sums) in sums.iter_mut().enumerate() {
+            for (half, sum) in sums.iter_mut().enumerate() {
+                // SAFETY: the caller's.
+                *sum = unsafe { _mm512_loadu_ps(c.wrapping_add(row * c_bytes + half * 64).cast()) };
+            }
+        }
+    }
+    sums
 }
 
 /// # Safety
