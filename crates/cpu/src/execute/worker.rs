@@ -26,7 +26,7 @@ pub(crate) struct Job<'a> {
     /// One per tensor of the program.
     pub tensors: &'a [Shared<'a>],
     pub token: Token,
-    /// Contractions whose plan says so are computed by the processor's matrix unit.
+    /// Computes the contractions whose plan says so.
     pub unit: Option<UnitToken>,
 }
 
