@@ -13,8 +13,9 @@
 //! before or after these operations, of attention one number, but neither a key nor a value is there as a whole. Condition for
 //! a factor: it is loaded in the body, at a place that no tile tells, and the product alone reads it.
 //!
-//! What follows the last stream, of attention the division by the sums of weights, goes row by row as well, if it is made and stored element by
-//! element along the axis. What was there before is there until the last row is stored.
+//! What follows the last stream, of attention the division by the sums of weights, goes row by row as well, if no row of it depends on another one. What was
+//! there before, and what has no such rows, is there until the last row is stored. So does all of a kernel without a stream: of a product one row of
+//! results is held at a time beside a factor that has no rows, and one term of the other factor.
 
 use crate::gpu::registers::{Loop, Tail};
 use crate::gpu::uses::{reads, written};
@@ -161,32 +162,64 @@ impl ByRows {
 #[derive(Clone, Debug)]
 pub(crate) struct TailByRows {
     pub axis: AxisId,
-    before: Vec<ValueId>,
-    /// Of the row at hand.
-    rows: Vec<Vec<ValueId>>,
+    /// There from the first row to the last: what was there before, and what has no such rows.
+    whole: Vec<ValueId>,
+    /// Of the row at hand, each with whether it passes element by element.
+    rows: Vec<Vec<(ValueId, bool)>>,
 }
 
 impl TailByRows {
     /// Every axis that it can go along.
     pub fn all(kernel: &Kernel, tail: &Tail<'_>, fused: &Fused) -> Vec<Self> {
-        if !tail.ops.iter().all(|op| matches!(op, Op::Map { .. } | Op::Store { .. })) {
+        let in_rows = |op: &Op| {
+            matches!(op, Op::Load { .. } | Op::Map { .. } | Op::Mma { .. } | Op::Reduce { .. } | Op::Store { .. })
+        };
+        if !tail.ops.iter().all(in_rows) {
             return vec![];
         }
         let own = || tail.ops.iter().filter_map(written).filter(|v| !fused.contains_key(v));
-        let Some(axes) = own().map(|v| sides(kernel, v)).reduce(|a, b| &a & &b) else { return vec![] };
-        let rows: BTreeSet<Vec<ValueId>> =
-            tail.moments.sets().map(|there| own().filter(|v| there.contains(v)).collect()).collect();
-        let before: Vec<ValueId> = tail.before.iter().copied().collect();
-        let along = |axis| Self { axis, before: before.clone(), rows: rows.iter().cloned().collect() };
-        axes.into_iter().map(along).collect()
+        let axes: BTreeSet<AxisId> = own().flat_map(|v| sides(kernel, v)).collect();
+        let has = |v: ValueId, axis: &AxisId| sides(kernel, v).contains(axis);
+        // No row depends on another one: what has no rows is of nothing that has.
+        let apart = |axis: &AxisId| {
+            tail.ops.iter().all(|op| {
+                let made = if let Op::Store { src, .. } = op { Some(*src) } else { written(op) };
+                made.is_none_or(|v| has(v, axis)) || !reads(op).into_iter().any(|v| has(v, axis))
+            })
+        };
+        let alike = |one, other| sides(kernel, one) == sides(kernel, other);
+        let along = |axis: AxisId| {
+            let passing = factors(tail, &|v| has(v, &axis));
+            let rows = |there: BTreeSet<ValueId>| {
+                own().filter(|v| has(*v, &axis) && there.contains(v)).map(|v| (v, passing.contains(&v))).collect()
+            };
+            let rows: BTreeSet<Vec<(ValueId, bool)>> = tail.moments.sets(&alike).map(rows).collect();
+            let whole: BTreeSet<ValueId> =
+                tail.before.iter().copied().chain(own().filter(|v| !has(*v, &axis))).collect();
+            Self { axis, whole: whole.into_iter().collect(), rows: rows.into_iter().collect() }
+        };
+        axes.into_iter().filter(apart).map(along).collect()
     }
 
     /// The largest sum of sizes, with `side` rows in a tile; tiles that are `kept` are there all the time.
     pub fn most(&self, sizes: &[f64], side: f64, kept: &BTreeSet<ValueId>) -> f64 {
-        let there: BTreeSet<ValueId> = self.before.iter().chain(kept).copied().collect();
-        let row = |values: &Vec<ValueId>| values.iter().map(|v| sizes[v.at()]).sum::<f64>() / side.max(1.0);
+        let there: BTreeSet<ValueId> = self.whole.iter().chain(kept).copied().collect();
+        let one = |&(v, passes): &(ValueId, bool)| match passes {
+            _ if kept.contains(&v) => 0.0,
+            true => 1.0,
+            false => sizes[v.at()] / side.max(1.0),
+        };
+        let row = |values: &Vec<(ValueId, bool)>| values.iter().map(one).sum();
         there.iter().map(|v| sizes[v.at()]).sum::<f64>() + self.rows.iter().map(row).fold(0.0, f64::max)
     }
+}
+
+/// Factors with rows that only a product with something without rows reads: of a row's terms one is there at a time.
+fn factors(tail: &Tail<'_>, has: &dyn Fn(ValueId) -> bool) -> BTreeSet<ValueId> {
+    let loaded = tail.ops.iter().filter(|op| matches!(op, Op::Load { .. })).filter_map(written);
+    let readers = |v: ValueId| tail.ops.iter().flat_map(reads).filter(|r| *r == v).count();
+    let factor = |op: &Op, v: ValueId| matches!(op, Op::Mma { a, b, .. } if *a == v && !has(*b) || *b == v && !has(*a));
+    loaded.filter(|&v| readers(v) == 1 && has(v) && tail.ops.iter().any(|op| factor(op, v))).collect()
 }
 
 /// The operations of a body that hold a result, with what is read for the last time by each.

@@ -107,10 +107,11 @@ impl Reuse<'_> {
             if let Some(held) = self.fits(all, depth, share, self.resident_bytes.saturating_mul(points)) {
                 // What does not move from one region to the next is used again before it is pushed out.
                 let mut by_depth: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-                let (mut kept, mut held) = (BTreeSet::new(), held);
+                let (mut kept, once) = (BTreeSet::new(), held);
+                let mut held = once;
                 for &k in all {
                     let from = self.stays_from(k, depth);
-                    let from = match self.keeps_tile(k, [from, depth], held, share, &mut kept) {
+                    let from = match self.keeps_tile(k, [from, depth], once, share, &mut kept) {
                         Some(more) => {
                             held = held.max(more);
                             from
@@ -168,7 +169,8 @@ impl Reuse<'_> {
         let tile = self.nest.accesses[k].tile;
         let new = kept.insert(tile);
         let more = self.held(kept).saturating_mul(element).saturating_sub(self.resident_bytes);
-        let all = held.max(self.resident_bytes.saturating_add(more));
+        // What the region touches beside its tiles is there as well.
+        let all = held.saturating_add(more);
         if all > share && new {
             kept.remove(&tile);
         }

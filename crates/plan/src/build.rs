@@ -200,7 +200,7 @@ impl Workshop<'_> {
         (tried, failed)
     }
 
-    fn kernel_name(&self, roots: &[NodeId]) -> String {
+    pub(crate) fn kernel_name(&self, roots: &[NodeId]) -> String {
         let names: Vec<&str> = roots.iter().map(|&r| self.p[r].name.as_str()).collect();
         names.join("_").replace('.', "_").to_lowercase()
     }

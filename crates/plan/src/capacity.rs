@@ -13,6 +13,7 @@ use crate::known::{Searched, text};
 use crate::program::program_of;
 use crate::template::shape;
 use crate::{PlanError, Work};
+use einloom_algebra::NodeId;
 use einloom_cascade::IndexId;
 use einloom_machine::{Bytes, Machine};
 use einloom_model::{compute_seconds, transfers};
@@ -37,39 +38,16 @@ impl Workshop<'_> {
         memory: Memory<'_>,
         limit: f64,
     ) -> (Vec<Tried>, Option<PlanError>) {
-        let (mut found, mut failed, mut least) = (vec![], None, u64::MAX);
-        let mut shapes: BTreeSet<(Vec<IndexId>, Vec<IndexId>)> = BTreeSet::new();
-        let mut wishes = BTreeSet::new();
-        for tiles in self.wholes(roles) {
-            // Some indices are cut in the same way whatever is asked for.
-            if !wishes.insert(shape(false, &roles.tiling(self.p, &WHATEVER, &BTreeSet::new(), &tiles))) {
-                continue;
-            }
-            for parallel_first in [false, true] {
-                let style = Style { parallel_first, ..WHATEVER };
-                let tried = match self.emit_with(cone, roles, &style, &tiles, name) {
-                    Ok(tried) => tried,
-                    Err(e) => {
-                        failed.get_or_insert(e);
-                        continue;
-                    }
-                };
-                let (free, only) = (self.free(roles, &tried), !tried.choice);
-                let cuts = tried.tiling.cuts.iter().filter(|c| c.1.kind == AxisKind::Whole).map(|c| *c.0);
-                if shapes.insert((free.clone(), cuts.collect())) {
-                    self.work.emitted += 1;
-                    for grid in orders(&tried.kernel).into_iter().take(if self.thorough { usize::MAX } else { 1 }) {
-                        let mut tried = tried.clone();
-                        tried.kernel.grid = grid;
-                        match self.best_tiles(&tried, &free, memory, limit) {
-                            Ok(tried) => found.extend(tried),
-                            Err(elements) => least = least.min(elements),
-                        }
-                    }
-                }
-                // The other index would be the same one.
-                if only {
-                    break;
+        let (mut found, mut least) = (vec![], u64::MAX);
+        let (frames, mut failed) = self.frames(cone, roles, name);
+        for (tried, free) in frames {
+            self.work.emitted += 1;
+            for grid in orders(&tried.kernel).into_iter().take(if self.thorough { usize::MAX } else { 1 }) {
+                let mut tried = tried.clone();
+                tried.kernel.grid = grid;
+                match self.best_tiles(&tried, &free, memory, limit) {
+                    Ok(tried) => found.extend(tried),
+                    Err(elements) => least = least.min(elements),
                 }
             }
         }
@@ -90,6 +68,46 @@ impl Workshop<'_> {
         }
         let failed = failed.filter(|_| found.is_empty());
         (found, failed)
+    }
+
+    /// The ways to write a kernel, each with the indices whose tiles are to be found, and why one cannot be written.
+    fn frames(&mut self, cone: &Cone, roles: &Roles, name: &str) -> (Vec<(Tried, Vec<IndexId>)>, Option<PlanError>) {
+        let (mut frames, mut failed) = (vec![], None);
+        let mut shapes: BTreeSet<(Vec<IndexId>, Vec<IndexId>)> = BTreeSet::new();
+        let mut wishes = BTreeSet::new();
+        for tiles in self.wholes(roles) {
+            // Some indices are cut in the same way whatever is asked for.
+            if !wishes.insert(shape(false, &roles.tiling(self.p, &WHATEVER, &BTreeSet::new(), &tiles))) {
+                continue;
+            }
+            for parallel_first in [false, true] {
+                let style = Style { parallel_first, ..WHATEVER };
+                let tried = match self.emit_with(cone, roles, &style, &tiles, name) {
+                    Ok(tried) => tried,
+                    Err(e) => {
+                        failed.get_or_insert(e);
+                        continue;
+                    }
+                };
+                let (free, only) = (self.free(roles, &tried), !tried.choice);
+                let cuts = tried.tiling.cuts.iter().filter(|c| c.1.kind == AxisKind::Whole).map(|c| *c.0);
+                if shapes.insert((free.clone(), cuts.collect())) {
+                    frames.push((tried, free));
+                }
+                // The other index would be the same one.
+                if only {
+                    break;
+                }
+            }
+        }
+        (frames, failed)
+    }
+
+    /// The ways to write a chosen kernel.
+    pub(crate) fn written(&mut self, roots: &[NodeId], cone: &Cone) -> Vec<Kernel> {
+        let roles = Roles::new(self.p, self.x, cone);
+        let name = self.kernel_name(roots);
+        self.frames(cone, &roles, &name).0.into_iter().map(|(tried, _)| tried.kernel).collect()
     }
 
     /// A chosen kernel with tiles, or in an order of its grid, that take longer to find, where it moves more than it has to in any order and

@@ -135,7 +135,7 @@ impl Frame {
     }
 
     /// Bytes that move between the memories whatever the tiles.
-    fn least(&self, memory: Memory<'_>) -> u64 {
+    pub(crate) fn least(&self, memory: Memory<'_>) -> u64 {
         let levels = level_transfers(&self.program, self.kernel(), memory.machine, &self.held, &self.counts);
         levels.iter().rev().nth(1).map_or(0, |l| l.bound_bytes)
     }
@@ -159,7 +159,7 @@ impl Frame {
         let mut first = None;
         if limit.is_finite() {
             let mut far = way.clone();
-            self.rounds(&mut far, FEWEST_TILES, 1, memory, work);
+            self.rounds(&mut far, [FEWEST_TILES, 1], thorough, memory, work);
             first = Some(far.bytes);
             if far.bytes as f64 > HOPELESS * limit {
                 work.pruned += 1;
@@ -167,7 +167,7 @@ impl Frame {
             }
         }
         let most = (6 * MOST_TILES / pairs(self.free.len()).len().max(1)).clamp(FEWEST_TILES, MOST_TILES);
-        self.rounds(&mut way, most, ROUNDS, memory, work);
+        self.rounds(&mut way, [most, ROUNDS], thorough, memory, work);
         if self.free.len() > 2 && way.bytes as f64 > NEAR * self.least(memory) as f64 {
             // Where two indices at a time lead nowhere better, another way may: from each index as large as can be, and in a
             // thorough search as large as is best by itself.
@@ -191,21 +191,28 @@ impl Frame {
                     other.at.clone_from(&smallest);
                     other.at[index] = k;
                     other.bytes = self.moved(&other.sizes(), memory, work);
-                    self.rounds(&mut other, FEWEST_TILES, 1, memory, work);
+                    self.rounds(&mut other, [FEWEST_TILES, 1], thorough, memory, work);
                     if other.bytes < way.bytes {
                         (way, better) = (other.clone(), true);
                     }
                 }
             }
             if better {
-                self.rounds(&mut way, most, ROUNDS, memory, work);
+                self.rounds(&mut way, [most, ROUNDS], thorough, memory, work);
             }
         }
         Ok(Descent { bytes: way.bytes, sizes: way.sizes(), first })
     }
 
-    /// Looks at all pairs of indices so many times, at first at `most` tiles of one of them, then near the best.
-    fn rounds(&mut self, way: &mut Way, most: usize, rounds: usize, memory: Memory<'_>, work: &mut Work) {
+    /// Looks at all pairs of indices so many `rounds`, at first at `most` tiles of one of them, then near the best.
+    fn rounds(
+        &mut self,
+        way: &mut Way,
+        [most, rounds]: [usize; 2],
+        thorough: bool,
+        memory: Memory<'_>,
+        work: &mut Work,
+    ) {
         for round in 0..rounds {
             let before = way.at.clone();
             for (one, other) in pairs(self.free.len()) {
@@ -225,6 +232,14 @@ impl Frame {
                         break;
                     }
                     if one != other {
+                        // One position at a time leaves most room for what stays meanwhile.
+                        if thorough {
+                            let mut alone = next.clone();
+                            alone.bytes = self.moved(&alone.sizes(), memory, work);
+                            if alone.bytes < way.bytes {
+                                *way = alone;
+                            }
+                        }
                         let mut sizes = next.sizes();
                         next.at[other] = last(next.tiles[other].len(), |k| {
                             sizes[other] = next.tiles[other][k];

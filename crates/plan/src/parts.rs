@@ -5,7 +5,8 @@
 //! tiles that suit it, pays that for the tail alone: a product of 256 cubed where 16384 elements fit moves 126 rows by tiles of
 //! 126 by 128, 130 rows by tiles of 130 by 86.
 //!
-//! Where four tiles just fail to hold a result, no line across it leaves few of them: two indices are cut (`round_about.rs`).
+//! Where that is not enough two indices are cut: along whole sides of what is left (`sections.rs`), or, where four tiles just fail to hold a result and
+//! no line across it leaves few of them, round about (`round_about.rs`).
 //!
 //! Conditions: the index is on the grid, so that no part needs what the other computes; it has one axis, and the kernel neither
 //! reads positions along it nor skips chunks by what data say; no recurrence. A plan within 5 % of its bound stays in one piece,
@@ -14,9 +15,10 @@
 use crate::Work;
 use crate::build::{Built, Workshop};
 use crate::frame::{Frame, Memory, even_tiles, last};
+use crate::grid_order::orders;
 use crate::known;
+use crate::plane::{Plane, Way};
 use crate::program::program_of;
-use crate::round_about::round_about;
 use einloom_model::bounds::BoundFrom;
 use einloom_model::{bound_if_moved, transfers};
 use einloom_tile::{Affine, AxisId, AxisKind, Coord, CoordAtom, Kernel, Op, Scalar};
@@ -43,6 +45,8 @@ pub(crate) struct Piece {
     /// Places of indices among the free ones, each with the first position and how many.
     pub along: Vec<(usize, usize, usize)>,
     pub sizes: Vec<usize>,
+    /// Which of the ways to write the kernel, the chosen one first.
+    pub way: usize,
 }
 
 /// Part of what a planned kernel computes.
@@ -99,33 +103,36 @@ impl Workshop<'_> {
         }
         let mut frame = Frame::new(program, free(&built.kernel));
         let sizes: Vec<usize> = frame.free.iter().map(|f| built.kernel.axis(f[0]).tile).collect();
+        let grid: Vec<usize> = (0..frame.free.len()).filter(|&k| on_grid(&frame, k)).collect();
         let key = known::text(&mut frame.program, &[]);
-        let (best, work) = match self.known.cuts.get(&key) {
-            Some(found) => found.clone(),
-            None => {
-                let mut work = Work::default();
-                let best = best_cut(&mut frame, memory, whole, near, &mut work);
-                self.known.cuts.insert(key, (best.clone(), work));
-                (best, work)
+        let mut ways = vec![];
+        let best = self.known_cut(key, |work| in_two(&mut frame, &grid, memory, whole, near, work));
+        let limit = best.as_ref().map_or(whole, |b| b.bytes).min(whole);
+        let best = match limit as f64 > NEAR * near as f64 {
+            true => {
+                ways = self.ways(built, &frame, &grid);
+                let key = ways.iter_mut().map(|w| known::text(&mut w.frame.program, &[])).collect();
+                let limit = (1.0 - WORTH) * limit as f64;
+                self.known_cut(key, |work| across(&mut ways, memory, near, limit, work)).or(best)
             }
-        };
-        self.work += work;
-        let best = best?;
+            false => best,
+        }?;
         if best.bytes as f64 > (1.0 - WORTH) * whole as f64 {
             return None;
         }
         frame.put(&sizes);
         let (bound, from) = bound_if_moved(&frame.program, self.machine, &level, best.bytes)?;
-        let named = |&(index, first, len): &(usize, usize, usize)| {
-            let axis = frame.kernel().axis(frame.free[index][0]);
-            (axis.name.clone(), first, len, axis.extent)
-        };
         let element = self.machine.element?.0.max(1);
         let elements = |bytes: u64| bytes / element;
         let all = if best.pieces.len() == 2 { "both parts" } else { "all parts" };
         let make = |(place, piece): (usize, &Piece)| {
+            let frame = if piece.way == 0 { &frame } else { &ways[piece.way].frame };
             let mut part = frame.piece(&piece.along)?;
             part.put(&piece.sizes);
+            let named = |&(index, first, len): &(usize, usize, usize)| {
+                let axis = frame.kernel().axis(frame.free[index][0]);
+                (axis.name.clone(), first, len, axis.extent)
+            };
             let along: Vec<_> = piece.along.iter().map(named).collect();
             let text = |(name, first, len, extent): &(String, usize, usize, usize)| {
                 format!("{name} {first}..{} of {extent}", first + len)
@@ -137,8 +144,7 @@ impl Workshop<'_> {
                 elements(whole),
                 elements(bound),
             );
-            let mut kernel = sliced(&built.kernel, &frame.axes(&piece.along))?;
-            kernel.axes.clone_from(&part.kernel().axes);
+            let kernel = part.kernel().clone();
             let (index, first, len, _) = along.first()?.clone();
             Some(Built {
                 kernel,
@@ -161,18 +167,19 @@ impl Workshop<'_> {
     }
 }
 
-/// The best way to cut the kernel: one index in two, or two of them round about.
-fn best_cut(frame: &mut Frame, memory: Memory<'_>, whole: u64, bound: u64, work: &mut Work) -> Option<Cut> {
-    let grid: Vec<usize> = (0..frame.free.len()).filter(|&k| on_grid(frame, k)).collect();
-    let in_two = in_two(frame, &grid, memory, whole, bound, work);
-    let limit = in_two.as_ref().map_or(whole, |c| c.bytes).min(whole);
-    if limit as f64 <= NEAR * bound as f64 {
-        return in_two;
+/// The best parts across both indices, where they move less than `limit` bytes: along whole sides, else round about.
+fn across(ways: &mut [Way], memory: Memory<'_>, near: u64, limit: f64, work: &mut Work) -> Option<Cut> {
+    let plane = Plane::new(ways, memory, work)?;
+    let sections = plane.sections(limit).and_then(|p| plane.pieces(ways, p.into_iter(), limit, memory, work));
+    let limit = sections.as_ref().map_or(limit, |c| (1.0 - WORTH) * c.bytes as f64);
+    if limit <= NEAR * near as f64 {
+        return sections;
     }
-    round_about(frame, &grid, memory, (1.0 - WORTH) * limit as f64, work).or(in_two)
+    let about = plane.round_about(limit).and_then(|p| plane.pieces(ways, p.into_iter(), limit, memory, work));
+    about.or(sections)
 }
 
-/// The best place to cut some index at.
+/// The best place to cut some index in two at.
 fn in_two(
     frame: &mut Frame,
     grid: &[usize],
@@ -222,8 +229,51 @@ fn in_two(
     {
         (bytes, tail) = (bytes - before + found.bytes, found.sizes);
     }
-    let piece = |first: usize, len: usize, sizes: Vec<usize>| Piece { along: vec![(index, first, len)], sizes };
+    let piece = |first: usize, len: usize, sizes: Vec<usize>| Piece { along: vec![(index, first, len)], sizes, way: 0 };
     Some(Cut { pieces: vec![piece(0, at, head), piece(at, left, tail)], bytes })
+}
+
+impl Workshop<'_> {
+    /// What was found for a key, or is now.
+    fn known_cut(&mut self, key: String, find: impl FnOnce(&mut Work) -> Option<Cut>) -> Option<Cut> {
+        let (best, work) = match self.known.cuts.get(&key) {
+            Some(found) => found.clone(),
+            None => {
+                let mut work = Work::default();
+                let best = find(&mut work);
+                self.known.cuts.insert(key, (best.clone(), work));
+                (best, work)
+            }
+        };
+        self.work += work;
+        best
+    }
+
+    /// The ways to write a kernel whose grid has two indices that can be cut, with every order of its grid; the chosen one first.
+    fn ways(&mut self, built: &Built, frame: &Frame, grid: &[usize]) -> Vec<Way> {
+        let [one, other] = grid[..] else { return vec![] };
+        let names = [one, other].map(|k| frame.kernel().axis(frame.free[k][0]).name.clone());
+        let mut ways = vec![Way { frame: frame.clone(), places: [one, other], reordered: false }];
+        if !built.mixed.is_empty() {
+            return ways;
+        }
+        for kernel in self.written(&built.roots, &built.cone) {
+            for (k, grid) in orders(&kernel).into_iter().enumerate() {
+                let kernel = Kernel { grid, ..kernel.clone() };
+                let program = program_of(self.p, self.x, self.types, vec![kernel]);
+                let free = free(&program.kernels[0]);
+                let frame = Frame::new(program, free);
+                let named = |name: &String| {
+                    let is_it = |k: &usize| on_grid(&frame, *k) && frame.kernel().axis(frame.free[*k][0]).name == *name;
+                    (0..frame.free.len()).find(is_it)
+                };
+                if let [Some(one), Some(other)] = [0, 1].map(|k| named(&names[k])) {
+                    ways.push(Way { frame, places: [one, other], reordered: k > 0 });
+                }
+            }
+        }
+        ways
+    }
 }
 
 impl Frame {

@@ -84,9 +84,14 @@ impl Moments {
         self
     }
 
-    /// The values at each moment.
-    pub(crate) fn sets(&self) -> impl Iterator<Item = BTreeSet<ValueId>> + use<'_> {
-        self.all.iter().map(|m| m.alive.iter().copied().chain(m.result).collect())
+    /// The values at each moment, a result in the place of one of those that die there if they are `alike`.
+    pub(crate) fn sets(&self, alike: &impl Fn(ValueId, ValueId) -> bool) -> impl Iterator<Item = BTreeSet<ValueId>> {
+        self.all.iter().map(|m| {
+            let takes = |d: &&(ValueId, bool)| d.1 && m.result.is_some_and(|r| alike(d.0, r));
+            let replaced = m.dying.iter().find(takes).map(|d| d.0);
+            let dying = m.dying.iter().map(|d| d.0).filter(|v| Some(*v) != replaced);
+            m.alive.iter().copied().chain(dying).chain(m.result).collect()
+        })
     }
 
     /// The largest sum of sizes; tiles that are `kept` are there all the time.
