@@ -14,7 +14,7 @@
 //! a factor: it is loaded in the body, at a place that no tile tells, and the product alone reads it.
 //!
 //! What follows the last stream, of attention the division by the sums of weights, goes row by row as well, if no row of it depends on another one. What was
-//! there before, and what has no such rows, is there until the last row is stored. So does all of a kernel without a stream: of a product one row of
+//! there before, and what has no such rows, is there until the last row is stored. So does all of a kernel without a stream that has one product and reduces nothing else: one row of
 //! results is held at a time beside a factor that has no rows, and one term of the other factor.
 
 use crate::gpu::registers::{Loop, Tail};
@@ -171,10 +171,9 @@ pub(crate) struct TailByRows {
 impl TailByRows {
     /// Every axis that it can go along.
     pub fn all(kernel: &Kernel, tail: &Tail<'_>, fused: &Fused) -> Vec<Self> {
-        let in_rows = |op: &Op| {
-            matches!(op, Op::Load { .. } | Op::Map { .. } | Op::Mma { .. } | Op::Reduce { .. } | Op::Store { .. })
-        };
-        if !tail.ops.iter().all(in_rows) {
+        let in_rows = |op: &Op| matches!(op, Op::Load { .. } | Op::Map { .. } | Op::Mma { .. } | Op::Store { .. });
+        let products = tail.ops.iter().filter(|op| matches!(op, Op::Mma { .. })).count();
+        if !tail.ops.iter().all(in_rows) || products > 1 {
             return vec![];
         }
         let own = || tail.ops.iter().filter_map(written).filter(|v| !fused.contains_key(v));

@@ -106,7 +106,7 @@ impl Workshop<'_> {
         let grid: Vec<usize> = (0..frame.free.len()).filter(|&k| on_grid(&frame, k)).collect();
         let key = known::text(&mut frame.program, &[]);
         let mut ways = vec![];
-        let best = self.known_cut(key, |work| in_two(&mut frame, &grid, memory, whole, near, work));
+        let best = self.known_cut(key, |work| in_two((&mut frame, &sizes), &grid, memory, whole, near, work));
         let limit = best.as_ref().map_or(whole, |b| b.bytes).min(whole);
         let best = match limit as f64 > NEAR * near as f64 {
             true => {
@@ -126,7 +126,10 @@ impl Workshop<'_> {
         let elements = |bytes: u64| bytes / element;
         let all = if best.pieces.len() == 2 { "both parts" } else { "all parts" };
         let make = |(place, piece): (usize, &Piece)| {
-            let frame = if piece.way == 0 { &frame } else { &ways[piece.way].frame };
+            let (frame, kernel) = match ways.get(piece.way) {
+                Some(way) => (&way.frame, &way.kernel),
+                None => (&frame, &built.kernel),
+            };
             let mut part = frame.piece(&piece.along)?;
             part.put(&piece.sizes);
             let named = |&(index, first, len): &(usize, usize, usize)| {
@@ -144,7 +147,8 @@ impl Workshop<'_> {
                 elements(whole),
                 elements(bound),
             );
-            let kernel = part.kernel().clone();
+            let mut kernel = sliced(kernel, &frame.axes(&piece.along))?;
+            kernel.axes.clone_from(&part.kernel().axes);
             let (index, first, len, _) = along.first()?.clone();
             Some(Built {
                 kernel,
@@ -181,7 +185,7 @@ fn across(ways: &mut [Way], memory: Memory<'_>, near: u64, limit: f64, work: &mu
 
 /// The best place to cut some index in two at.
 fn in_two(
-    frame: &mut Frame,
+    (frame, own): (&mut Frame, &[usize]),
     grid: &[usize],
     memory: Memory<'_>,
     whole: u64,
@@ -192,7 +196,9 @@ fn in_two(
     let mut best: Option<(u64, usize, usize, [Vec<usize>; 2])> = None;
     for &index in grid {
         let axis = frame.free[index][0];
-        let shapes = shapes(frame, grid, index, memory);
+        // Its own tiles suit some of it, where a few elements of what stays come in again.
+        let mut shapes = shapes(frame, grid, index, memory);
+        shapes.push(own.to_vec());
         let mut tails: BTreeMap<usize, Option<(u64, Vec<usize>)>> = BTreeMap::new();
         for (at, head) in heads(&shapes, index, extents[index]) {
             let Some(mut part) = frame.of(axis, 0, at) else { break };
@@ -253,14 +259,15 @@ impl Workshop<'_> {
     fn ways(&mut self, built: &Built, frame: &Frame, grid: &[usize]) -> Vec<Way> {
         let [one, other] = grid[..] else { return vec![] };
         let names = [one, other].map(|k| frame.kernel().axis(frame.free[k][0]).name.clone());
-        let mut ways = vec![Way { frame: frame.clone(), places: [one, other], reordered: false }];
+        let kernel = built.kernel.clone();
+        let mut ways = vec![Way { kernel, frame: frame.clone(), places: [one, other], reordered: false }];
         if !built.mixed.is_empty() {
             return ways;
         }
         for kernel in self.written(&built.roots, &built.cone) {
             for (k, grid) in orders(&kernel).into_iter().enumerate() {
                 let kernel = Kernel { grid, ..kernel.clone() };
-                let program = program_of(self.p, self.x, self.types, vec![kernel]);
+                let program = program_of(self.p, self.x, self.types, vec![kernel.clone()]);
                 let free = free(&program.kernels[0]);
                 let frame = Frame::new(program, free);
                 let named = |name: &String| {
@@ -268,7 +275,7 @@ impl Workshop<'_> {
                     (0..frame.free.len()).find(is_it)
                 };
                 if let [Some(one), Some(other)] = [0, 1].map(|k| named(&names[k])) {
-                    ways.push(Way { frame, places: [one, other], reordered: k > 0 });
+                    ways.push(Way { kernel, frame, places: [one, other], reordered: k > 0 });
                 }
             }
         }

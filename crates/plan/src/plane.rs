@@ -7,6 +7,7 @@
 use crate::Work;
 use crate::frame::{Frame, Memory, last};
 use crate::parts::{Cut, Piece};
+use einloom_tile::Kernel;
 
 /// Tiles of a part along one index, at most; along the other as many as it takes.
 pub(crate) const MOST: usize = 12;
@@ -15,6 +16,8 @@ const ONCE: f64 = 1.001;
 
 /// One way to write a kernel.
 pub(crate) struct Way {
+    pub kernel: Kernel,
+    /// The same as a program of its own.
     pub frame: Frame,
     /// Places of the two indices among its free ones.
     pub places: [usize; 2],

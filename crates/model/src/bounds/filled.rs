@@ -31,6 +31,32 @@ pub(super) struct Strip {
     pub takes: [f64; 2],
     /// Whether it is of a kind of which there may have to be one.
     pub marked: bool,
+    /// Whether it takes so much more than others that few of them are in the best: what they leave no room for has no price.
+    pub dear: bool,
+}
+
+/// Numbers of rectangles beyond the fewest that are gone through one by one.
+const MORE: usize = 12;
+
+/// The least that rectangles take which fill a result, whatever their number `G`, if so many take what `strips(1 - 1/G)` say. If `marked`, one of those that are
+/// marked is there at least. Without end where no rectangle is.
+pub(super) fn least_filled(extents: [usize; 2], strips: &dyn Fn(f64) -> Vec<Strip>, marked: bool) -> f64 {
+    let at = |count: f64| Filled::new(extents, strips(1.0 - 1.0 / count), marked);
+    let largest = strips(1.0).iter().map(|s| s.rows * s.to).max().unwrap_or(0);
+    if largest == 0 {
+        return f64::INFINITY;
+    }
+    let mut count = (extents[0] * extents[1]).div_ceil(largest) as f64;
+    let mut best = f64::INFINITY;
+    for _ in 0..MORE {
+        let more = at(count).least(count, true);
+        if best <= more {
+            return best;
+        }
+        best = best.min(at(count).least(count, false).max(more));
+        count += 1.0;
+    }
+    best.min(at(count).least(count, true))
 }
 
 /// The shares of positions that follow one another along a side.
@@ -81,7 +107,7 @@ impl Filled {
     pub fn new(extents: [usize; 2], strips: Vec<Strip>, marked: bool) -> Self {
         // As many as those that are as long as a side leave no room for.
         let widest = |marked: bool| {
-            let of_it = || strips.iter().filter(move |s| s.marked == marked);
+            let of_it = || strips.iter().filter(move |s| s.marked == marked && !s.dear);
             let rows = of_it().filter(|s| s.to == extents[1]).map(|s| s.rows).max();
             [rows, of_it().filter(|s| s.rows == extents[0]).map(|s| s.to).max()]
         };

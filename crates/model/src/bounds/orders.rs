@@ -69,6 +69,32 @@ impl Pieces {
     }
 }
 
+impl Pieces {
+    /// The least that passes, and comes in again, in groups that follow one another of which some have more pieces than the memory holds: `fitting`, which need not be whole. Of a group of `p` at least
+    /// `(p - fitting) size` elements have no place, and come in for each of so many `passes` of what passes by, not once.
+    pub fn crowded(self, fitting: f64, size: f64, [passing, passes]: [f64; 2], memory: f64) -> f64 {
+        let Self { all, count } = self;
+        let (fitting, mut best) = (fitting.max(0.0), f64::INFINITY);
+        let mut groups = if fitting < 1.0 { count } else { (count / fitting.floor()).ceil() - 1.0 };
+        while groups >= 1.0 {
+            // What has no place is convex in a group's pieces, so that groups that are nearly alike have least of it.
+            let fewer = (count / groups).floor();
+            let longer = count - fewer * groups;
+            let comes = |pieces: f64| (pieces - fitting).max(0.0) * size;
+            let again = (groups - longer) * comes(fewer) + longer * comes(fewer + 1.0);
+            let more = (passes - 1.0) * again;
+            let stays = memory - (all - again) / groups;
+            best = best.min((groups * passing - (groups - 1.0) * stays).max(passing) + more);
+            // Fewer groups have more of it.
+            if more + passing >= best {
+                break;
+            }
+            groups -= 1.0;
+        }
+        best
+    }
+}
+
 impl ProjectiveNest {
     /// The same for orders in groups: rows of results are in groups that follow one another; all that belongs to a row (what is
     /// read of it, its sums and `carried` bytes more) is there from its first use to its last; and what comes in of a column while

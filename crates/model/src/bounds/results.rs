@@ -12,12 +12,15 @@
 //! so that one more than the fewer of the two are there at some moment, with a weight. Or `c n` elements rest that are multiplied, while rows pass: when the first of a row's `n`
 //! weights has been used for all `c` sums, these are there with what the row carries, and either all its elements, if a weight is still to be begun, with the first, or a number for each of the `n`.
 //!
+//! Where a few elements more of what should stay have no place they may come in for each of what passes: of the rows for each column, of values for each row.
+//!
 //! *Tiles*, for each of which more of the columns passes than fits. Let `a` of them have all `e` results of their rows, `P` rows at most each, and `b` others fewer. Then `r = q - a P`
 //! rows are in none of the `a`, and it is enough to count those in the others, at most `r` in each: each row is in two of these at least, so that the `p` sum up to `2 r`, and the `p c` to
 //! `e r`. Whatever the prices of both counts, the others take what `r` rows cost, and `b` times the least that a tile takes beyond what it counts. If that is no less than nothing, more
 //! tiles take no less. Of two others each has all `r` rows, and one of them half of the results.
 
 use super::beside::Beside;
+use super::filled::{Strip, least_filled};
 use super::orders::{Pieces, Sides};
 use super::{Incoming, ProjectiveNest};
 
@@ -74,9 +77,13 @@ impl Chain {
     /// What comes in more than once where one side stays: of columns beside all rows and beside what weights are made of; of rows beside that.
     fn beside_a_side(&self, carried: f64, numbers: f64) -> [f64; 3] {
         let Self { rows, columns, row, first, results, memory } = *self;
-        let more = |count: f64, size: f64, fitting: f64, passing: f64, memory: f64| match fitting.floor() {
-            fitting if fitting < 1.0 => f64::INFINITY,
-            fitting => Pieces { all: count * size, count }.apart((count / fitting).ceil(), passing, memory) - passing,
+        let more = |[count, size]: [f64; 2], fitting: f64, [passing, passes]: [f64; 2], memory: f64| {
+            let pieces = Pieces { all: count * size, count };
+            let crowded = pieces.crowded(fitting, size, [passing, passes], memory) - passing;
+            match fitting.floor() {
+                fitting if fitting < 1.0 => crowded,
+                fitting => crowded.min(pieces.apart((count / fitting).ceil(), passing, memory) - passing),
+            }
         };
         let beside_rows = memory - rows * row;
         let parts = ((beside_rows - first - numbers) / (rows + 1.0))
@@ -85,9 +92,9 @@ impl Chain {
         let groups = ((beside_columns - columns - 2.0) / row).max((beside_columns - 2.0) / (row + 1.0));
         let values = (beside_columns - carried - columns.min(row - carried + 1.0)) / (columns + 1.0);
         [
-            more(results, rows, parts, columns * first, beside_rows),
-            more(rows, row, groups, columns * results, beside_columns),
-            more(results, columns, values, rows * (row - carried), beside_columns),
+            more([results, rows], parts, [columns * first, columns], beside_rows),
+            more([rows, row], groups, [columns * results, results], beside_columns),
+            more([results, columns], values, [rows * (row - carried), rows], beside_columns),
         ]
     }
 
@@ -141,7 +148,23 @@ impl Chain {
                 }
             }
         }
-        best - columns * (first + results)
+        best.max(self.filled(fitting, fewest)) - columns * (first + results)
+    }
+
+    /// The same where each tile is of rows and results that follow one another, so that tiles fill all results: see the module `filled`. It counts
+    /// that what two tiles leave over takes a third one.
+    fn filled(&self, fitting: &dyn Fn(f64) -> f64, fewest: usize) -> f64 {
+        let Self { rows, columns, row, first, results, memory } = *self;
+        let fitting: Vec<usize> = (0..=results as usize).map(|c| fitting(c as f64).clamp(0.0, rows) as usize).collect();
+        let strips = |weight: f64| {
+            let of = |c: usize| {
+                let all = c as f64;
+                let takes = [columns * (first + all) - memory, weight * (row + all)];
+                Strip { rows: c, from: 1, to: fitting[c], takes, marked: false, dear: false }
+            };
+            (fewest.max(1)..=results as usize).filter(|&c| fitting[c] > 0).map(of).collect()
+        };
+        least_filled([results as usize, rows as usize], &strips, false) + memory
     }
 }
 

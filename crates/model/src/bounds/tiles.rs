@@ -11,6 +11,8 @@
 //! - whole rows of the result; or
 //! - *tiles* of the result, some of its rows by some of its columns, for each of which `2M` elements of factors are needed at least.
 //!
+//! Of rows of a factor some elements may have no place: they come in again for each column of the other that passes.
+//!
 //! Either all groups are of one of the first two kinds; or they are of any kinds, if neither factor fits that passes by rows.
 //!
 //! *What is held besides.* Let `r` rows by `s` columns of sums rest. Of one step, a column of `r` and a row of `s` elements of the factors, some element is
@@ -26,7 +28,7 @@
 //!
 //! comes in beside what comes in once. Rows of a factor come in for their own group alone, `p_i` elements of the `U_i`: those that are there at a cut do not pass.
 
-use super::filled::{Filled, Strip};
+use super::filled::{Strip, least_filled};
 use super::{Incoming, ProjectiveNest};
 use std::collections::BTreeSet;
 
@@ -80,7 +82,8 @@ impl Product {
     fn least(self) -> Option<f64> {
         let [q, n] = self.sides;
         let rows = |rows: f64, columns: f64, row: f64| rows * self.steps + self.groups(rows, row, columns * self.steps);
-        let of_factors = rows(q, n, self.steps).min(rows(n, q, self.steps));
+        let crowded = |rows: f64, columns: f64| rows * self.steps + self.crowded_groups(rows, columns);
+        let of_factors = rows(q, n, self.steps).min(rows(n, q, self.steps)).min(crowded(q, n)).min(crowded(n, q));
         let of_results = rows(q, n, n).min(rows(n, q, q));
         let least = of_factors.min(of_results).min(self.tiles());
         Some(least).filter(|l| l.is_finite())
@@ -99,6 +102,33 @@ impl Product {
         let least = |groups: f64| groups * passing - (groups - 1.0) * (memory - count * row / groups);
         let fewest = least((count / fitting).ceil());
         if passing > memory { fewest } else { fewest.min(least(count)).max(passing) }
+    }
+
+    /// What passes, and comes in again, by so many rows of a factor in fewer groups than would fit.
+    ///
+    /// Of groups of `p_i` rows `Σ x_i` elements stay and the others, `R - Σ x_i`, come in for each of the columns that pass, not once. In all no fewer do than in groups of as many rows each,
+    /// as what does not stay is convex in `p`, or nearly: it is counted as no more than `k` for the first row that does not fit, and `k` for each other one.
+    fn crowded_groups(self, count: f64, columns: f64) -> f64 {
+        let Self { steps: k, memory, .. } = self;
+        let (fitting, passing) = (most_beside(k, memory).max(0.0), columns * k);
+        let first = ((fitting + 1.0) * k - self.stays(fitting + 1.0)).min(k);
+        let comes = |p: f64| if p <= fitting { 0.0 } else { first + (p - fitting - 1.0) * k };
+        let mut best = f64::INFINITY;
+        let mut groups = if fitting < 1.0 { count } else { (count / fitting).ceil() - 1.0 };
+        while groups >= 1.0 {
+            let rows = (count / groups).floor();
+            let longer = count - rows * groups;
+            let again = (groups - longer) * comes(rows) + longer * comes(rows + 1.0);
+            let stays = memory - (count * k - again) / groups;
+            let more = (columns - 1.0) * again;
+            best = best.min((groups * passing - (groups - 1.0) * stays).max(passing) + more);
+            // Fewer groups have more that comes in again.
+            if more + passing >= best {
+                break;
+            }
+            groups -= 1.0;
+        }
+        best
     }
 
     /// Whole tiles, of which each needs twice as much of the factors as fits.
@@ -123,6 +153,16 @@ impl Product {
             }
             _ => None,
         };
+        // One row more than fits; each other one takes `k` for an element, as if nothing stayed.
+        let crowded = |rows: f64, columns: f64| {
+            let more = most_beside(k, memory).max(0.0) + 1.0;
+            let stays = self.stays(more);
+            (more <= rows && columns * k > memory).then_some([
+                columns * (k + more * k - stays) + stays,
+                stays,
+                more * columns,
+            ])
+        };
         let most = (memory - 2.0).min(q * n);
         let fewest = self.fewest(most);
         let tiles = |sums: f64| Some([self.needs(sums).max(2.0 * memory), sums, sums]);
@@ -130,12 +170,13 @@ impl Product {
         let all: Vec<[f64; 3]> =
             [tiles(most), tiles(shorter), tiles(fewest), rows(k, q, n), rows(n, q, n), rows(k, n, q), rows(q, n, q)]
                 .into_iter()
+                .chain([crowded(q, n), crowded(n, q)])
                 .flatten()
                 .collect();
         let largest = all.iter().map(|a| a[2]).fold(0.0, f64::max);
         let weight = 1.0 - 1.0 / (q * n / largest).ceil();
         let price = |&[needs, rests, elements]: &[f64; 3]| (needs + weight * rests - memory) / elements;
-        all.iter().map(price).fold(f64::INFINITY, f64::min) * q * n + memory
+        all.iter().map(price).fold(k, f64::min) * q * n + memory
     }
 
     /// Elements of the factors that so many sums need, at least: `r` rows by `s` columns need `(r + s) k`.
@@ -200,27 +241,8 @@ impl Product {
 
     /// The least for rectangles that fill the result: of tiles alone, or with a group of rows at least.
     fn filled(self, rows: bool) -> f64 {
-        let [q, n] = self.sides;
-        let at = |tiles: f64| {
-            let strips = self.strips(1.0 - 1.0 / tiles).into_iter().filter(|s| rows || !s.marked).collect();
-            Filled::new([q as usize, n as usize], strips, rows)
-        };
-        let largest = |strip: &Strip| if rows || !strip.marked { strip.rows as f64 * strip.to as f64 } else { 0.0 };
-        let most = self.strips(1.0).iter().map(largest).fold(0.0, f64::max);
-        if most < 1.0 {
-            return f64::INFINITY;
-        }
-        let mut tiles = (q * n / most).ceil();
-        let mut best = f64::INFINITY;
-        for _ in 0..MORE_TILES {
-            let more = at(tiles).least(tiles, true);
-            if best <= more {
-                return best + self.memory;
-            }
-            best = best.min(at(tiles).least(tiles, false).max(more));
-            tiles += 1.0;
-        }
-        best.min(at(tiles).least(tiles, true)) + self.memory
+        let strips = |weight: f64| self.strips(weight).into_iter().filter(|s| rows || !s.marked).collect();
+        least_filled(self.sides.map(|side| side as usize), &strips, rows) + self.memory
     }
 
     /// All tiles, and groups of rows, which are marked, with what one takes where of what rests a part of `weight` counts.
@@ -228,6 +250,7 @@ impl Product {
         let Self { sides: [q, n], steps: k, memory } = self;
         let mut strips = vec![];
         let [whole_rows, whole_columns] = [n * k > memory, q * k > memory];
+        let fitting = most_beside(k, memory);
         for rows in 1..=q as usize {
             let r = rows as f64;
             let takes = [r * k - memory, k + weight * r];
@@ -235,7 +258,7 @@ impl Product {
             let fewest = (2.0 * memory / k - r).ceil().max(1.0);
             let mut add = |from: f64, to: f64, takes: [f64; 2], marked: bool| {
                 if from <= to {
-                    strips.push(Strip { rows, from: from as usize, to: to as usize, takes, marked });
+                    strips.push(Strip { rows, from: from as usize, to: to as usize, takes, marked, dear: false });
                 }
             };
             add(fewest, most, takes, false);
@@ -244,13 +267,44 @@ impl Product {
             }
             if whole_columns && r == q {
                 add(1.0, most.min(fewest - 1.0), takes, true);
-                add(1.0, most_beside(k, memory).min(n), [q * k - memory, (1.0 + weight) * k], true);
+                add(1.0, fitting.min(n), [q * k - memory, (1.0 + weight) * k], true);
             }
-            if whole_rows && r <= most_beside(k, memory) {
+            if whole_rows && r <= fitting {
                 add(n, n, [n * k + (1.0 + weight) * r * k - memory, 0.0], true);
             }
         }
+        strips.extend(self.crowded(weight).into_iter().flatten());
         strips
+    }
+
+    /// Groups of more rows of a factor than fit. Beside `x` elements that stay `min(p, k) + 1` others are there, and the others of the `p k` come in for
+    /// each element of what passes by.
+    fn crowded(self, weight: f64) -> [Vec<Strip>; 2] {
+        let Self { sides: [q, n], steps: k, memory } = self;
+        let more = most_beside(k, memory).max(0.0) + 1.0;
+        let takes = |rows: f64, passing: f64| {
+            let stays = self.stays(rows);
+            passing * (k + rows * k - stays) + (1.0 + weight) * stays - memory
+        };
+        let strip = |rows: f64, from: f64, to: f64, takes: [f64; 2]| {
+            let [rows, from, to] = [rows, from, to].map(|x| x as usize);
+            Strip { rows, from, to, takes, marked: true, dear: true }
+        };
+        let rows = if n * k > memory { more as usize..=q as usize } else { 1..=0 };
+        let rows = rows.map(|r| strip(r as f64, n, n, [takes(r as f64, n), 0.0])).collect();
+        // What columns take is linear up to `k` of them and from there on.
+        let linear = |[from, to]: [f64; 2]| {
+            let [first, last] = [takes(from, q), takes(to, q)];
+            let each = if to > from { (last - first) / (to - from) } else { 0.0 };
+            strip(q, from, to, [first - each * from, each])
+        };
+        let ends = [[more, n.min(k)], [more.max(k), n]].into_iter().filter(|e| e[0] <= e[1] && q * k > memory);
+        [rows, ends.map(linear).collect()]
+    }
+
+    /// Elements that may stay of a group of so many rows of a factor.
+    fn stays(self, rows: f64) -> f64 {
+        (rows * self.steps).min(self.memory - rows.min(self.steps) - 1.0)
     }
 }
 
@@ -366,20 +420,20 @@ pub(super) mod tests {
         assert!(tried > 60 && 3 * near > tried, "{near} of {tried}");
     }
 
-    /// What rests of a group: a tile, or all of a factor for its rows or columns.
-    type Group = ([usize; 4], usize);
+    /// What rests of a group, a tile, or all of a factor for its rows or columns; and what comes in besides.
+    type Group = ([usize; 4], usize, usize);
 
     /// What comes in for tiles and groups of rows in the best order of them.
     fn together(groups: &[Group], steps: usize, memory: usize, last: Option<Group>) -> usize {
         let overlap = |a: usize, m: usize, b: usize, n: usize| (a + m).min(b + n).saturating_sub(a.max(b));
         let next = (0..groups.len()).map(|k| {
-            let ([top, left, r, s], rests) = groups[k];
-            let stays = last.map_or(0, |([i, j, p, o], other)| {
+            let ([top, left, r, s], rests, again) = groups[k];
+            let stays = last.map_or(0, |([i, j, p, o], other, _)| {
                 let shared = steps * (overlap(top, r, i, p) + overlap(left, s, j, o));
                 shared.min(memory - rests.max(other))
             });
             let rest: Vec<_> = groups.iter().enumerate().filter(|t| t.0 != k).map(|t| *t.1).collect();
-            (r + s) * steps - stays + together(&rest, steps, memory, Some(groups[k]))
+            (r + s) * steps + again - stays + together(&rest, steps, memory, Some(groups[k]))
         });
         next.min().unwrap_or(0)
     }
@@ -391,13 +445,19 @@ pub(super) mod tests {
             for steps in [3, 4, 5, 9] {
                 let [q, n] = sides;
                 let beside = |piece: usize, count: usize| piece * count + piece.min(count) < memory;
-                let ways = |r: usize, s: usize| -> Vec<usize> {
-                    let tile = (beside(r, s) && (r + s) * steps >= 2 * memory).then_some(r * s);
+                let ways = |r: usize, s: usize| -> Vec<(usize, usize)> {
+                    let tile = (beside(r, s) && (r + s) * steps >= 2 * memory).then_some((r * s, 0));
                     let whole = |all: bool, row: usize, count: usize, passing: usize| {
-                        (all && beside(row, count) && passing * steps > memory).then_some(row * count)
+                        (all && beside(row, count) && passing * steps > memory).then_some((row * count, 0))
                     };
-                    let rows = [whole(s == n, steps, r, n), whole(s == n, n, r, n)];
-                    let columns = [whole(r == q, steps, s, q), whole(r == q, q, s, q)];
+                    // More than fits, of which some stays and the rest comes in for each that passes.
+                    let crowded = |all: bool, count: usize, passing: usize| {
+                        let stays = memory.checked_sub(count.min(steps) + 1)?;
+                        let is_it = all && !beside(steps, count) && passing * steps > memory;
+                        is_it.then(|| (stays, (passing - 1) * (count * steps - stays)))
+                    };
+                    let rows = [whole(s == n, steps, r, n), whole(s == n, n, r, n), crowded(s == n, r, n)];
+                    let columns = [whole(r == q, steps, s, q), whole(r == q, q, s, q), crowded(r == q, s, q)];
                     tile.into_iter().chain(rows.into_iter().chain(columns).flatten()).collect()
                 };
                 let (mut least, mut of_mixed) = (usize::MAX, false);
@@ -407,7 +467,10 @@ pub(super) mod tests {
                     }
                     let choices = tiles.iter().fold(vec![vec![]], |all: Vec<Vec<Group>>, &t| {
                         let with = |a: &Vec<Group>| -> Vec<Vec<Group>> {
-                            ways(t[2], t[3]).into_iter().map(|rests| [&a[..], &[(t, rests)]].concat()).collect()
+                            ways(t[2], t[3])
+                                .into_iter()
+                                .map(|(rests, again)| [&a[..], &[(t, rests, again)]].concat())
+                                .collect()
                         };
                         all.iter().flat_map(with).collect()
                     });
