@@ -39,8 +39,13 @@ pub(super) struct Strip {
 const MORE: usize = 12;
 
 /// The least that rectangles take which fill a result, whatever their number `G`, if so many take what `strips(1 - 1/G)` say. If `marked`, one of those that are
-/// marked is there at least. Without end where no rectangle is.
-pub(super) fn least_filled(extents: [usize; 2], strips: &dyn Fn(f64) -> Vec<Strip>, marked: bool) -> f64 {
+/// marked is there at least. What a few take may be known, or 0. Without end where no rectangle is.
+pub(super) fn least_filled(
+    extents: [usize; 2],
+    strips: &dyn Fn(f64) -> Vec<Strip>,
+    few: &dyn Fn(usize) -> f64,
+    marked: bool,
+) -> f64 {
     let at = |count: f64| Filled::new(extents, strips(1.0 - 1.0 / count), marked);
     let largest = strips(1.0).iter().map(|s| s.rows * s.to).max().unwrap_or(0);
     if largest == 0 {
@@ -53,7 +58,7 @@ pub(super) fn least_filled(extents: [usize; 2], strips: &dyn Fn(f64) -> Vec<Stri
         if best <= more {
             return best;
         }
-        best = best.min(at(count).least(count, false).max(more));
+        best = best.min(at(count).least(count, false).max(more).max(few(count as usize)));
         count += 1.0;
     }
     best.min(at(count).least(count, true))

@@ -21,6 +21,7 @@
 
 mod beside;
 mod between;
+mod few;
 mod filled;
 mod nest;
 mod orders;

@@ -28,6 +28,7 @@
 //!
 //! comes in beside what comes in once. Rows of a factor come in for their own group alone, `p_i` elements of the `U_i`: those that are there at a cut do not pass.
 
+use super::few::{FEW, Few};
 use super::filled::{Strip, least_filled};
 use super::{Incoming, ProjectiveNest};
 use std::collections::BTreeSet;
@@ -242,7 +243,26 @@ impl Product {
     /// The least for rectangles that fill the result: of tiles alone, or with a group of rows at least.
     fn filled(self, rows: bool) -> f64 {
         let strips = |weight: f64| self.strips(weight).into_iter().filter(|s| rows || !s.marked).collect();
-        least_filled(self.sides.map(|side| side as usize), &strips, rows) + self.memory
+        let sides = self.sides.map(|side| side as usize);
+        let few = |count: usize| {
+            let takes = |r: usize, s: usize| self.takes([r as f64, s as f64], 1.0 - 1.0 / count as f64, rows);
+            if count <= FEW { Few::new(sides, &takes).least(sides, count) } else { 0.0 }
+        };
+        least_filled(sides, &strips, &few, rows) + self.memory
+    }
+
+    /// What a rectangle takes as a tile, or, if they may be, as a group of rows, as [`strips`](Self::strips) have it; or less, so that none takes less than a smaller one.
+    fn takes(self, [r, s]: [f64; 2], weight: f64, rows: bool) -> f64 {
+        let Self { sides: [q, n], steps: k, memory } = self;
+        let fits = r * s + r.min(s) < memory;
+        let needs = |least: f64| if fits { ((r + s) * k).max(least) + weight * r * s - memory } else { f64::INFINITY };
+        let group = |count: f64, passing: f64| {
+            let stays = self.stays(count).max(0.0);
+            needs(0.0).min(passing * (k + count * k - stays) + (1.0 + weight) * stays - memory)
+        };
+        let of_rows = if rows && s == n && n * k > memory { group(r, n) } else { f64::INFINITY };
+        let of_columns = if rows && r == q && q * k > memory { group(s, q) } else { f64::INFINITY };
+        needs(2.0 * memory).min(of_rows).min(of_columns)
     }
 
     /// All tiles, and groups of rows, which are marked, with what one takes where of what rests a part of `weight` counts.
