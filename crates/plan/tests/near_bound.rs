@@ -150,6 +150,42 @@ fn few_of_those_drawn_are_far_from_the_bound() {
     }
 }
 
+/// Cases that few plans come near: little is summed up and a factor's rows just fit or just fail to, or few squares cover the result and tiles of sums have to take turns with
+/// rows of a factor. One kernel where all tiles are alike, else parts along whole sides.
+#[test]
+fn what_rests_differs_from_part_to_part() {
+    for ([m, n, k], capacity, several) in [
+        // 39 rows with their 27 terms fit with a column and one result, not with 39 results.
+        ([115, 765, 27], 1087, false),
+        ([148, 653, 21], 1086, false),
+        ([998, 762, 144], 55141, false),
+        // All of one factor but 19 elements fits.
+        ([268, 937, 131], 35221, false),
+        // 26 elements of 210 rows do not.
+        ([840, 881, 218], 45965, false),
+        ([421, 113, 56], 1295, true),
+        ([953, 113, 40], 1162, true),
+        ([295, 637, 319], 45236, true),
+        ([893, 634, 493], 91932, true),
+        ([926, 776, 760], 238493, true),
+        ([587, 922, 546], 124892, true),
+    ] {
+        let (moved, bound, kernels) = planned(MATMUL, &format!("M={m}, N={n}, K={k}"), capacity);
+        let case = format!("{m} x {n} x {k} at {capacity}: {moved} of {bound} in {kernels}");
+        assert!((1.0..1.05).contains(&(moved / bound)) && (kernels > 1) == several, "{case}");
+    }
+    for ([rows, columns, d], capacity) in [
+        ([159, 267, 62], 15129),
+        ([769, 1589, 57], 67493),
+        // Of the values for 31 results, and for 33, a few elements have no place beside all keys: one part of them.
+        ([2796, 244, 91], 29869),
+        ([2610, 164, 97], 21443),
+    ] {
+        let (moved, bound, _) = planned(ATTENTION, &format!("M={rows}, N={columns}, D={d}, E={d}"), capacity);
+        assert!((1.0..1.05).contains(&(moved / bound)), "{rows} x {columns} of {d} at {capacity}: {moved} of {bound}");
+    }
+}
+
 /// A product and its transpose move the same: either factor may be the one that rests.
 #[test]
 fn either_factor_rests() {

@@ -4,6 +4,7 @@ mod support;
 
 use einloom_machine::built_in;
 use einloom_plan::Options;
+use std::collections::BTreeSet;
 use support::{check_on, planned_on, read, sized};
 
 /// How many kernels of the plan are parts of another, after its results were compared with the meaning.
@@ -58,6 +59,34 @@ fn five_parts_lie_round_about() {
         })
         .collect();
     assert!(found.iter().filter(|&&n| n >= 4).count() >= 2, "{found:?}");
+}
+
+/// Parts along whole sides, in some of which a factor's rows stay and in others sums do: their kernels go through the grid in different orders or by other tiles.
+#[test]
+fn each_part_is_written_in_its_own_way() {
+    let product = "input A[m,k]: f32, B[k,n]: f32\noutput C: f32\nC[m,n] = sum(k) A[m,k] * B[k,n]\n";
+    let two = "input A[m,k]: f32, B[k,n]: f32, D[n,p]: f32\noutput E: f32\n\
+        C[m,n] = sum(k) A[m,k] * B[k,n]\nT[m,n] = C[m,n] / max(n) C[m,n]\nE[m,p] = sum(n) T[m,n] * D[n,p]\n";
+    let mut different = 0;
+    for capacity in (60..200).step_by(10) {
+        for (text, sizes) in
+            [(product, "M=47, N=33, K=7"), (product, "M=41, N=58, K=19"), (two, "M=37, N=21, K=11, P=33")]
+        {
+            if parts(text, sizes, capacity) < 3 {
+                continue;
+            }
+            let machine =
+                built_in("two-level").and_then(|m| m.with_capacity(capacity).ok()).expect("room for elements");
+            let cascade = read(text);
+            let plan = planned_on(&machine, &cascade, &sized(&cascade, sizes), true, &Options::default());
+            let ways: BTreeSet<Vec<String>> = (plan.program.kernels.iter().zip(&plan.kernels))
+                .filter(|(_, planned)| planned.part.is_some())
+                .map(|(kernel, _)| kernel.grid.iter().map(|&a| kernel.axis(a).name.clone()).collect())
+                .collect();
+            different += usize::from(ways.len() > 1);
+        }
+    }
+    assert!(different >= 3, "{different}");
 }
 
 #[test]

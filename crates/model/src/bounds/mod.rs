@@ -23,6 +23,7 @@ mod beside;
 mod between;
 mod few;
 mod filled;
+mod lines;
 mod nest;
 mod orders;
 mod results;

@@ -30,6 +30,7 @@
 
 use super::few::{FEW, Few};
 use super::filled::{Strip, least_filled};
+use super::lines::least_by_lines;
 use super::{Incoming, ProjectiveNest};
 use std::collections::BTreeSet;
 
@@ -141,7 +142,33 @@ impl Product {
         }
         let numbered = self.numbered(most);
         let few = q * n <= MOST_TILES * most && q.max(n) <= MOST_SIDE;
-        if few { numbered.max(self.filled(false)).min(self.filled(true)) } else { numbered.min(self.by_elements()) }
+        if !few {
+            return numbered.min(self.by_elements());
+        }
+        let alone = numbered.max(self.filled(false)).max(self.by_lines(most));
+        alone.min(self.filled(true))
+    }
+
+    /// The least for tiles alone, by the lines across the result.
+    ///
+    /// Of `G` tiles without a line across `r` rows and `s` columns, five or more, the sides sum up to `2 (r + s)` at least, so that they take `2 (r + s) k + w r s - G M`; and no less than a chord of what one
+    /// takes says: `x` for each, and `y` for each of the elements.
+    fn by_lines(self, most: f64) -> f64 {
+        let Self { sides: [q, n], steps: k, memory } = self;
+        let weight = 1.0 - 1.0 / (q * n / most).ceil();
+        let fewest = self.fewest(most);
+        let one = |p: f64| self.needs(p).max(2.0 * memory) + weight * p - memory;
+        let slope = if most - fewest > 1.0 { (one(most) - one(fewest)) / (most - fewest) } else { 0.0 };
+        let each = if slope > 0.0 { one(most) - slope * most } else { one(fewest) };
+        if each < 0.0 {
+            return 0.0;
+        }
+        let takes = |r: f64, s: f64| {
+            let (long, chord) = (2.0 * (r + s) * k + weight * r * s, slope.max(0.0) * r * s);
+            let tiles = ((long - chord) / (memory + each)).max(5.0);
+            self.takes([r, s], weight, false).min(each * tiles + chord)
+        };
+        least_by_lines(self.sides.map(|side| side as usize), &takes) + memory
     }
 
     /// What tiles and groups of rows take for each element of the result, and the memory once, where sides are too long to go through. Groups of rows take least for an element where they
