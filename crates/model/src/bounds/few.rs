@@ -77,9 +77,9 @@ mod tests {
                     least[tiles.len()] = least[tiles.len()].min(all);
                 }
             });
-            for count in 1..=FEW {
-                assert_eq!(few.least(sides, count), least[count], "{count} of {most} in {sides:?}");
-                tried += usize::from(least[count].is_finite());
+            for (count, &least) in least.iter().enumerate().skip(1) {
+                assert_eq!(few.least(sides, count), least, "{count} of {most} in {sides:?}");
+                tried += usize::from(least.is_finite());
             }
         }
         assert!(tried > 40, "{tried}");

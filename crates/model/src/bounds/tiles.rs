@@ -337,7 +337,7 @@ impl Product {
             let [rows, from, to] = [rows, from, to].map(|x| x as usize);
             Strip { rows, from, to, takes, marked: true, dear: true }
         };
-        let rows = if n * k > memory { more as usize..=q as usize } else { 1..=0 };
+        let rows = (more as usize..=q as usize).filter(|_| n * k > memory);
         let rows = rows.map(|r| strip(r as f64, n, n, [takes(r as f64, n), 0.0])).collect();
         // What columns take is linear up to `k` of them and from there on.
         let linear = |[from, to]: [f64; 2]| {
