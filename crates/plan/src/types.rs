@@ -1,6 +1,6 @@
 //! Number types of values that declare none: f32, or f64, i32 or b1 where the operands ask for it.
 //!
-//! What is made of numbers that are known exactly (literals, positions, truth values, integers that tensors hold) has no
+//! What is made of numbers that are known exactly (literals, positions, integers that tensors hold) has no
 //! precision of its own: it is *weak*. Beside a number of another type it takes that type; kept alone it is f64 where the
 //! program has any f64, else f32. That is asked of the whole program, not of a value's neighbours, and a value stays weak
 //! where a tile, a state or memory holds it: so it has one type wherever it is computed, and the same neighbours make the
@@ -45,11 +45,7 @@ impl Types {
 
     /// The type in which a reduction accumulates.
     pub(crate) fn of_fold(&mut self, p: &Problem, x: &Exprs, fold: &Fold, declared: Option<DType>) -> DType {
-        let body = match self.infer(p, x, fold.body) {
-            Type::Strong(DType::B1) => Type::Integer(1.0),
-            body => body,
-        };
-        let body = body.alone(p);
+        let body = self.of(p, x, fold.body);
         match (fold.monoid, declared) {
             (_, Some(DType::F64)) => DType::F64,
             (FoldMonoid::Sum, Some(DType::I32)) => DType::I32,
@@ -146,7 +142,7 @@ impl Types {
             ItemDef::Input => Type::Strong(DType::F32),
             ItemDef::Map(e) => self.infer(p, x, *e),
             ItemDef::Fold(f) => match self.infer(p, x, f.body) {
-                Type::Strong(d) if d != DType::B1 => Type::Strong(self.of_fold(p, x, f, None)),
+                Type::Strong(_) => Type::Strong(self.of_fold(p, x, f, None)),
                 weak => weak.gathered(),
             },
             ItemDef::Iterative(i) => {
@@ -243,15 +239,14 @@ impl Type {
     fn gathered(self) -> Self {
         match self {
             Self::Integer(m) if m >= EXACT_IN_F32 => Self::Strong(DType::F64),
-            Self::Integer(_) | Self::Real | Self::Ratio | Self::Strong(DType::B1) => Self::Real,
+            Self::Integer(_) | Self::Real | Self::Ratio => Self::Real,
             strong => strong,
         }
     }
 
-    /// The type in which one computes with values of this one. A truth value is 0 or 1.
+    /// The type in which one computes with values of this one.
     fn computed(self) -> Self {
         match self {
-            Self::Strong(DType::B1) => Self::Integer(1.0),
             Self::Strong(DType::F64) | Self::Integer(_) | Self::Real | Self::Ratio => self,
             Self::Strong(d) if d.is_integer() => Self::Strong(DType::I32),
             Self::Strong(_) => Self::Strong(DType::F32),
