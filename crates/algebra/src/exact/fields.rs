@@ -5,7 +5,7 @@ use super::value::{Degree, Special, Value};
 use crate::stream::Domain;
 use crate::{Graph, NodeId};
 use einloom_cascade::{BinaryOp, Bound, DType, Monoid, ParamId, UnaryOp};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 /// Whole powers up to this are powers, as a decay over a long chunk has them; higher ones are random functions.
@@ -18,13 +18,21 @@ pub(super) struct Fields<'a> {
     pub seed: u64,
     /// Constants that are no integers, by their bits.
     constants: RefCell<HashMap<u64, Value>>,
-    /// The last divisor and its reciprocal: all elements of a row have the same.
-    divisor: Cell<Option<[[u64; COUNT]; 2]>>,
+    /// Reciprocals and roots, which are high powers: all elements of a row have the same divisor.
+    reciprocals: RefCell<HashMap<[u64; COUNT], Option<[u64; COUNT]>>>,
+    roots: RefCell<HashMap<[u64; COUNT], [u64; COUNT]>>,
 }
 
 impl<'a> Fields<'a> {
     pub fn new(graph: &'a Graph, bound: &'a Bound, seed: u64) -> Self {
-        Self { graph, bound, seed, constants: RefCell::default(), divisor: Cell::default() }
+        Self {
+            graph,
+            bound,
+            seed,
+            constants: RefCell::default(),
+            reciprocals: RefCell::default(),
+            roots: RefCell::default(),
+        }
     }
 
     /// A random element for a name, the same in both graphs.
@@ -81,7 +89,9 @@ impl<'a> Fields<'a> {
             Special::Finite => {
                 let half = |k: usize, l: u64| field::mul(l, PRIMES[k].div_ceil(2), k);
                 let log = x.log.map(|l| std::array::from_fn(|k| half(k, l[k])));
-                Value { log, ..Value::finite(std::array::from_fn(|k| self.root(k, x)), x.degree.of_function()) }
+                let roots = || std::array::from_fn(|k| self.root(k, x));
+                let fields = *self.roots.borrow_mut().entry(x.fields).or_insert_with(roots);
+                Value { log, ..Value::finite(fields, x.degree.of_function()) }
             }
             Special::Infinite(true) => Value::infinite(true),
             _ => Value::undefined(),
@@ -121,14 +131,7 @@ impl<'a> Fields<'a> {
 
     /// The reciprocal in every field; `None` if the value is 0 in one of them.
     fn reciprocal(&self, x: &Value) -> Option<[u64; COUNT]> {
-        match self.divisor.get() {
-            Some([of, reciprocal]) if of == x.fields => Some(reciprocal),
-            _ => {
-                let reciprocal = x.reciprocal()?;
-                self.divisor.set(Some([x.fields, reciprocal]));
-                Some(reciprocal)
-            }
-        }
+        *self.reciprocals.borrow_mut().entry(x.fields).or_insert_with(|| x.reciprocal())
     }
 
     fn compare(&self, op: BinaryOp, a: &Value, b: &Value) -> bool {
