@@ -179,7 +179,7 @@ impl Prover {
         let mut given: BTreeMap<(bool, usize), Given> = BTreeMap::new();
         for (number, form) in forms.first().into_iter().chain(in_turn).enumerate() {
             for (in_f64, derived) in [(true, &form.wide), (false, &form.declared)] {
-                if !both && in_f64 != (k % 2 == 0) {
+                if !both && in_f64 != k.is_multiple_of(2) {
                     continue;
                 }
                 let fuse = if k % 5 == 4 { Fusion::None } else { Fusion::Auto };
