@@ -293,6 +293,11 @@ pub struct Outcome {
 }
 
 impl Compiled<'_> {
+    /// What it was made of.
+    pub fn planned(&self) -> &Planned {
+        self.planned
+    }
+
     /// Runs it on these inputs.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! innermost counts are exact: they are what an executor that counts its loads and stores finds. Programs must be
 //! well-formed ([`einloom_tile::verify`] finds nothing); sums saturate instead of overflowing.
 
+mod again;
 pub mod bounds;
 mod by_rows;
 pub mod calculus;
@@ -22,6 +23,7 @@ mod resident;
 mod transfers;
 mod work;
 
+pub use again::passed_again;
 pub use counts::Counts;
 pub use energy::Energy;
 pub use gpu::{Below, ByLanes, Depth, Misfit, OnGpu, by_lanes, on_gpu, on_gpu_below};

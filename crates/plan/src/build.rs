@@ -19,7 +19,7 @@ use crate::types::Types;
 use crate::{Options, PlanError, Work};
 use einloom_algebra::NodeId;
 use einloom_cascade::{DType, IndexId};
-use einloom_machine::Machine;
+use einloom_machine::{Level, Machine};
 use einloom_model::{KernelTransfers, OnGpu, compute_seconds_counted, kernel_transfers_counted};
 use einloom_tile::{AxisKind, Kernel, Op, grid_points};
 use std::collections::{BTreeMap, BTreeSet};
@@ -325,24 +325,35 @@ impl Workshop<'_> {
 
     /// The same for a kernel that goes through its tiles element by element: what is not close comes in order, and
     /// costs no more than its way. Nothing is computed meanwhile but what the bytes that have arrived allow, so part of
-    /// the time at the inner levels adds to that of the slowest (`[overhead]`).
+    /// the time at the inner levels adds to that of the slowest (`[overhead]`). Tiles that a core's own memories do not hold
+    /// pass through the ones behind them, each time that an operation goes through them.
     fn cost_of_sweeps(&mut self, template: &Template) -> Cost {
         self.work.tilings += 1;
         let k = template.kernel();
         let t = kernel_transfers_counted(&template.program, k, self.machine, &template.counts);
-        let spill = (t.resident_bytes as f64 / (2 * self.budget()) as f64).max(1.0).sqrt();
-        let slowest = t.levels.iter().map(|l| l.seconds).fold(0.0, f64::max);
-        let others: f64 = t.levels.iter().map(|l| l.seconds).sum::<f64>() - slowest;
-        let issue = overhead::seconds(k, self.machine) + overhead::seconds_of_runs(k, self.machine);
-        let levels = t.levels.iter().map(|l| (l.level.clone(), l.seconds));
-        let compute = ("compute".to_string(), t.compute_seconds);
-        let mut parts: Vec<(String, f64)> = levels.chain([compute, ("issue".to_string(), issue)]).collect();
-        parts.sort_by(|a, b| b.1.total_cmp(&a.1));
-        Cost {
-            seconds: t.seconds * spill + self.machine.overhead.inner_shows * others + issue,
-            bound_by: t.bound_by,
-            parts,
+        let mut levels: Vec<(String, f64)> = t.levels.iter().map(|l| (l.level.clone(), l.seconds)).collect();
+        let (close, mut again) = (2 * self.budget(), None);
+        let memories: Vec<&Level> = self.machine.trunk().collect();
+        for pair in memories.windows(2) {
+            let [outer, inner] = [pair[0], pair[1]];
+            let held = inner.per_core().map_or(u64::MAX, |c| c.0).max(close);
+            if t.resident_bytes > held {
+                let bytes = *again.get_or_insert_with(|| overhead::bytes_passed_again(k, self.machine));
+                let part = 1.0 - held as f64 / t.resident_bytes as f64;
+                for (_, seconds) in levels.iter_mut().filter(|(name, _)| *name == outer.name) {
+                    *seconds += part * bytes / outer.bandwidth.0;
+                }
+            }
         }
+        let slowest = levels.iter().cloned().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|l| l.1 > t.compute_seconds);
+        let (bound_by, seconds) = slowest.unwrap_or_else(|| ("compute".to_string(), t.compute_seconds));
+        let all: f64 = levels.iter().map(|l| l.1).sum();
+        let most = levels.iter().map(|l| l.1).fold(0.0, f64::max);
+        let issue = overhead::seconds(k, self.machine) + overhead::seconds_of_runs(k, self.machine);
+        let compute = ("compute".to_string(), t.compute_seconds);
+        let mut parts: Vec<(String, f64)> = levels.into_iter().chain([compute, ("issue".to_string(), issue)]).collect();
+        parts.sort_by(|a, b| b.1.total_cmp(&a.1));
+        Cost { seconds: seconds + self.machine.overhead.inner_shows * (all - most) + issue, bound_by, parts }
     }
 
     /// Seconds to bring the factors of products into the order in which they are multiplied, which takes its place
@@ -414,9 +425,14 @@ impl Workshop<'_> {
             let mut out: Vec<Style> = sizes.iter().map(|&(r, _, s)| whole(r, s)).collect();
             out.extend(sizes.iter().take(3).map(|&(r, c, s)| style(r, c, s, 256, 256)));
             out.push(style(64, all, 256, 512, row(64)));
-            // Few long rows, whole: two f32 tiles of them stay near.
-            let long = |rows: usize| budget / (rows * 4 * 2);
-            out.extend([4, 1].map(|rows| style(rows, all, 1024, long(rows), long(rows))));
+            // Few long rows, whole: two f32 tiles of them stay in what a core has of the caches, its own or the shared one.
+            let shared = self.machine.trunk().skip(1).filter_map(|l| l.per_core()).map(|c| c.0 as usize).max();
+            let caches = shared.unwrap_or(0).max(budget);
+            let long = |rows: usize| caches / (rows * 4 * 2);
+            for rows in [4, 2, 1] {
+                // Also where what is stored has one element per row.
+                out.extend([all, rows].map(|cols| style(rows, cols, 1024, long(rows), long(rows))));
+            }
             out
         }
     }

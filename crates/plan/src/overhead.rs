@@ -2,7 +2,8 @@
 //! machine's (`[overhead]`).
 
 use einloom_machine::Machine;
-use einloom_tile::{AxisKind, Kernel, Op, Window, chunks, grid_points, initial_windows, set_grid_point};
+use einloom_model::passed_again;
+use einloom_tile::{AxisId, AxisKind, Kernel, Op, Window, chunks, grid_points, initial_windows, set_grid_point};
 
 /// The part of a kernel's time that does not depend on how large its tiles are.
 pub(crate) fn seconds(kernel: &Kernel, machine: &Machine) -> f64 {
@@ -21,6 +22,19 @@ pub(crate) fn seconds_of_runs(kernel: &Kernel, machine: &Machine) -> f64 {
         if whole { 0.0 } else { windows[rows.at()].len as f64 }
     };
     per_core(kernel, machine, &runs) * machine.overhead.run.0
+}
+
+/// Bytes that the tiles of all cores move again between their operations, where they are not held close.
+pub(crate) fn bytes_passed_again(kernel: &Kernel, machine: &Machine) -> f64 {
+    let passed = passed_again(kernel);
+    let bytes = |op: &Op, windows: &[Window]| {
+        let (Op::Load { dst, .. } | Op::Map { dst, .. }) = op else { return 0.0 };
+        let Some(&times) = passed.get(dst) else { return 0.0 };
+        let tile = kernel.value(*dst);
+        let len = |axis: Option<AxisId>| axis.map_or(1, |a| windows[a.at()].len) as f64;
+        times as f64 * len(tile.rows) * len(tile.cols) * tile.dtype.bytes() as f64
+    };
+    per_core(kernel, machine, &bytes) * machine.cores.max(1) as f64
 }
 
 /// What one core sums up over all operations that it executes. The middle point of the grid stands for all.

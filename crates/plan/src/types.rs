@@ -1,4 +1,10 @@
 //! Number types of values that declare none: f32, or f64, i32 or b1 where the operands ask for it.
+//!
+//! What is made of numbers that are known exactly (literals, positions, integers that tensors hold) has no
+//! precision of its own: it is *weak*. Beside a number of another type it takes that type; kept alone it is f64 where the
+//! program has any f64, else f32. That is asked of the whole program, not of a value's neighbours, and a value stays weak
+//! where a tile, a state or memory holds it: so it has one type wherever it is computed, and the same neighbours make the
+//! same number of it whether it was kept or is computed again.
 
 use crate::expr::{Coordinate, Expr, ExprId, Exprs};
 use crate::problem::{Fold, FoldMonoid, ItemDef, Problem};
@@ -13,7 +19,8 @@ const EXACT_IN_F32: f64 = 16_777_216.0;
 #[derive(Default)]
 pub(crate) struct Types {
     exprs: HashMap<ExprId, Type>,
-    items: HashMap<NodeId, DType>,
+    /// Of items that declare none.
+    items: HashMap<NodeId, Type>,
     /// Of expressions, a magnitude that no value exceeds.
     most: HashMap<ExprId, f64>,
 }
@@ -33,13 +40,7 @@ enum Type {
 impl Types {
     /// The type a tile of this expression has.
     pub(crate) fn of(&mut self, p: &Problem, x: &Exprs, e: ExprId) -> DType {
-        match self.infer(p, x, e) {
-            // What is made of constants and positions alone must not be the least exact part of a program in f64.
-            Type::Real | Type::Ratio | Type::Integer(_) if p.items.iter().any(|i| i.dtype == Some(DType::F64)) => {
-                DType::F64
-            }
-            t => t.dtype(),
-        }
+        self.infer(p, x, e).alone(p)
     }
 
     /// The type in which a reduction accumulates.
@@ -81,7 +82,14 @@ impl Types {
             None => f64::INFINITY,
         };
         let read = match *x.get(e) {
-            Expr::Read(n, _) | Expr::Old(n) => of_type(Some(self.of_item(p, x, n))),
+            Expr::Read(n, _) | Expr::Old(n) => {
+                let kept = of_type(Some(self.of_item(p, x, n)));
+                match p[n].def {
+                    // As where it is computed again.
+                    ItemDef::Map(e) if p[n].dtype.is_none() => kept.min(self.most(p, x, e)),
+                    _ => kept,
+                }
+            }
             _ => f64::INFINITY,
         };
         let mut part = |e: ExprId| self.most(p, x, e);
@@ -106,37 +114,52 @@ impl Types {
         most
     }
 
-    /// The type of an item without a declared one.
+    /// The type in which an item is kept.
     pub(crate) fn of_item(&mut self, p: &Problem, x: &Exprs, id: NodeId) -> DType {
+        self.item(p, x, id).alone(p)
+    }
+
+    /// The type of what an item holds.
+    fn item(&mut self, p: &Problem, x: &Exprs, id: NodeId) -> Type {
         if let Some(d) = p[id].dtype {
-            return d;
+            return Type::Strong(d);
         }
-        if let Some(&d) = self.items.get(&id) {
-            return d;
+        if let Some(&t) = self.items.get(&id) {
+            return t;
         }
         // What an iterative tensor's own step reads of it does not decide its type. What was found on the way may hang
         // on this guess.
-        let iterative = matches!(p[id].def, ItemDef::Iterative(_));
-        let before = iterative.then(|| (self.exprs.clone(), self.items.clone()));
-        self.items.insert(id, DType::F32);
+        let iterative = |n: NodeId| matches!(p[n].def, ItemDef::Iterative(_));
+        let before = iterative(id).then(|| (self.exprs.clone(), self.items.clone()));
+        // What stands between a state and its next one has a type when the state has one.
+        if let Some(r) = p[id].recurrence.filter(|_| before.is_none()) {
+            for &m in p.loops[r].members.iter().filter(|&&m| iterative(m)) {
+                self.item(p, x, m);
+            }
+        }
+        self.items.insert(id, Type::Real);
         let own = match &p[id].def {
-            ItemDef::Input => DType::F32,
-            ItemDef::Map(e) => self.of(p, x, *e),
-            ItemDef::Fold(f) => self.of_fold(p, x, f, None),
+            ItemDef::Input => Type::Strong(DType::F32),
+            ItemDef::Map(e) => self.infer(p, x, *e),
+            ItemDef::Fold(f) => match self.infer(p, x, f.body) {
+                Type::Strong(_) => Type::Strong(self.of_fold(p, x, f, None)),
+                weak => weak.gathered(),
+            },
             ItemDef::Iterative(i) => {
                 let mut own = self.infer(p, x, i.step).computed();
                 for (_, e) in &i.initial {
                     own = own.join(self.infer(p, x, *e).computed(), f64::max);
                 }
-                own.dtype()
+                own.gathered()
             }
         };
         let own = match own {
-            DType::F64 | DType::B1 => own,
-            d if d.is_integer() => DType::I32,
-            _ => DType::F32,
+            Type::Strong(DType::F64 | DType::B1) => own,
+            Type::Strong(d) if d.is_integer() => Type::Strong(DType::I32),
+            Type::Strong(_) => Type::Strong(DType::F32),
+            weak => weak,
         };
-        if let Some((exprs, items)) = before.filter(|_| own != DType::F32) {
+        if let Some((exprs, items)) = before.filter(|_| own != Type::Real) {
             (self.exprs, self.items) = (exprs, items);
         }
         self.items.insert(id, own);
@@ -156,7 +179,7 @@ impl Types {
             Expr::Position(i) => Type::Integer(p[*i].extent as f64),
             Expr::Within(_) => Type::Strong(DType::B1),
             Expr::Argument(_) => Type::Real,
-            Expr::Read(n, _) | Expr::Old(n) => Type::Strong(self.of_item(p, x, *n)),
+            Expr::Read(n, _) | Expr::Old(n) => self.item(p, x, *n),
             Expr::Round(d, _) => Type::Strong(*d),
             Expr::Unary(op, a) => match op {
                 UnaryOp::Not => Type::Strong(DType::B1),
@@ -200,11 +223,24 @@ impl Types {
 }
 
 impl Type {
-    fn dtype(self) -> DType {
+    /// The type of a value that stands alone: what has no other reason to be f32 is not the least exact part of a program
+    /// in f64.
+    fn alone(self, p: &Problem) -> DType {
         match self {
             Self::Strong(d) => d,
+            _ if p.items.iter().any(|i| i.dtype == Some(DType::F64)) => DType::F64,
             Self::Integer(m) if m >= EXACT_IN_F32 => DType::F64,
             Self::Integer(_) | Self::Real | Self::Ratio => DType::F32,
+        }
+    }
+
+    /// The type of a reduction over weak values, or of a state: how large it grows is not known, except that what needs
+    /// f64 still does.
+    fn gathered(self) -> Self {
+        match self {
+            Self::Integer(m) if m >= EXACT_IN_F32 => Self::Strong(DType::F64),
+            Self::Integer(_) | Self::Real | Self::Ratio => Self::Real,
+            strong => strong,
         }
     }
 

@@ -86,3 +86,29 @@ fn a_wider_factor_is_rounded_as_little_as_pays() {
     let note = plan.kernels[0].notes.iter().find(|n| n.starts_with("products in")).expect("a note");
     assert!(["e4m3", "bf16", "f32"].iter().all(|t| note.contains(t)), "{note}");
 }
+
+/// The kernel's tiles, as its note names them, on a processor with 512 KiB a core and 2 MiB of what all share.
+fn tiles_of_rows(text: &str, sizes: &str) -> String {
+    let (cascade, machine) = (read(text), built_in("cpu-generic").expect("built in"));
+    let derivation = derive(&cascade);
+    let plan =
+        choose(&Form::all(&derivation), &sized(&cascade, sizes), &machine, &Options::default()).expect("planned");
+    plan.1.kernels[0].notes.iter().find_map(|n| n.strip_prefix("tiles ")).expect("tiles").to_string()
+}
+
+#[test]
+fn rows_that_no_core_holds_are_taken_whole_as_long_as_the_shared_cache_holds_them() {
+    let softmax =
+        "input X[m,n]: f32\noutput Y: f32\nP[m,n] = exp(X[m,n] - max(n) X[m,n])\nY[m,n] = P[m,n] / (sum(n) P[m,n])\n";
+    let total = "input X[m,n]: f32\noutput L: f32\nL[m] = log(sum(n) exp(X[m,n] - max(n) X[m,n]))\n";
+    for (text, columns, whole) in [
+        (softmax, 16 << 10, true),
+        // 1 MiB of tiles: twice what a core has of its own, half of its part of the shared one.
+        (softmax, 128 << 10, true),
+        (softmax, 1 << 20, false),
+        (total, 128 << 10, true),
+    ] {
+        let tiles = tiles_of_rows(text, &format!("M=1024, N={columns}"));
+        assert_eq!(tiles.contains("n:whole: predicted"), whole, "{columns} columns: {tiles}");
+    }
+}

@@ -276,3 +276,50 @@ pub(super) fn exponential_of(term: &Term, anchors: &BTreeSet<NodeId>) -> bool {
     });
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `Y[n] = text` becomes, over `X`, `Z` and `C` and the size `N`.
+    fn absorbed(text: &str) -> String {
+        let head = "input X[n]: f64, Z[n]: f64, C: f64\noutput Y: f64";
+        let parsed = einloom_cascade::parse(&format!("{head}\nY[n] = {text}\n"));
+        assert!(parsed.diagnostics.iter().all(|d| !d.is_error()), "{text}: {:?}", parsed.diagnostics);
+        let graph = crate::flatten(&parsed.cascade);
+        let Def::Map(term) = &graph[graph.outputs[0]].def else { panic!("{text} is no map") };
+        show::term(&graph, &absorb(term, &graph))
+    }
+
+    #[test]
+    fn exponentials_meet_in_products_and_logarithms_and_nowhere_else() {
+        for (text, expected) in [
+            // One product has one exponential, and what stands in it twice cancels.
+            ("exp(X[n] - C) * exp(C - Z[n])", "exp(X[n] - Z[n])"),
+            ("Z[n] * exp(X[n]) / exp(C)", "exp(X[n] - C) * Z[n]"),
+            ("exp(X[n]) / exp(X[n])", "1"),
+            ("exp2(X[n]) * exp2(C)", "exp2(X[n] + C)"),
+            // Of another base it is another one.
+            ("exp2(X[n]) * exp(C)", "exp(C) * exp2(X[n])"),
+            // Whole powers and roots of products that cannot be negative.
+            ("(Z[n] * exp(X[n]))^2 / exp(C)", "exp(2 * X[n] - C) * Z[n] ^ 2"),
+            ("sqrt(exp(X[n])) * exp(C)", "exp(0.5 * X[n] + C)"),
+            ("sqrt(abs(Z[n]) * exp(X[n])) / exp(C)", "exp(0.5 * X[n] - C) * sqrt(abs(Z[n]))"),
+            // The root of what may be negative stays whole, and so does that of a square, which is no x but |x|.
+            ("sqrt(Z[n] * exp(X[n])) / exp(C)", "exp(-C) * sqrt(exp(X[n]) * Z[n])"),
+            ("sqrt(Z[n]^2) * exp(C)", "exp(C) * sqrt(Z[n] ^ 2)"),
+            // x / x is no number where x is 0.
+            ("exp(X[n]) * Z[n] / Z[n]", "exp(X[n]) * Z[n] / Z[n]"),
+            // The logarithm of a product with an exponential opens; of any other product, or of a sum, it does not.
+            ("log(Z[n] * exp(X[n] - C))", "log(Z[n]) + (X[n] - C)"),
+            ("log(exp(X[n]) / Z[n])", "log(1 / Z[n]) + X[n]"),
+            ("log(Z[n] * C)", "log(Z[n] * C)"),
+            ("log(Z[n] + exp(X[n]))", "log(Z[n] + exp(X[n]))"),
+            // Inside of what is neither, parts are rewritten by themselves.
+            ("tanh(exp(X[n]) / exp(C)) + exp(C)", "tanh(exp(X[n] - C)) + exp(C)"),
+            ("exp(X[n]) + exp(C)", "exp(X[n]) + exp(C)"),
+        ] {
+            assert_eq!(absorbed(text), expected, "{text}");
+        }
+    }
+}

@@ -1,10 +1,12 @@
 //! Evaluation at one random point of the tower of fields.
 
-use super::field::{self, COUNT, GENERATORS, PRIMES, hash};
+use super::field::{self, COUNT, PRIMES, hash, hash_of};
 use super::value::{Degree, Special, Value};
 use crate::stream::Domain;
 use crate::{Graph, NodeId};
 use einloom_cascade::{BinaryOp, Bound, DType, Monoid, ParamId, UnaryOp};
+use std::cell::RefCell;
+use std::collections::HashMap;
 
 /// Whole powers up to this are powers, as a decay over a long chunk has them; higher ones are random functions.
 const HIGHEST_POWER: i128 = 65_536;
@@ -14,21 +16,36 @@ pub(super) struct Fields<'a> {
     pub graph: &'a Graph,
     pub bound: &'a Bound,
     pub seed: u64,
+    /// Constants that are no integers, by their bits.
+    constants: RefCell<HashMap<u64, Value>>,
+    /// Reciprocals and roots, which are high powers: all elements of a row have the same divisor.
+    reciprocals: RefCell<HashMap<[u64; COUNT], Option<[u64; COUNT]>>>,
+    roots: RefCell<HashMap<[u64; COUNT], [u64; COUNT]>>,
 }
 
-impl Fields<'_> {
+impl<'a> Fields<'a> {
+    pub fn new(graph: &'a Graph, bound: &'a Bound, seed: u64) -> Self {
+        Self {
+            graph,
+            bound,
+            seed,
+            constants: RefCell::default(),
+            reciprocals: RefCell::default(),
+            roots: RefCell::default(),
+        }
+    }
+
     /// A random element for a name, the same in both graphs.
     fn random(&self, words: &[u64]) -> Value {
-        let h = hash(&[&[self.seed], words].concat());
+        let h = hash_of(std::iter::once(self.seed).chain(words.iter().copied()));
         Value::finite(std::array::from_fn(|k| hash(&[h, k as u64]) % PRIMES[k]), Degree::ONE)
     }
 
     /// A random function, in each field on its own: what two forms agree on in one field stays agreed there.
     fn function(&self, name: u64, arguments: &[&Value]) -> Value {
         let in_field = |k: usize| {
-            let mut words = vec![self.seed, name, k as u64];
-            arguments.iter().for_each(|a| words.extend([a.fields[k], a.special_code()]));
-            hash(&words) % PRIMES[k]
+            let of = arguments.iter().flat_map(|a| [a.fields[k], a.special_code()]);
+            hash_of([self.seed, name, k as u64].into_iter().chain(of)) % PRIMES[k]
         };
         let degree = arguments.iter().fold(Degree::ZERO, |d, a| d.times(a.degree));
         Value::finite(std::array::from_fn(in_field), degree.of_function())
@@ -36,8 +53,7 @@ impl Fields<'_> {
 
     /// A random function with `f(x·y) = f(x)·f(y)` and `f(-x) = f(x)`: a power with a random even exponent.
     fn magnitude(&self, x: &Value) -> Value {
-        let power =
-            |k: usize| field::pow(x.fields[k], hash(&[self.seed, 6, k as u64]) % (PRIMES[k] / 2) * 2, PRIMES[k]);
+        let power = |k: usize| field::pow(x.fields[k], hash(&[self.seed, 6, k as u64]) % (PRIMES[k] / 2) * 2, k);
         Value::finite(std::array::from_fn(power), x.degree.of_function())
     }
 
@@ -46,7 +62,7 @@ impl Fields<'_> {
         let mut fields = [0; COUNT];
         for k in 0..COUNT - 1 {
             let unit = 1 + hash(&[self.seed, 3, k as u64]) % (PRIMES[k] - 1);
-            fields[k + 1] = field::pow(GENERATORS[k], field::mul(unit, x.fields[k], PRIMES[k]), PRIMES[k + 1]);
+            fields[k + 1] = field::pow_of_generator(field::mul(unit, x.fields[k], k), k);
         }
         // Below the first field there is none: a random function of the value.
         fields[0] = hash(&[self.seed, 4, fields[1]]) % PRIMES[0];
@@ -63,17 +79,19 @@ impl Fields<'_> {
         x.log.or(y.log)?;
         let (x, y) = (self.logarithm(x), self.logarithm(y));
         Some(std::array::from_fn(|k| {
-            let other = if subtracted { field::negate(y[k], PRIMES[k]) } else { y[k] };
-            field::add(x[k], other, PRIMES[k])
+            let other = if subtracted { field::negate(y[k], k) } else { y[k] };
+            field::add(x[k], other, k)
         }))
     }
 
     fn sqrt(&self, x: &Value) -> Value {
         match x.special {
             Special::Finite => {
-                let half = |k: usize, l: u64| field::mul(l, PRIMES[k].div_ceil(2), PRIMES[k]);
+                let half = |k: usize, l: u64| field::mul(l, PRIMES[k].div_ceil(2), k);
                 let log = x.log.map(|l| std::array::from_fn(|k| half(k, l[k])));
-                Value { log, ..Value::finite(std::array::from_fn(|k| self.root(k, x)), x.degree.of_function()) }
+                let roots = || std::array::from_fn(|k| self.root(k, x));
+                let fields = *self.roots.borrow_mut().entry(x.fields).or_insert_with(roots);
+                Value { log, ..Value::finite(fields, x.degree.of_function()) }
             }
             Special::Infinite(true) => Value::infinite(true),
             _ => Value::undefined(),
@@ -93,22 +111,27 @@ impl Fields<'_> {
                 half + ((random % (cofactor / 2)) * 2 + (1 - half % 2)) * order
             }
         };
-        field::pow(x.fields[k], exponent, PRIMES[k])
+        field::pow(x.fields[k], exponent, k)
     }
 
     fn power(&self, x: &Value, n: i128) -> Value {
         let exact = if n >= 0 { x.int.and_then(|x| x.checked_pow(n as u32)) } else { None };
         let magnitude = n.unsigned_abs() as u64;
-        let fields = x.in_fields(|v, m| field::pow(v, magnitude, m));
-        let times = |k: usize, l: u64| field::mul(l, magnitude % PRIMES[k], PRIMES[k]);
+        let fields = x.in_fields(|v, k| field::pow(v, magnitude, k));
+        let times = |k: usize, l: u64| field::mul(l, magnitude % PRIMES[k], k);
         let log = x.log.map(|l| std::array::from_fn(|k| times(k, l[k])));
         let raised = Value { fields, int: exact, special: Special::Finite, degree: x.degree.power(magnitude), log };
         if n >= 0 { raised } else { self.binary(BinaryOp::Div, &Value::integer(1), &raised) }
     }
 
-    fn arithmetic(&self, a: &Value, b: &Value, f: impl Fn(u64, u64, u64) -> u64, exact: Option<i128>) -> Value {
-        let fields = std::array::from_fn(|k| f(a.fields[k], b.fields[k], PRIMES[k]));
+    fn arithmetic(&self, a: &Value, b: &Value, f: impl Fn(u64, u64, usize) -> u64, exact: Option<i128>) -> Value {
+        let fields = std::array::from_fn(|k| f(a.fields[k], b.fields[k], k));
         Value { fields, int: exact, special: Special::Finite, degree: Degree::ZERO, log: None }
+    }
+
+    /// The reciprocal in every field; `None` if the value is 0 in one of them.
+    fn reciprocal(&self, x: &Value) -> Option<[u64; COUNT]> {
+        *self.reciprocals.borrow_mut().entry(x.fields).or_insert_with(|| x.reciprocal())
     }
 
     fn compare(&self, op: BinaryOp, a: &Value, b: &Value) -> bool {
@@ -201,7 +224,8 @@ impl Domain for Fields<'_> {
         } else if v.fract() == 0.0 && v.abs() < 1e30 {
             Value::integer(v as i128)
         } else {
-            Value::finite(PRIMES.map(|m| field::from_f64(v, m)), Degree::ZERO)
+            let constant = || Value::finite(std::array::from_fn(|k| field::from_f64(v, k)), Degree::ZERO);
+            *self.constants.borrow_mut().entry(v.to_bits()).or_insert_with(constant)
         }
     }
 
@@ -284,7 +308,7 @@ impl Domain for Fields<'_> {
                 Value { degree: a.degree.plus(b.degree), ..sum }
             }
             BinaryOp::Sub => {
-                let sub = |x, y, m| field::add(x, field::negate(y, m), m);
+                let sub = |x, y, k| field::add(x, field::negate(y, k), k);
                 let difference = self.arithmetic(a, b, sub, both.and_then(|(x, y)| x.checked_sub(y)));
                 Value { degree: a.degree.plus(b.degree), ..difference }
             }
@@ -292,7 +316,7 @@ impl Domain for Fields<'_> {
                 let product = self.arithmetic(a, b, field::mul, both.and_then(|(x, y)| x.checked_mul(y)));
                 Value { degree: a.degree.times(b.degree), log: self.log_of_product(a, b, false), ..product }
             }
-            BinaryOp::Div => match b.reciprocal() {
+            BinaryOp::Div => match self.reciprocal(b) {
                 // A known zero stays known: number types round it to itself.
                 Some(_) if zero(a) => Value::integer(0),
                 Some(fields) => {
@@ -381,7 +405,7 @@ impl Domain for Fields<'_> {
 /// Twice the value, if that is a small odd number.
 fn halves(v: &Value) -> Option<i128> {
     let m = PRIMES[COUNT - 1];
-    let twice = i128::from(field::add(v.last(), v.last(), m));
+    let twice = i128::from(field::add(v.last(), v.last(), COUNT - 1));
     let n = if twice > i128::from(m / 2) { twice - i128::from(m) } else { twice };
     (v.special == Special::Finite && v.degree == Degree::ZERO && n.abs() <= 64).then_some(n)
 }

@@ -48,7 +48,7 @@ const CUTS: [Cut; 3] = [Cut::Whole, Cut::Chunks(2), Cut::Parts(2)];
 pub fn certify(d: &Derivation, bound: &Bound, points: usize) -> Certificate {
     let mut degree: f64 = 1.0;
     for seed in 0..points as u64 {
-        let domain = |graph| Fields { graph, bound, seed };
+        let domain = |graph| Fields::new(graph, bound, seed);
         let Some(expected) = evaluate_in(&domain(&d.written), &d.written, bound, Cut::Whole) else {
             return Certificate::NotEvaluated;
         };

@@ -85,7 +85,10 @@ impl Value {
     }
 
     pub fn integer(v: i128) -> Self {
-        let fields = PRIMES.map(|m| v.rem_euclid(i128::from(m)) as u64);
+        let fields = match u64::try_from(v) {
+            Ok(v) if v < PRIMES[0] => [v; COUNT],
+            _ => PRIMES.map(|m| v.rem_euclid(i128::from(m)) as u64),
+        };
         Self { fields, int: Some(v), special: Special::Finite, degree: Degree::ZERO, log: None }
     }
 
@@ -94,16 +97,16 @@ impl Value {
         self.fields[LAST]
     }
 
-    /// In every field `f` of the value there and of the prime.
-    pub fn in_fields(&self, f: impl Fn(u64, u64) -> u64) -> [u64; COUNT] {
-        std::array::from_fn(|k| f(self.fields[k], PRIMES[k]))
+    /// In every field `f` of the value there and of the field's number.
+    pub fn in_fields(&self, f: impl Fn(u64, usize) -> u64) -> [u64; COUNT] {
+        std::array::from_fn(|k| f(self.fields[k], k))
     }
 
     /// Its reciprocal in every field; `None` if it is 0 in one of them.
     pub fn reciprocal(&self) -> Option<[u64; COUNT]> {
         let mut out = [0; COUNT];
         for (k, out) in out.iter_mut().enumerate() {
-            *out = field::invert(self.fields[k], PRIMES[k])?;
+            *out = field::invert(self.fields[k], k)?;
         }
         Some(out)
     }

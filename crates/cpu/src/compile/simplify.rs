@@ -56,8 +56,16 @@ fn binary(op: BinaryOp, x: Scalar, y: Scalar, wide: bool) -> Scalar {
         (BinaryOp::Div, _, Scalar::Const(c)) if is_power_of_two(*c) => {
             return Scalar::Binary(BinaryOp::Mul, Box::new(x), Box::new(constant(1.0 / c)));
         }
-        (BinaryOp::Pow, _, Scalar::Const(2.0)) => {
-            return Scalar::Binary(BinaryOp::Mul, Box::new(x.clone()), Box::new(x));
+        // A square is exact but for its rounding, as a power is; of a third and a fourth one the square is rounded besides.
+        (BinaryOp::Pow, _, Scalar::Const(n @ (2.0 | 3.0 | 4.0))) => {
+            let times =
+                |x: &Scalar, y: &Scalar| Scalar::Binary(BinaryOp::Mul, Box::new(x.clone()), Box::new(y.clone()));
+            let square = times(&x, &x);
+            return match n {
+                2.0 => square,
+                3.0 => times(&square, &x),
+                _ => times(&square, &square),
+            };
         }
         (BinaryOp::And, Scalar::Const(c), truth) | (BinaryOp::And, truth, Scalar::Const(c)) if is_truth(truth) => {
             return if *c != 0.0 { truth.clone() } else { constant(0.0) };

@@ -153,7 +153,7 @@ fn binary(op: BinaryOp, x: Scalar, y: Scalar) -> Scalar {
 }
 
 #[test]
-fn only_what_is_exact_is_folded() {
+fn only_what_is_as_exact_is_folded() {
     use BinaryOp::{Add, Div, Mul, Pow};
     let constant = Scalar::Const;
     for (from, to) in [
@@ -165,6 +165,8 @@ fn only_what_is_exact_is_folded() {
         (binary(Mul, tile(), constant(0.0)), binary(Mul, tile(), constant(0.0))),
         (binary(Add, tile(), constant(0.0)), binary(Add, tile(), constant(0.0))),
         (binary(Pow, tile(), constant(2.0)), binary(Mul, tile(), tile())),
+        (binary(Pow, tile(), constant(3.0)), binary(Mul, binary(Mul, tile(), tile()), tile())),
+        (binary(Pow, tile(), constant(5.0)), binary(Pow, tile(), constant(5.0))),
         (Scalar::Round(F32, Box::new(tile())), tile()),
         (Scalar::Round(Bf16, Box::new(tile())), Scalar::Round(Bf16, Box::new(tile()))),
         (Scalar::Unary(UnaryOp::Sqrt, Box::new(constant(9.0))), constant(3.0)),

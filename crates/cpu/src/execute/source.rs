@@ -47,6 +47,8 @@ pub(super) fn source<'a, T: Real + Pod>(
 ) -> Source<'a, T> {
     let in_place = |v: ValueId| own.filter(|(slot, _)| tiles.is_in(v, *slot)).map(|(_, buffer)| buffer);
     let window = |axis: AxisId| tiles.windows[axis.at()];
+    // What has no rows is one row: its columns are elements, and what all have in common is that of the row.
+    let row = dst.outer.is_none() && dst.inner.is_some();
     vector.clear();
     match leaf {
         Leaf::Tile(v, ElementKind::Full) => {
@@ -76,6 +78,7 @@ pub(super) fn source<'a, T: Real + Pod>(
                 vector.extend(rows.data[..columns].iter().map(decode));
             } else {
                 match tiles.tile(*v).carrier {
+                    same if inner && row && same == carrier => return Source::Rows(tiles.rows(*v)),
                     same if inner && same == carrier => return Source::Columns(&tiles.rows::<T>(*v).data[..columns]),
                     Carrier::F32 => vector.extend(tiles.rows(*v).data[..columns].iter().map(|&x| T::from_f32(x))),
                     Carrier::F64 => vector.extend(tiles.rows(*v).data[..columns].iter().map(|&x| T::from_f64(x))),
@@ -84,13 +87,20 @@ pub(super) fn source<'a, T: Real + Pod>(
             }
             if inner { Source::PerColumn } else { Source::PerRow }
         }
-        Leaf::Tile(v, ElementKind::Single) => Source::Same(match (in_place(*v), tiles.tile(*v).carrier) {
-            (None, _) => tiles.element(*v, 0, 0),
-            // A result of one element may take the place of an operand of one element.
-            (Some(own), Carrier::F32) => T::from_f32(own.get()[0]),
-            (Some(own), Carrier::F64) => T::from_f64(own.get()[0]),
-            (Some(own), Carrier::I32) => T::from_i32(own.get()[0]),
-        }),
+        Leaf::Tile(v, ElementKind::Single) => {
+            let x = match (in_place(*v), tiles.tile(*v).carrier) {
+                (None, _) => tiles.element(*v, 0, 0),
+                // A result of one element may take the place of an operand of one element.
+                (Some(own), Carrier::F32) => T::from_f32(own.get()[0]),
+                (Some(own), Carrier::F64) => T::from_f64(own.get()[0]),
+                (Some(own), Carrier::I32) => T::from_i32(own.get()[0]),
+            };
+            if row {
+                vector.push(x);
+                return Source::PerRow;
+            }
+            Source::Same(x)
+        }
         Leaf::Position(axis, kind) => {
             let window = window(*axis);
             let positions = window.base..window.base + window.len;

@@ -70,21 +70,28 @@ pub(super) fn summed<T: Real + Pod, I: Instructions>(
     [rows, columns, pitch]: [usize; 3],
 ) -> bool {
     let Some((of, by, less)) = anchored(strips) else { return false };
-    let (Source::Bf16(from), Source::PerRow, Sink::Same(target)) =
-        (&sources[usize::from(of)], &sources[usize::from(less)], sink)
-    else {
+    let (Source::Bf16(from), Source::PerRow) = (&sources[usize::from(of)], &sources[usize::from(less)]) else {
         return false;
+    };
+    let mut target = match sink {
+        Sink::Same(target) => Some(T::floats_mut(target)),
+        // Nobody asks for them but the sums.
+        Sink::Nowhere => None,
+        _ => return false,
     };
     let [Gather { monoid: Monoid::Sum, gathered: Gathered::Partial(sums) }] = folds else { return false };
-    let (Some(target), Some(less)) = (T::floats_mut(target), T::floats(&scratch.vectors[usize::from(less)])) else {
-        return false;
-    };
+    let Some(less) = T::floats(&scratch.vectors[usize::from(less)]) else { return false };
+    let mut passing = [0.0; STRIP];
     for row in 0..rows {
         let argument = [by, less[row], strip::LEAST_NORMAL];
         for c0 in (0..columns).step_by(STRIP) {
             let from = &from.data[row * from.pitch + c0..][..STRIP.min(columns - c0)];
             ask(asked, from.len());
-            let to = &mut target[row * pitch + c0..][..from.len()];
+            let to = match &mut target {
+                Some(Some(target)) => &mut target[row * pitch + c0..][..from.len()],
+                Some(None) => return false,
+                None => &mut passing[..from.len()],
+            };
             if !codes::exponentials::<I>(from, argument, to, &mut sums[row]) {
                 return false;
             }

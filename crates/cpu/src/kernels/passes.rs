@@ -98,7 +98,7 @@ impl Pass<'_> {
     #[cfg(target_arch = "x86_64")]
     fn is_promised(&self) -> bool {
         match self.of {
-            Of::Tanh { over, .. } => over.is_normal() && (1.0 / over).is_normal(),
+            Of::Tanh { over, .. } => super::tanh::is_promised(over),
             Of::Same | Of::Exp { .. } | Of::Sum { .. } => true,
         }
     }

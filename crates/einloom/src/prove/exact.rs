@@ -1,6 +1,6 @@
 //! The exact proof, at several small sets of sizes.
 
-use super::{named_forms, sizes};
+use super::{named_forms, parallel::in_order, sizes};
 use crate::Derived;
 use einloom_algebra::exact::{Certificate, certify};
 
@@ -35,25 +35,31 @@ pub fn prove_exactly(derived: &Derived, seed: u64) -> ExactProof {
     let (bindings, _) = sizes::bindings(derived.cascade(), seed, EXACT_SIZES, EXACT_WORK);
     let forms = named_forms(derived);
     let mut proof = ExactProof { forms: forms.len(), bits: u32::MAX, ..ExactProof::default() };
-    // Per set of sizes what was found of each form; nothing where it tells nothing.
-    let mut found: Vec<Vec<Option<(usize, u32)>>> = vec![];
-    for bound in &bindings {
+    // Per set of sizes what was found of each form, up to one that is not certified.
+    let at = |k: usize| -> Result<Vec<Option<(usize, u32)>>, String> {
         let mut here = vec![];
         for (name, form) in &forms {
-            match certify(form.derivation(), bound, POINTS) {
+            match certify(form.derivation(), &bindings[k], POINTS) {
                 Certificate::Certified { points, bits } => here.push(Some((points, bits))),
                 Certificate::NotCertified { output } => {
-                    proof.not_certified = Some(match name {
+                    return Err(match name {
                         None => output,
                         Some(name) => format!("{output}, with {name},"),
                     });
-                    return ExactProof { bits: 0, ..proof };
                 }
                 // A gather through random positions leaves its tensor: these sizes tell nothing.
                 Certificate::NotEvaluated => here.push(None),
             }
         }
-        found.push(here);
+        Ok(here)
+    };
+    let failed = |done: &mut dyn Iterator<Item = &Result<_, _>>| done.filter(|here| here.is_err()).count() > 0;
+    let mut found = vec![];
+    for here in in_order(bindings.len(), at, failed, &mut |_| {}) {
+        match here {
+            Ok(here) => found.push(here),
+            Err(output) => return ExactProof { bits: 0, not_certified: Some(output), ..proof },
+        }
     }
     let tells = |least: u32, k: usize| found.iter().any(|here| here[k].is_some_and(|f| f.1 >= least));
     let least = if (0..forms.len()).all(|k| tells(LITTLE, k)) { LITTLE } else { 0 };

@@ -1,9 +1,6 @@
 //! Differences that are none: what each of them excuses is counted and told.
 
-use super::range;
-use crate::Error;
-use einloom_cascade::meaning::{self, Arrays};
-use einloom_cascade::{Bound, Cascade, Expr, ExprKind};
+use einloom_cascade::{Cascade, Expr, ExprKind};
 
 /// Takes the meaning's word where it is not finite: an overflow of the program as it is written, which a derivation may
 /// remove, or an infinity in the inputs, of which no two ways to compute make the same (`0 * inf` is a NaN only where
@@ -36,18 +33,4 @@ pub(super) fn has_filter(cascade: &Cascade) -> bool {
         any
     }
     cascade.statements.iter().any(|s| filters(&s.value))
-}
-
-/// Whether the meaning itself has lost digits: one of its tensors holds a number that f64 cannot hold precisely.
-pub(super) fn underflows(cascade: &Cascade, bound: &Bound, inputs: &Arrays) -> Result<bool, Error> {
-    let all = meaning::evaluate_all(cascade, bound, inputs)?;
-    Ok(all.values().flat_map(|a| &a.values).any(|v| v.is_subnormal()))
-}
-
-/// Whether the program as written leaves the range of f32, in which the declared program computes it: in a tensor, or on
-/// the way to one.
-pub(super) fn leaves_f32(cascade: &Cascade, bound: &Bound, inputs: &Arrays) -> Result<bool, Error> {
-    let leaves = |v: f64| v.is_finite() && v != 0.0 && !(v as f32).is_normal();
-    let all = meaning::evaluate_all(cascade, bound, inputs)?;
-    Ok(all.values().flat_map(|a| &a.values).any(|&v| leaves(v)) || range::leaves_f32(cascade, bound, inputs))
 }

@@ -8,7 +8,9 @@
 mod bounds;
 mod exact;
 mod forgive;
+mod given;
 mod inputs;
+mod parallel;
 #[cfg(test)]
 mod planted;
 mod range;
@@ -26,15 +28,16 @@ pub use sensitivity::sensitivity;
 pub(crate) use sizes::is_free;
 
 use crate::compare::{Precision, distance, in_f64, unit_roundoff};
-use crate::road::{Derived, PlanOptions, Planned, RunOptions};
+use crate::road::{Compiled, Derived, PlanOptions, RunOptions};
 use crate::{Error, Tensor};
 use einloom_algebra::stream::Cut;
 use einloom_algebra::{Derivation, flatten};
-use einloom_cascade::meaning::{self, Arrays, MeaningError};
+use einloom_cascade::meaning::{Arrays, MeaningError};
 use einloom_cascade::{Bound, Cascade, DType, TensorId};
 use einloom_machine::Machine;
 use einloom_plan::Fusion;
-use forgive::{forgive, forgive_masked, has_filter, leaves_f32, underflows};
+use forgive::{forgive, forgive_masked, has_filter};
+use given::Given;
 use std::collections::BTreeMap;
 
 /// How much to try.
@@ -107,33 +110,27 @@ fn prove_forms(
     progress: &mut dyn FnMut(f64),
 ) -> Result<Proof, Error> {
     let (bindings, missing) = sizes::bindings(cascade, seed, effort.sizes, effort.work);
-    let mut prover =
-        Prover { proof: Proof { sizes: bindings.len(), missing, ..Proof::default() }, kinds: Kind::ALL.iter().cycle() };
-    for (k, bound) in bindings.iter().enumerate() {
-        progress(k as f64 / bindings.len() as f64);
-        let kinds: Vec<Kind> = prover.kinds.by_ref().take(effort.kinds).copied().collect();
-        let in_turn = (forms.len() > 1).then(|| &forms[1 + k % (forms.len() - 1)]);
-        let mut tried = vec![];
-        for (number, form) in forms.first().into_iter().chain(in_turn).enumerate() {
-            let run = |in_f64| Run { in_f64, reordered: number > 0 };
-            tried.extend((effort.both || k % 2 == 0).then_some((run(true), &form.wide)));
-            tried.extend((effort.both || k % 2 == 1).then_some((run(false), &form.declared)));
-        }
-        for (run, derived) in tried {
-            let fuse = if k % 5 == 4 { Fusion::None } else { Fusion::Auto };
-            let options = PlanOptions { exact, tiles: tiles(cascade, k), fuse, ..PlanOptions::default() };
-            let planned = derived.plan_bound(bound.clone(), machine, &options)?;
-            for (j, &kind) in kinds.iter().enumerate() {
-                let seed = seed.wrapping_add((k * Kind::ALL.len() + j) as u64);
-                prover.compare(&planned, kind, seed, run)?;
-                if prover.proof.disagreements.len() >= ENOUGH {
-                    return Ok(prover.proof);
-                }
-            }
+    let at = |k: usize| {
+        let kinds = (0..effort.kinds).map(|j| Kind::ALL[(k * effort.kinds + j) % Kind::ALL.len()]);
+        let seeds = (k * Kind::ALL.len()..).map(|number| seed.wrapping_add(number as u64));
+        let tried: Vec<_> = kinds.zip(seeds).collect();
+        let mut prover = Prover { proof: Proof::default() };
+        prover.set(forms, &bindings[k], k, &tried, machine, exact, effort.both).map(|()| prover.proof)
+    };
+    let enough = |done: &mut dyn Iterator<Item = &Result<Proof, Error>>| {
+        let wrong = done.map(|proof| proof.as_ref().map_or(ENOUGH, |proof| proof.disagreements.len()));
+        wrong.sum::<usize>() >= ENOUGH
+    };
+    let mut proof = Proof { sizes: bindings.len(), missing, ..Proof::default() };
+    for part in parallel::in_order(bindings.len(), at, enough, progress) {
+        proof.add(part?);
+        if proof.disagreements.len() >= ENOUGH {
+            proof.disagreements.truncate(ENOUGH);
+            break;
         }
     }
     progress(1.0);
-    Ok(prover.proof)
+    Ok(proof)
 }
 
 /// Tile sizes for set number `k`: small ones that seldom divide, and every fourth time the planner's choice.
@@ -160,22 +157,61 @@ struct Run {
 /// eight bits may go where the text loses none. An identity that is wrong is off by far more in f64.
 const REORDERED: f64 = 256.0;
 
-struct Prover<'a> {
+struct Prover {
     proof: Proof,
-    kinds: std::iter::Cycle<std::slice::Iter<'a, Kind>>,
 }
 
-impl Prover<'_> {
-    fn compare(&mut self, planned: &Planned, kind: Kind, seed: u64, run: Run) -> Result<(), Error> {
+impl Prover {
+    /// Every form that set number `k` tries, on inputs of these kinds and seeds. Stops where enough is wrong.
+    #[allow(clippy::too_many_arguments)] // All there is to know of a set.
+    fn set(
+        &mut self,
+        forms: &[Form],
+        bound: &Bound,
+        k: usize,
+        tried: &[(Kind, u64)],
+        machine: &Machine,
+        exact: bool,
+        both: bool,
+    ) -> Result<(), Error> {
+        let in_turn = (forms.len() > 1).then(|| &forms[1 + k % (forms.len() - 1)]);
+        // Both forms are compared with the same meaning.
+        let mut given: BTreeMap<(bool, usize), Given> = BTreeMap::new();
+        for (number, form) in forms.first().into_iter().chain(in_turn).enumerate() {
+            for (in_f64, derived) in [(true, &form.wide), (false, &form.declared)] {
+                if !both && in_f64 != k.is_multiple_of(2) {
+                    continue;
+                }
+                let fuse = if k % 5 == 4 { Fusion::None } else { Fusion::Auto };
+                let tiles = tiles(derived.cascade(), k);
+                let options = PlanOptions { exact, tiles, fuse, ..PlanOptions::default() };
+                let planned = derived.plan_bound(bound.clone(), machine, &options)?;
+                let compiled = planned.compile()?;
+                for (j, &(kind, seed)) in tried.iter().enumerate() {
+                    // The cascade is that of every form.
+                    let cascade = if in_f64 { forms[0].wide.cascade() } else { forms[0].declared.cascade() };
+                    let given = given.entry((in_f64, j)).or_insert_with(|| Given::new(cascade, bound, kind, seed));
+                    self.compare(&compiled, given, Run { in_f64, reordered: number > 0 })?;
+                    if self.proof.disagreements.len() >= ENOUGH {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn compare(&mut self, compiled: &Compiled, given: &mut Given, run: Run) -> Result<(), Error> {
         let Run { in_f64, reordered } = run;
+        let planned = compiled.planned();
         let cascade = planned.cascade();
         let bound = planned.bound();
-        let inputs = inputs(cascade, bound, kind, seed);
+        let kind = given.kind;
         self.proof.inputs += 1;
         let place = Disagreement {
             sizes: cascade.ranks.iter().map(|r| r.name.clone()).zip(bound.sizes().iter().copied()).collect(),
             kind,
-            seed,
+            seed: given.seed,
             in_f64,
             output: String::new(),
             position: 0,
@@ -185,9 +221,10 @@ impl Prover<'_> {
             tolerance: 0.0,
             stopped: None,
         };
-        let found = planned.run(&tensors(cascade, &inputs), &RunOptions::default());
-        let expected = meaning::evaluate(cascade, bound, &inputs);
-        let (found, expected) = match (found, expected) {
+        // The results do not depend on the number of threads, and other sets of sizes have the other cores.
+        let options = RunOptions { threads: Some(1), ..RunOptions::default() };
+        let found = compiled.run(&given.tensors, &options);
+        let (found, expected) = match (found, given.expected.clone()) {
             (Ok(found), Ok(expected)) => (found.outputs, expected),
             (Err(Error::Run(_)), Err(MeaningError::OutOfRange { .. })) => {
                 self.proof.undefined += 1;
@@ -229,8 +266,8 @@ impl Prover<'_> {
             }
             let wrong = error.scaled > tolerance.total();
             let lost = match error.scaled.is_infinite() {
-                true => !in_f64 && leaves_f32(cascade, bound, &inputs)?,
-                false => !in_f64 && wrong && range::leaves_f32(cascade, bound, &inputs),
+                true => !in_f64 && given.leaves_f32()?,
+                false => !in_f64 && wrong && given.operations_leave_f32(),
             };
             if lost {
                 out_of_range = true;
@@ -238,16 +275,14 @@ impl Prover<'_> {
             }
             if error.scaled > tolerance.total() && dtype.is_float() {
                 let step = tolerance.arithmetic + tolerance.rounding;
-                tolerance.sensitivity = match underflows(cascade, bound, &inputs)? {
+                tolerance.sensitivity = match given.underflows()? {
                     true => f64::INFINITY,
-                    false => sensitivity(cascade, bound, &inputs, output, step, seed)?,
+                    false => given.sensitivity(output, step, false)?,
                 };
                 if error.scaled > tolerance.total() {
                     // exp(x - c) as exp(x - M)·exp(M - c): each exponent loses the last digits of its own addends, where the
                     // text's difference may lose none.
-                    let (apart, extra) = in_reads(cascade);
-                    let more: Arrays = inputs.clone().into_iter().chain(extra).collect();
-                    let moved = sensitivity(&apart, bound, &more, output, step, seed)?;
+                    let moved = given.sensitivity(output, step, true)?;
                     tolerance.sensitivity = tolerance.sensitivity.max(moved);
                 }
                 sensitive |= tolerance.sensitivity > 0.01;
@@ -262,7 +297,7 @@ impl Prover<'_> {
             if error.scaled > tolerance.total() && dtype.is_float() {
                 let unit = unit_roundoff(precision.arithmetic) + tolerance.rounding;
                 let (left, excused) =
-                    self.undetermined(cascade, bound, &inputs, output, unit, &found, &expected.values);
+                    self.undetermined(cascade, bound, &given.arrays, output, unit, &found, &expected.values);
                 if excused > 0 {
                     error = distance(&left, &expected.values, row, floor);
                 }
@@ -298,7 +333,7 @@ impl Prover<'_> {
     }
 }
 
-impl Prover<'_> {
+impl Prover {
     /// What is found, without what the text's own rounding does not determine in arithmetic of this unit roundoff; and of how
     /// many elements that is said. Nothing is where a condition or a position hangs on rounding: that excuses no element
     /// by itself.

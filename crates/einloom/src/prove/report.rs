@@ -34,6 +34,26 @@ pub struct Proof {
     pub disagreements: Vec<Disagreement>,
 }
 
+impl Proof {
+    /// Adds what was found at one more set of sizes, which are counted already.
+    pub(super) fn add(&mut self, more: Self) {
+        self.inputs += more.inputs;
+        self.undefined += more.undefined;
+        self.overflowed += more.overflowed;
+        self.out_of_range += more.out_of_range;
+        self.masked += more.masked;
+        self.sensitive += more.sensitive;
+        self.undetermined += more.undetermined;
+        for (all, more) in [(&mut self.worst, more.worst), (&mut self.worst_declared, more.worst_declared)] {
+            for (name, error) in more {
+                let worst = all.entry(name).or_insert(0.0);
+                *worst = worst.max(error);
+            }
+        }
+        self.disagreements.extend(more.disagreements);
+    }
+}
+
 /// An input on which the derived program is not the one that was written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Disagreement {

@@ -6,7 +6,7 @@ use einloom_tile::{AxisId, Init, Kernel, Op, Scalar, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Calls `f` on every operation, those of streams after the stream itself.
-pub(super) fn each<'a>(ops: &'a [Op], f: &mut dyn FnMut(&'a Op)) {
+pub(crate) fn each<'a>(ops: &'a [Op], f: &mut dyn FnMut(&'a Op)) {
     for op in ops {
         f(op);
         if let Op::Stream { body, .. } = op {
