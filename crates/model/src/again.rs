@@ -5,9 +5,9 @@ use einloom_tile::{Kernel, Op, ValueId};
 use std::collections::BTreeMap;
 
 /// How often the elements of each tile pass between its operations, beside what loads and stores move, if tiles are gone
-/// through element by element: written once and read once for each operation behind it. Nothing passes where elements are
-/// made where they are read; what is loaded is there for its first reader; a reduction of what a map makes takes it in
-/// passing. Tiles that nothing passes of are not named.
+/// through element by element: written once and read once for each operation behind it, of which a stream's next chunk is one
+/// where they are its state. Nothing passes where elements are made where they are read; what is loaded is there for its first
+/// reader; a reduction of what a map makes takes it in passing. Tiles that nothing passes of are not named.
 pub fn passed_again(kernel: &Kernel) -> BTreeMap<ValueId, usize> {
     let made_there = fused(kernel);
     let mut readers: BTreeMap<ValueId, (usize, usize)> = BTreeMap::new();
@@ -15,6 +15,11 @@ pub fn passed_again(kernel: &Kernel) -> BTreeMap<ValueId, usize> {
         for v in reads(op) {
             let (reductions, others) = readers.entry(v).or_default();
             *if matches!(op, Op::Reduce { .. }) { reductions } else { others } += 1;
+        }
+        if let Op::Stream { states, .. } = op {
+            for state in states {
+                readers.entry(state.next).or_default().1 += 1;
+            }
         }
     });
     let mut out = BTreeMap::new();
@@ -24,7 +29,7 @@ pub fn passed_again(kernel: &Kernel) -> BTreeMap<ValueId, usize> {
                 let (reductions, others) = readers.get(dst).copied().unwrap_or_default();
                 (dst, (reductions + others).saturating_sub(1))
             }
-            Op::Map { dst, .. } if !made_there.contains_key(dst) => {
+            Op::Map { dst, .. } | Op::Reduce { dst, .. } if !made_there.contains_key(dst) => {
                 let (_, others) = readers.get(dst).copied().unwrap_or_default();
                 (dst, if others > 0 { 1 + others } else { 0 })
             }

@@ -326,7 +326,8 @@ impl Workshop<'_> {
     /// The same for a kernel that goes through its tiles element by element: what is not close comes in order, and
     /// costs no more than its way. Nothing is computed meanwhile but what the bytes that have arrived allow, so part of
     /// the time at the inner levels adds to that of the slowest (`[overhead]`). Tiles that a core's own memories do not hold
-    /// pass through the ones behind them, each time that an operation goes through them.
+    /// pass through the ones behind them, each time that an operation goes through them; or all takes as much longer as the root
+    /// of how much they overflow, if that is less: where much is computed of each element (docs/model.md).
     fn cost_of_sweeps(&mut self, template: &Template) -> Cost {
         self.work.tilings += 1;
         let k = template.kernel();
@@ -345,15 +346,27 @@ impl Workshop<'_> {
                 }
             }
         }
-        let slowest = levels.iter().cloned().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|l| l.1 > t.compute_seconds);
-        let (bound_by, seconds) = slowest.unwrap_or_else(|| ("compute".to_string(), t.compute_seconds));
-        let all: f64 = levels.iter().map(|l| l.1).sum();
-        let most = levels.iter().map(|l| l.1).fold(0.0, f64::max);
+        let shows = self.machine.overhead.inner_shows;
+        let of = |levels: &[(String, f64)]| {
+            let (all, most) = levels.iter().fold((0.0, 0.0), |(all, most), l| (all + l.1, l.1.max(most)));
+            (most.max(t.compute_seconds), shows * (all - most))
+        };
+        let plain: Vec<(String, f64)> = t.levels.iter().map(|l| (l.level.clone(), l.seconds)).collect();
+        let spill = (t.resident_bytes as f64 / close as f64).max(1.0).sqrt();
+        let [(by_root, beside), (counted, more)] = [of(&plain), of(&levels)];
+        let seconds = if by_root * spill + beside < counted + more {
+            levels = plain;
+            by_root * spill + beside
+        } else {
+            counted + more
+        };
+        let slowest = levels.iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|l| l.1 > t.compute_seconds);
+        let bound_by = slowest.map_or("compute".to_string(), |l| l.0.clone());
         let issue = overhead::seconds(k, self.machine) + overhead::seconds_of_runs(k, self.machine);
         let compute = ("compute".to_string(), t.compute_seconds);
         let mut parts: Vec<(String, f64)> = levels.into_iter().chain([compute, ("issue".to_string(), issue)]).collect();
         parts.sort_by(|a, b| b.1.total_cmp(&a.1));
-        Cost { seconds: seconds + self.machine.overhead.inner_shows * (all - most) + issue, bound_by, parts }
+        Cost { seconds: seconds + issue, bound_by, parts }
     }
 
     /// Seconds to bring the factors of products into the order in which they are multiplied, which takes its place

@@ -68,7 +68,7 @@ use std::collections::BTreeSet;
 /// use einloom_cascade::{Given, bind, parse};
 /// let text = "input X[m,n]: f32\noutput L: f32\nL[m] = log(sum(n) exp(X[m,n]))\n";
 /// let cascade = parse(text).cascade;
-/// let sizes = [("M".to_string(), 512), ("N".to_string(), 100_000)];
+/// let sizes = [("M".to_string(), 512), ("N".to_string(), 4_000_000)];
 /// let bound = bind(&cascade, &Given { sizes: sizes.into(), ..Given::default() }).expect("sizes that fit");
 /// let machine = einloom_machine::built_in("cpu-generic").expect("built in");
 /// let graph = einloom_algebra::flatten(&cascade);

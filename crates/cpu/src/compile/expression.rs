@@ -239,7 +239,8 @@ fn fuse(steps: &mut Vec<Step>) {
     while at < steps.len() {
         let joined = match steps[at..] {
             [
-                Step::Binary { op: BinaryOp::Mul, d, with: by, .. },
+                // A factor that varies is rounded with its product: elsewhere it may have a tile of its own.
+                Step::Binary { op: BinaryOp::Mul, d, with: by @ Operand::Const(_), .. },
                 Step::Binary { op: BinaryOp::Sub, d: d2, with: less, reversed: false },
                 Step::Unary { op: UnaryOp::Exp, d: d3 },
                 ..,

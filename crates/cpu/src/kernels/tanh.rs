@@ -15,7 +15,7 @@ const P: [f32; 4] = [0.133_826_85, 0.003_497_455_7, 2.063_579_3e-5, 1.338_425_5e
 const Q: [f32; 4] = [0.467_160_08, 0.025_884_353, 3.288_514_3e-4, 7.790_233_7e-7];
 
 /// `d[i] = tanh(x[i] / over) * times`, each operation rounded, where `x` is `from`, or `d` itself; `from` has as many
-/// elements as `d`. The tangent is within 5.5 ulp of that of the exact quotient, and at most 1. False if the instructions are not there, or nothing is
+/// elements as `d`. The tangent is within 5.5 ulp and at most 1, the quotient the rounded one. False if the instructions are not there, or nothing is
 /// promised for `over`: nothing is done then.
 #[inline(always)]
 pub(super) fn run<I: Instructions>(d: &mut [f32], from: Option<&[f32]>, over: f32, times: f32) -> bool {
@@ -77,7 +77,8 @@ type Vector = std::arch::x86_64::__m512;
 pub(super) struct Cap {
     /// Beyond it, and below its negative, nothing changes any more.
     most: Vector,
-    inverse: Vector,
+    /// The divisor and its inverse; nothing if it is 1.
+    over: Option<[Vector; 2]>,
     times: Vector,
 }
 
@@ -88,8 +89,8 @@ impl Cap {
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
     pub(super) fn new(over: f32, times: f32) -> Self {
         use std::arch::x86_64::*;
-        let [most, inverse, times] = [MOST * over.abs(), 1.0 / over, times].map(|x| _mm512_set1_ps(x));
-        Self { most, inverse, times }
+        let [most, by, inverse, times] = [MOST * over.abs(), over, 1.0 / over, times].map(|x| _mm512_set1_ps(x));
+        Self { most, over: (over != 1.0).then_some([by, inverse]), times }
     }
 
     /// Of several vectors side by side, operation by operation: the processor does not look far enough ahead to find the next
@@ -102,7 +103,14 @@ impl Cap {
         let [least, less_one] = [self.most, one].map(|x| _mm512_sub_ps(zero, x));
         // Both keep a NaN that is their second operand.
         let x = each!(i => _mm512_max_ps(least, _mm512_min_ps(self.most, x[i])));
-        let x = each!(i => _mm512_mul_ps(x[i], self.inverse));
+        let x = match self.over {
+            Some([by, inverse]) => {
+                let about = each!(i => _mm512_mul_ps(x[i], inverse));
+                let more = each!(i => _mm512_fmsub_ps(about[i], by, x[i]));
+                each!(i => _mm512_fnmadd_ps(more[i], inverse, about[i]))
+            }
+            None => x,
+        };
         let t = each!(i => _mm512_mul_ps(x[i], x[i]));
         let [p, q] = [P, Q].map(|x| x.map(|x| _mm512_set1_ps(x)));
         let over = each!(i => _mm512_fmadd_ps(t[i], q[3], q[2]));
