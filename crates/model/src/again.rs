@@ -41,3 +41,37 @@ pub fn passed_again(kernel: &Kernel) -> BTreeMap<ValueId, usize> {
     });
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::passed_again;
+    use einloom_cascade::{BinaryOp, DType, UnaryOp};
+    use einloom_tile::{Builder, Op, Scalar, TileMonoid};
+
+    /// Of the normalised exponentials of a row: what is loaded is read again by the exponentials; these are written, summed in passing, and read by the quotients, which are made where
+    /// they are stored.
+    #[test]
+    fn tiles_pass_once_for_each_reader_behind_the_first() {
+        let mut p = Builder::new("softmax");
+        let (x, y) = (p.input("X", &[8, 64], DType::F32), p.output("Y", &[8, 64], DType::F32));
+        p.kernel("y", |k| {
+            let (i, j) = (k.grid("i", 8, 2), k.whole("j", 64));
+            let x = k.load("x", x, [i, j]);
+            let [most, sum] = ["most", "sum"].map(|name| k.value(name, &[i], DType::F32));
+            let [exp, out] = ["exp", "out"].map(|name| k.value(name, &[i, j], DType::F32));
+            let two = |op, a, b| Scalar::Binary(op, Box::new(Scalar::Tile(a)), Box::new(Scalar::Tile(b)));
+            let reduce = |dst, src, monoid| Op::Reduce { dst, src, axis: j, monoid, acc: None };
+            k.push(reduce(most, x, TileMonoid::Max));
+            k.push(Op::Map { dst: exp, expr: Scalar::Unary(UnaryOp::Exp, Box::new(two(BinaryOp::Sub, x, most))) });
+            k.push(reduce(sum, exp, TileMonoid::Sum));
+            k.push(Op::Map { dst: out, expr: two(BinaryOp::Div, exp, sum) });
+            k.store(y, [i, j], out);
+        });
+        let program = p.finish().expect("well-formed");
+        let kernel = &program.kernels[0];
+        let passed = passed_again(kernel);
+        let of =
+            |name: &str| passed.iter().find(|(v, _)| kernel.value(**v).name == name).map_or(0, |(_, times)| *times);
+        assert_eq!(["x", "exp", "out"].map(of), [1, 2, 0]);
+    }
+}

@@ -166,6 +166,7 @@ fn only_what_is_as_exact_is_folded() {
         (binary(Add, tile(), constant(0.0)), binary(Add, tile(), constant(0.0))),
         (binary(Pow, tile(), constant(2.0)), binary(Mul, tile(), tile())),
         (binary(Pow, tile(), constant(3.0)), binary(Mul, binary(Mul, tile(), tile()), tile())),
+        (binary(Pow, tile(), constant(4.0)), binary(Mul, binary(Mul, tile(), tile()), binary(Mul, tile(), tile()))),
         (binary(Pow, tile(), constant(5.0)), binary(Pow, tile(), constant(5.0))),
         (Scalar::Round(F32, Box::new(tile())), tile()),
         (Scalar::Round(Bf16, Box::new(tile())), Scalar::Round(Bf16, Box::new(tile()))),

@@ -74,7 +74,10 @@ pub(super) fn summed<T: Real + Pod, I: Instructions>(
         return false;
     };
     let mut target = match sink {
-        Sink::Same(target) => Some(T::floats_mut(target)),
+        Sink::Same(target) => match T::floats_mut(target) {
+            Some(target) => Some(target),
+            None => return false,
+        },
         // Nobody asks for them but the sums.
         Sink::Nowhere => None,
         _ => return false,
@@ -88,8 +91,7 @@ pub(super) fn summed<T: Real + Pod, I: Instructions>(
             let from = &from.data[row * from.pitch + c0..][..STRIP.min(columns - c0)];
             ask(asked, from.len());
             let to = match &mut target {
-                Some(Some(target)) => &mut target[row * pitch + c0..][..from.len()],
-                Some(None) => return false,
+                Some(target) => &mut target[row * pitch + c0..][..from.len()],
                 None => &mut passing[..from.len()],
             };
             if !codes::exponentials::<I>(from, argument, to, &mut sums[row]) {
