@@ -50,7 +50,11 @@ fn avx512(d: &mut [f32], from: Option<&[f32]>, over: f32, times: f32) {
     while at + 64 <= n {
         // SAFETY: 64 elements are there.
         unsafe {
-            let y = cap.of(std::array::from_fn::<_, 4, _>(|i| _mm512_loadu_ps(from.add(at + 16 * i))));
+            let mut x = [_mm512_setzero_ps(); 4];
+            for (i, x) in x.iter_mut().enumerate() {
+                *x = _mm512_loadu_ps(from.add(at + 16 * i));
+            }
+            let y = cap.of(x);
             for (i, y) in y.into_iter().enumerate() {
                 _mm512_storeu_ps(to.add(at + 16 * i), y);
             }
@@ -99,8 +103,8 @@ impl Cap {
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
     pub(super) fn of<const N: usize>(&self, x: [Vector; N]) -> [Vector; N] {
         use std::arch::x86_64::*;
-        let [zero, one] = [0.0, 1.0].map(|x| _mm512_set1_ps(x));
-        let [least, less_one] = [self.most, one].map(|x| _mm512_sub_ps(zero, x));
+        let (zero, one) = (_mm512_setzero_ps(), _mm512_set1_ps(1.0));
+        let (least, less_one) = (_mm512_sub_ps(zero, self.most), _mm512_set1_ps(-1.0));
         // Both keep a NaN that is their second operand.
         let x = each!(i => _mm512_max_ps(least, _mm512_min_ps(self.most, x[i])));
         let x = match self.over {
@@ -112,7 +116,9 @@ impl Cap {
             None => x,
         };
         let t = each!(i => _mm512_mul_ps(x[i], x[i]));
-        let [p, q] = [P, Q].map(|x| x.map(|x| _mm512_set1_ps(x)));
+        // No closures: those of a function with instructions of its own are not always part of it.
+        let p: [Vector; 4] = [_mm512_set1_ps(P[0]), _mm512_set1_ps(P[1]), _mm512_set1_ps(P[2]), _mm512_set1_ps(P[3])];
+        let q: [Vector; 4] = [_mm512_set1_ps(Q[0]), _mm512_set1_ps(Q[1]), _mm512_set1_ps(Q[2]), _mm512_set1_ps(Q[3])];
         let over = each!(i => _mm512_fmadd_ps(t[i], q[3], q[2]));
         let under = each!(i => _mm512_fmadd_ps(t[i], p[3], p[2]));
         let over = each!(i => _mm512_fmadd_ps(t[i], over[i], q[1]));

@@ -229,7 +229,7 @@ fn unary(op: UnaryOp) -> (f64, f64) {
         UnaryOp::Exp | UnaryOp::Log | UnaryOp::Log2 | UnaryOp::Sqrt | UnaryOp::Rsqrt => (1.0, 1.0),
         UnaryOp::Log1p => (30.0, 0.0),
         UnaryOp::Sigmoid | UnaryOp::Silu => (3.0, 2.0),
-        UnaryOp::Tanh => (15.0, 2.0),
+        UnaryOp::Tanh => (14.0, 1.0),
         UnaryOp::Erf | UnaryOp::Gelu => (27.0, 1.0),
         // Without the reduction of large arguments.
         UnaryOp::Sin | UnaryOp::Cos => (30.0, 0.0),
