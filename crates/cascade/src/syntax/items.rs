@@ -67,30 +67,40 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
+    /// `M, I = L - R + 1`.
     fn rank(&mut self, program: &mut Program<'a>) -> Parse<()> {
         self.at += 1;
-        let name = self.name("the name of a rank")?;
-        program.ranks.push(RankItem { name, size: None });
-        if self.eat(Kind::Assign) {
-            let size = self.expression()?;
-            if let Some(item) = program.ranks.last_mut() {
-                item.size = Some(size);
+        loop {
+            let name = self.name("the name of a rank")?;
+            program.ranks.push(RankItem { name, size: None });
+            if self.eat(Kind::Assign) {
+                let size = self.expression()?;
+                if let Some(item) = program.ranks.last_mut() {
+                    item.size = Some(size);
+                }
+            }
+            if !self.eat(Kind::Comma) {
+                return self.end();
             }
         }
-        self.end()
     }
 
+    /// `scale, eps = 1e-5`.
     fn param(&mut self, program: &mut Program<'a>) -> Parse<()> {
         self.at += 1;
-        let name = self.name("the name of a parameter")?;
-        program.params.push(ParamItem { name, value: None });
-        if self.eat(Kind::Assign) {
-            let value = self.signed_number()?;
-            if let Some(item) = program.params.last_mut() {
-                item.value = Some(value);
+        loop {
+            let name = self.name("the name of a parameter")?;
+            program.params.push(ParamItem { name, value: None });
+            if self.eat(Kind::Assign) {
+                let value = self.signed_number()?;
+                if let Some(item) = program.params.last_mut() {
+                    item.value = Some(value);
+                }
+            }
+            if !self.eat(Kind::Comma) {
+                return self.end();
             }
         }
-        self.end()
     }
 
     fn index(&mut self, program: &mut Program<'a>) -> Parse<()> {
