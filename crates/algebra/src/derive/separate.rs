@@ -10,6 +10,7 @@
 //! complete, so only what is left to wait for need be separated.
 
 use super::filter::Before;
+use super::inline::Cancelled;
 use super::polynomial::{Expansion, NotFinite, Polynomial};
 use super::scale::Scaling;
 use super::{Deriver, apart, guard};
@@ -138,7 +139,7 @@ impl Deriver<'_> {
         let after = self.state_text(&inner);
         self.step(crate::Rule::Separate, &node, &over, why, before, after);
         let seen = self.seen(&node, &over, &r.filter);
-        let (value, rest) = self.cancel(&guard::where_some(seen, value, 0.0));
+        let Cancelled { value, rest, .. } = self.cancel(&guard::where_some(seen, value, 0.0));
         self.push_map(Node { def: Def::Map(value), ..node }, rest)
     }
 
@@ -268,7 +269,7 @@ impl Deriver<'_> {
             let seen = self.seen(&node, &over, &own_filter);
             value = guard::where_some(seen, value, 0.0);
         }
-        let (value, mut rest) = self.cancel(&value);
+        let Cancelled { value, mut rest, divided } = self.cancel(&value);
         self.explain_sum(&node, &over, &before, &inner, &factor, anchored, stabilised, &value);
         if let Some((anchor, ..)) = shift
             && stabilised
@@ -279,7 +280,7 @@ impl Deriver<'_> {
                     rest.origins.insert(id);
                     rest.anchors.insert(anchor);
                 }
-                None if super::inline::exponential_of(&value, &anchors) => {
+                None if !divided.contains(&anchor) && super::inline::exponential_of(&value, &anchors) => {
                     rest = Some(super::Scaled { origins: [id].into(), term: value.clone(), anchors });
                 }
                 None => {}
