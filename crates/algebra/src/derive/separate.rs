@@ -96,7 +96,12 @@ impl Deriver<'_> {
                     return self.sum_of_sums(id, node, Reduction { body, ..r }, before);
                 }
                 Err(why) => {
-                    let (reason, hint) = self.why_not(&why, &r.over, floor);
+                    // Of a body that would not separate with its logarithms opened either, what is left then is to blame.
+                    let left = self.opened(&body, &r.over, &mut vec![]);
+                    let (reason, hint) = match self.split(&left, &r.over, floor) {
+                        Err(left) => self.why_not(&left, &r.over, floor),
+                        Ok(_) => self.why_not(&why, &r.over, floor),
+                    };
                     self.refuse(crate::Rule::Separate, &node, &r.over, reason, hint);
                     // It fails for the same reason until all that the culprit waits for is complete.
                     let waits = why.culprit().map(|t| self.barriers(t, &r.over)).unwrap_or_default();
