@@ -97,6 +97,11 @@ impl<'a> Parser<'a, '_> {
                     item.value = Some(value);
                 }
             }
+            if self.kind(0) == Some(Kind::Colon) {
+                let reported = self.expected("a value, a comma or the end of the line");
+                self.report.hint_last("a parameter is a number without a type: `param eps = 1e-5`");
+                return Err(reported);
+            }
             if !self.eat(Kind::Comma) {
                 return self.end();
             }
@@ -218,7 +223,12 @@ impl<'a> Parser<'a, '_> {
 
     /// `name …` without `=`.
     fn not_a_statement(&mut self, name: Name<'a>) -> super::parser::Reported {
+        let adds = matches!(self.kind(0), Some(Kind::Plus | Kind::Star)) && self.kind(1) == Some(Kind::Assign);
         let reported = self.expected("`=`");
+        if adds {
+            self.report
+                .hint_last("a statement says at once what a tensor is; what adds up over an index is `sum(n) …`");
+        }
         if self.kind(0) == Some(Kind::Name)
             && let Some(word) = crate::resolve::nearest(name.text, DECLARATIONS.into_iter())
         {
