@@ -57,6 +57,9 @@ impl Product {
             {
                 self.multiply(a, power * p.as_number().unwrap_or(1.0), graph);
             }
+            Term::Binary(BinaryOp::Pow, a, p) if p.as_number().is_none() && !counts(p) => {
+                self.raised(term, power, [a, p], graph);
+            }
             Term::Unary(UnaryOp::Sqrt, a) => self.multiply(a, power * 0.5, graph),
             Term::Unary(UnaryOp::Rsqrt, a) => self.multiply(a, power * -0.5, graph),
             Term::Unary(UnaryOp::Exp, a) => append(&mut self.exponent, sum(a), power),
@@ -76,6 +79,30 @@ impl Product {
                 append(&mut self.exponent2, inner.exponent2, power);
             }
             other => self.push(other.clone(), power),
+        }
+    }
+
+    /// Multiplies with `term`, which is `a^p` for a p that is no number: `(x·y)^p = x^p·y^p` and `exp(x)^p = exp(p·x)` if no
+    /// factor of a can be negative.
+    fn raised(&mut self, term: &Term, power: f64, [a, p]: [&Term; 2], graph: &Graph) {
+        let inner = Self::of(a, graph);
+        if inner.coefficient < 0.0 || !inner.factors.iter().all(|(base, _)| sign::nonnegative(base, graph)) {
+            return self.push(term.clone(), power);
+        }
+        let times = |x: Term| Term::Binary(BinaryOp::Mul, Box::new(p.clone()), Box::new(x));
+        let to = |base: Term, p: Term| Term::Binary(BinaryOp::Pow, Box::new(base), Box::new(p));
+        if inner.coefficient != 1.0 {
+            self.push(to(Term::Number(inner.coefficient), p.clone()), power);
+        }
+        for (base, own) in inner.factors {
+            let p = if own.abs() == 1.0 { p.clone() } else { times(Term::Number(own.abs())) };
+            self.push(to(base, p), power * own.signum());
+        }
+        for (c, x) in inner.exponent {
+            append(&mut self.exponent, sum(&times(x)), c * power);
+        }
+        for (c, x) in inner.exponent2 {
+            append(&mut self.exponent2, sum(&times(x)), c * power);
         }
     }
 
@@ -200,6 +227,14 @@ impl Product {
             Some(u) => Term::Binary(BinaryOp::Div, Box::new(over), Box::new(u)),
         }
     }
+}
+
+/// Whether an exponent counts positions. A power of a distance stays whole: those of its base's factors may overflow where it
+/// does not.
+fn counts(exponent: &Term) -> bool {
+    let mut found = false;
+    exponent.visit(&mut |t| found |= matches!(t, Term::Position(_)));
+    found
 }
 
 fn raise(base: &Term, power: f64) -> Term {

@@ -136,11 +136,17 @@ fn index(graph: &Graph, e: &IndexExpr) -> String {
             }
             IndexAtom::Gather { tensor, at } => format!("{}[{}]", graph.cascade[*tensor].name, indices(graph, at)),
         };
-        parts.push(if c.as_constant() == Some(1) { atom } else { format!("{}*{atom}", size(c)) });
+        parts.push(match c.as_constant() {
+            Some(1) => atom,
+            Some(-1) => format!("-{atom}"),
+            _ => format!("{}*{atom}", size(c)),
+        });
     }
     if e.offset.as_constant() != Some(0) || parts.is_empty() {
         parts.push(size(&e.offset));
     }
+    // `T - 1 - t` rather than `-t + T - 1`.
+    parts.sort_by_key(|p| p.starts_with('-'));
     parts.join(" + ").replace("+ -", "- ")
 }
 

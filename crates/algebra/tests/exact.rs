@@ -85,7 +85,7 @@ fn certifies_sequences() {
 /// What roots and absolute values have besides being functions, and what they must not be given.
 #[test]
 fn knows_that_roots_multiply() {
-    let program = |body: &str| format!("input X[m]: f64, Y[m]: f64\noutput Z: f64\nZ[m] = {body}\n");
+    let program = |body: &str| format!("input X[m]: f64, Y[m]: f64\noutput Z: f64\nparam p, q\nZ[m] = {body}\n");
     let pairs = [
         ("sqrt(X[m] * Y[m])", "sqrt(X[m]) * sqrt(Y[m])", true),
         ("X[m] / sqrt(Y[m])", "X[m] * Y[m]^(-0.5)", true),
@@ -96,6 +96,10 @@ fn knows_that_roots_multiply() {
         ("sqrt(exp(X[m]))", "exp(-X[m] / 2)", false),
         ("sqrt(exp(X[m]) + exp(Y[m]))", "exp(X[m] / 2) + exp(Y[m] / 2)", false),
         ("sqrt(X[m]^2)", "X[m]", false),
+        ("(X[m] * exp(Y[m]))^p", "X[m]^p * exp(p * Y[m])", true),
+        ("X[m]^(p + q)", "X[m]^p * X[m]^q", true),
+        ("(X[m] + Y[m])^p", "X[m]^p + Y[m]^p", false),
+        ("X[m]^(p * q)", "X[m]^p * X[m]^q", false),
         ("abs(X[m] * Y[m])", "abs(X[m]) * abs(-Y[m])", true),
         ("abs(X[m])", "X[m]", false),
         ("abs(X[m] + Y[m])", "abs(X[m]) + abs(Y[m])", false),

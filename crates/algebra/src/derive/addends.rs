@@ -6,6 +6,7 @@
 //! would cancel after it has been rounded.
 
 use super::Deriver;
+use super::inline::Cancelled;
 use super::polynomial::flat;
 use crate::{Def, Node, NodeId, Product, Reduction, Rule, Term, product, show, sign};
 use einloom_cascade::{BinaryOp, IndexId};
@@ -34,7 +35,7 @@ impl Deriver<'_> {
         let why =
             "the addends' sums separate one by one, and a sum of sums is the sum of its addends' sums".to_string();
         self.step(Rule::Separate, &node, &over, why, before, after);
-        let (value, rest) = self.cancel(&value);
+        let Cancelled { value, rest, .. } = self.cancel(&value);
         self.push_map(Node { def: Def::Map(value), ..node }, rest)
     }
 

@@ -5,6 +5,7 @@
 //! sum over the others. Factors stay whole: of `exp(x(i) - c)·exp(y(j) - d)` each keeps what it subtracts. Over nothing the
 //! product is 0, whatever the other groups make.
 
+use super::inline::Cancelled;
 use super::{Deriver, guard};
 use crate::{Def, Node, NodeId, Reduction, Rule, Term, show};
 use einloom_cascade::{BinaryOp, IndexId};
@@ -106,7 +107,7 @@ impl Deriver<'_> {
         let why =
             format!("each factor carries one of {} alone: the sum is the product of their sums", names.join(" and "));
         self.step(Rule::Defer, &node, &over, why, before, after);
-        let (value, rest) = self.cancel(&guard::where_some(seen, value, 0.0));
+        let Cancelled { value, rest, .. } = self.cancel(&guard::where_some(seen, value, 0.0));
         self.push_map(Node { def: Def::Map(value), ..node }, rest)
     }
 }

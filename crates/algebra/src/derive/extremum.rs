@@ -1,5 +1,6 @@
 //! Maximum and minimum: `max(x·c) = max(x)·c` for `c >= 0`, `max(x + c) = max(x) + c`, `max(exp(x + c)) = exp(max(x) + c)`.
 
+use super::inline::Cancelled;
 use super::{Deriver, guard};
 use crate::{Def, Node, NodeId, Product, Reduction, Rule, Streaming, Term, product, show, sign};
 use einloom_cascade::{BinaryOp, DType, IndexId, Monoid, UnaryOp};
@@ -68,7 +69,7 @@ impl Deriver<'_> {
         let everywhere = own.body.map(|b| self.inline_barriers(&b, &over)).and_then(|b| self.leave(&b, &over, false));
         let hidden = everywhere.is_some_and(|e| !e.takes_the_same(&left));
         let seen = self.seen(&node, &over, if hidden { &r.filter } else { &own.filter });
-        let (value, rest) = self.cancel(&guard::where_some(seen, value, identity));
+        let Cancelled { value, rest, .. } = self.cancel(&guard::where_some(seen, value, identity));
         let def = Def::Map(value);
         let mut leaving: Vec<String> = vec![];
         if !left.factor.is_one() {

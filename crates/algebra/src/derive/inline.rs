@@ -29,6 +29,15 @@ pub(super) fn rounds(node: &Node) -> bool {
     !matches!(node.dtype, None | Some(DType::F64 | DType::F32))
 }
 
+/// A term after cancelling.
+pub(super) struct Cancelled {
+    pub value: Term,
+    /// The exponentials that readers must still cancel.
+    pub rest: Option<Scaled>,
+    /// Anchors whose exponentials stay in divisors only, where they are harmless: see [`super::quotient`].
+    pub divided: BTreeSet<NodeId>,
+}
+
 impl Deriver<'_> {
     /// The reductions over exactly these indices that `term` needs complete.
     pub(super) fn barriers(&self, term: &Term, over: &[IndexId]) -> Vec<NodeId> {
@@ -143,9 +152,10 @@ impl Deriver<'_> {
     }
 
     /// A term in which exponentials that stabilisation introduced have been cancelled, and what of them remains.
-    pub(super) fn cancel(&mut self, term: &Term) -> (Term, Option<Scaled>) {
+    pub(super) fn cancel(&mut self, term: &Term) -> Cancelled {
+        let cancelled = |value| Cancelled { value, rest: None, divided: BTreeSet::new() };
         if self.scaled.is_empty() || !term.any_read(&|n| self.scaled.contains_key(&n)) {
-            return (term.clone(), None);
+            return cancelled(term.clone());
         }
         let mut anchors = BTreeSet::new();
         let mut origins = BTreeSet::new();
@@ -161,9 +171,12 @@ impl Deriver<'_> {
         });
         let simple = absorb(&expanded, &self.out);
         if exponential_of(&simple, &anchors) {
-            return (term.clone(), Some(Scaled { origins, term: simple, anchors }));
+            if let Some(value) = super::quotient::divided(&simple, &anchors, &self.out) {
+                return Cancelled { divided: anchors, ..cancelled(value) };
+            }
+            return Cancelled { rest: Some(Scaled { origins, term: simple, anchors }), ..cancelled(term.clone()) };
         }
-        (simple, None)
+        cancelled(simple)
     }
 
     /// Adds a pointwise node. One in which an exponential remains may still be cancelled by its readers, unless it is

@@ -28,7 +28,8 @@ impl Deriver<'_> {
         better
     }
 
-    fn opened(&self, term: &Term, over: &[IndexId], steps: &mut Vec<(Term, Term)>) -> Term {
+    /// The body with such logarithms opened, whether or not it separates then.
+    pub(super) fn opened(&self, term: &Term, over: &[IndexId], steps: &mut Vec<(Term, Term)>) -> Term {
         if let Term::Unary(op @ (UnaryOp::Log | UnaryOp::Log2), x) = term
             && self.waits(x, over, 0)
             && x.mentions(over)

@@ -15,6 +15,7 @@ mod inline;
 mod logarithm;
 mod moments;
 mod polynomial;
+mod quotient;
 mod reasons;
 mod reassociate;
 mod rebuild;

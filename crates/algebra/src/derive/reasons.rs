@@ -157,6 +157,9 @@ impl Deriver<'_> {
             Term::Unary(op, _) => {
                 format!("{}(a + b) is no finite sum of products of functions of a and of b", op.name())
             }
+            Term::Binary(BinaryOp::Pow, base, _) if self.is_product(base) => {
+                "whole powers from 1 to 8 are: they multiply out; so is any power of a product of which no factor can be negative".into()
+            }
             Term::Binary(BinaryOp::Pow, ..) => "whole powers from 1 to 8 are: they multiply out".into(),
             _ => format!(
                 "as a product of a function of {index} and one of {needs}, or a sum of such products, it would separate"

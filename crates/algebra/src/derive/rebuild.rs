@@ -76,7 +76,7 @@ impl Deriver<'_> {
             Def::Input => self.push(node),
             Def::Map(t) => {
                 let t = self.inline_displaced(&rename(&t), &node);
-                let (t, rest) = self.cancel(&t);
+                let super::inline::Cancelled { value: t, rest, .. } = self.cancel(&t);
                 self.note_store(&node, &t);
                 node.def = Def::Map(t);
                 self.push_map(node, rest)

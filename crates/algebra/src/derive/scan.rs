@@ -105,6 +105,19 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    /// In what a maximum is taken of, a minimum of two slices, or the other way about: over max and min that is their
+    /// product.
+    fn joined(&self, monoid: Monoid, body: &Term) -> Option<Term> {
+        let other = if monoid == Monoid::Max { BinaryOp::Min } else { BinaryOp::Max };
+        let reads = |t: &Term| t.any_read(&|n| self.members.contains(&n));
+        let mut found = None;
+        body.visit(&mut |t| match t {
+            Term::Binary(op, a, b) if *op == other && reads(a) && reads(b) => found = Some(t.clone()),
+            _ => {}
+        });
+        found
+    }
+
     /// How `term`, part of the definition of `at`, depends on the slices of the recurrence.
     fn of(&self, at: NodeId, term: &Term, seen: &mut BTreeSet<NodeId>) -> Dependence {
         use Dependence::{Elementwise, Extremum, Matrix, None, NotAffine, Tropical};
@@ -129,8 +142,13 @@ impl Walk<'_> {
                 Def::Map(t) => self.of(at, t, seen),
                 Def::Reduce(r) => match (r.monoid, self.of(*n, &r.body, seen)) {
                     (_, None) => None,
+                    (Monoid::Max | Monoid::Min, x) if !matches!(x, NotAffine(_)) => {
+                        match self.joined(r.monoid, &r.body) {
+                            Some(product) => NotAffine(product),
+                            Option::None => Tropical,
+                        }
+                    }
                     (Monoid::Sum, Elementwise | Matrix) => Matrix,
-                    (Monoid::Max | Monoid::Min, Elementwise | Matrix | Extremum | Tropical) => Tropical,
                     (_, NotAffine(t)) => NotAffine(t),
                     _ => NotAffine(term.clone()),
                 },
@@ -152,6 +170,11 @@ impl Walk<'_> {
                 (NotAffine(t), _) | (_, NotAffine(t)) => NotAffine(t),
                 (Matrix | Tropical, _) | (_, Matrix | Tropical) => Tropical,
                 _ => Extremum,
+            },
+            Term::Unary(UnaryOp::Relu, x) => match go(x) {
+                Elementwise => Extremum,
+                Matrix => Tropical,
+                x => x,
             },
             Term::Unary(UnaryOp::Neg, x) => match go(x) {
                 Extremum | Tropical => NotAffine(term.clone()),

@@ -10,6 +10,7 @@
 //! complete, so only what is left to wait for need be separated.
 
 use super::filter::Before;
+use super::inline::Cancelled;
 use super::polynomial::{Expansion, NotFinite, Polynomial};
 use super::scale::Scaling;
 use super::{Deriver, apart, guard};
@@ -95,7 +96,12 @@ impl Deriver<'_> {
                     return self.sum_of_sums(id, node, Reduction { body, ..r }, before);
                 }
                 Err(why) => {
-                    let (reason, hint) = self.why_not(&why, &r.over, floor);
+                    // Of a body that would not separate with its logarithms opened either, what is left then is to blame.
+                    let left = self.opened(&body, &r.over, &mut vec![]);
+                    let (reason, hint) = match self.split(&left, &r.over, floor) {
+                        Err(left) => self.why_not(&left, &r.over, floor),
+                        Ok(_) => self.why_not(&why, &r.over, floor),
+                    };
                     self.refuse(crate::Rule::Separate, &node, &r.over, reason, hint);
                     // It fails for the same reason until all that the culprit waits for is complete.
                     let waits = why.culprit().map(|t| self.barriers(t, &r.over)).unwrap_or_default();
@@ -138,7 +144,7 @@ impl Deriver<'_> {
         let after = self.state_text(&inner);
         self.step(crate::Rule::Separate, &node, &over, why, before, after);
         let seen = self.seen(&node, &over, &r.filter);
-        let (value, rest) = self.cancel(&guard::where_some(seen, value, 0.0));
+        let Cancelled { value, rest, .. } = self.cancel(&guard::where_some(seen, value, 0.0));
         self.push_map(Node { def: Def::Map(value), ..node }, rest)
     }
 
@@ -268,7 +274,7 @@ impl Deriver<'_> {
             let seen = self.seen(&node, &over, &own_filter);
             value = guard::where_some(seen, value, 0.0);
         }
-        let (value, mut rest) = self.cancel(&value);
+        let Cancelled { value, mut rest, divided } = self.cancel(&value);
         self.explain_sum(&node, &over, &before, &inner, &factor, anchored, stabilised, &value);
         if let Some((anchor, ..)) = shift
             && stabilised
@@ -279,7 +285,7 @@ impl Deriver<'_> {
                     rest.origins.insert(id);
                     rest.anchors.insert(anchor);
                 }
-                None if super::inline::exponential_of(&value, &anchors) => {
+                None if !divided.contains(&anchor) && super::inline::exponential_of(&value, &anchors) => {
                     rest = Some(super::Scaled { origins: [id].into(), term: value.clone(), anchors });
                 }
                 None => {}

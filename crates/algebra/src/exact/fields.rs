@@ -124,6 +124,22 @@ impl<'a> Fields<'a> {
         if n >= 0 { raised } else { self.binary(BinaryOp::Div, &Value::integer(1), &raised) }
     }
 
+    /// `x^p` for a p that is known in the fields only: as the field before has it for what exp makes there, `exp(a)^p =
+    /// exp(p·a)`, and the same of what is left of x to 1. So `(x·y)^p = x^p·y^p` and `x^(p + q) = x^p·x^q`.
+    fn raised(&self, x: &Value, p: &Value) -> Value {
+        let exponent = |k: usize| match k.checked_sub(1) {
+            None => hash(&[self.seed, 8, p.fields[0]]) % PRIMES[0],
+            Some(before) => {
+                let cofactor = (PRIMES[k] - 1) / PRIMES[before];
+                let part = field::invert(cofactor, before).unwrap_or(1);
+                cofactor * field::mul(p.fields[before], part, before)
+            }
+        };
+        let fields = x.in_fields(|v, k| field::pow(v, exponent(k), k));
+        let log = x.log.map(|l| std::array::from_fn(|k| field::mul(l[k], p.fields[k], k)));
+        Value { log, ..Value::finite(fields, x.degree.times(p.degree).of_function()) }
+    }
+
     fn arithmetic(&self, a: &Value, b: &Value, f: impl Fn(u64, u64, usize) -> u64, exact: Option<i128>) -> Value {
         let fields = std::array::from_fn(|k| f(a.fields[k], b.fields[k], k));
         Value { fields, int: exact, special: Special::Finite, degree: Degree::ZERO, log: None }
@@ -330,7 +346,7 @@ impl Domain for Fields<'_> {
             BinaryOp::Pow => match (b.int, halves(b)) {
                 (Some(n), _) if n.abs() <= HIGHEST_POWER => self.power(a, n),
                 (_, Some(n)) => self.power(&self.sqrt(a), n),
-                _ => self.function(8, &[a, b]),
+                _ => self.raised(a, b),
             },
             // Symmetric in its arguments.
             _ => {

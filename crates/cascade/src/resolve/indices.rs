@@ -3,7 +3,7 @@
 use super::Resolver;
 use super::sizes::size_parts;
 use crate::syntax::ast::{Expr, ExprKind, Name};
-use crate::{BinaryOp, DType, Diagnostic, IndexAtom, IndexExpr, SizeExpr, Span, TensorId, UnaryOp};
+use crate::{BinaryOp, DType, Diagnostic, IndexAtom, IndexExpr, RankId, SizeExpr, Span, TensorId, UnaryOp};
 
 impl<'p> Resolver<'p> {
     /// All of `at`, as many as could be understood only if that is all of them.
@@ -202,10 +202,16 @@ impl<'p> Resolver<'p> {
         Some((tensor.id, at))
     }
 
-    /// Warns of an index that runs along another rank than the dimension it stands in.
+    /// Warns of an index that runs along another rank than the dimension it stands in, unless the text says how much longer
+    /// the one is than the other: then they are not two by mistake.
     fn same_rank(&mut self, tensor: TensorId, dim: usize, e: &IndexExpr, span: Span) {
         let (Some(index), Some(&rank)) = (e.as_var(), self.cascade[tensor].ranks.get(dim)) else { return };
-        if self.cascade[index].rank == rank {
+        let own = self.cascade[index].rank;
+        let longer = |a: RankId, b: RankId| {
+            let known = self.cascade[a].default.as_ref().filter(|size| size.denominator.as_constant() == Some(1));
+            known.is_some_and(|size| size.numerator.add(&SizeExpr::rank(b).scale(-1)).as_constant().is_some())
+        };
+        if own == rank || longer(own, rank) || longer(rank, own) {
             return;
         }
         let other = self.cascade.indices.iter().take(1000).find(|i| i.rank == rank).map_or("…", |i| &i.name);

@@ -37,7 +37,7 @@ const MAX_NESTING: u32 = 600;
 const MAX_HEIGHT: u32 = 400;
 
 /// What is always followed by indices in parentheses and a body.
-const REDUCTIONS: [&str; 8] = ["sum", "prod", "argmax", "argmin", "softmax", "logsumexp", "mean", "var"];
+pub(crate) const REDUCTIONS: [&str; 8] = ["sum", "prod", "argmax", "argmin", "softmax", "logsumexp", "mean", "var"];
 
 impl<'a> Parser<'a, '_> {
     /// Any expression.
@@ -215,7 +215,10 @@ impl<'a> Parser<'a, '_> {
             over.push(self.name("an index")?);
         }
         let filter = if self.eat(Kind::Colon) { Some(self.operand(level::OR)?) } else { None };
-        self.expect(Kind::RParen, "`)`, or `,` and another index, or `:` and a filter")?;
+        if self.kind(0) != Some(Kind::RParen) {
+            return Err(self.not_indices(name, &over));
+        }
+        self.at += 1;
         if self.at >= self.tokens.len() {
             let text = name.text;
             let span = self.span();
@@ -279,6 +282,26 @@ impl<'a> Parser<'a, '_> {
         self.fail(Diagnostic::error("chained-comparison", span, "comparisons do not chain").hint(hint))
     }
 
+    /// What stands in the parentheses of a reduction is no list of indices.
+    #[cold]
+    fn not_indices(&mut self, name: Name<'a>, over: &[Name<'a>]) -> super::parser::Reported {
+        let (name, first) = (name.text, over[0].text);
+        let compares = self.operator().filter(|op| op.is_comparison());
+        let reads = self.kind(0) == Some(Kind::LBracket);
+        let reported = self.expected("`)`, or `,` and another index, or `:` and a filter");
+        if let Some(op) = compares {
+            self.report.hint_last(format!(
+                "a condition stands after the index and a colon: `{name}({first}: {first} {} …)`",
+                op.symbol()
+            ));
+        } else if reads {
+            self.report.hint_last(format!(
+                "the index stands in parentheses, what is reduced after them: `{name}(n) {first}[…]`"
+            ));
+        }
+        reported
+    }
+
     #[cold]
     fn bare_not(&mut self, name: Name<'a>) -> super::parser::Reported {
         self.fail(
@@ -311,6 +334,11 @@ impl<'a> Parser<'a, '_> {
             let span = self.span();
             return self.fail(Diagnostic::error("syntax", span, "the line ends where a value is expected"));
         }
-        self.expected("a value")
+        let power = self.kind(0) == Some(Kind::Star) && self.at > 0 && self.tokens[self.at - 1].kind == Kind::Star;
+        let reported = self.expected("a value");
+        if power {
+            self.report.hint_last("a power is written `^`");
+        }
+        reported
     }
 }

@@ -67,30 +67,45 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
+    /// `M, I = L - R + 1`.
     fn rank(&mut self, program: &mut Program<'a>) -> Parse<()> {
         self.at += 1;
-        let name = self.name("the name of a rank")?;
-        program.ranks.push(RankItem { name, size: None });
-        if self.eat(Kind::Assign) {
-            let size = self.expression()?;
-            if let Some(item) = program.ranks.last_mut() {
-                item.size = Some(size);
+        loop {
+            let name = self.name("the name of a rank")?;
+            program.ranks.push(RankItem { name, size: None });
+            if self.eat(Kind::Assign) {
+                let size = self.expression()?;
+                if let Some(item) = program.ranks.last_mut() {
+                    item.size = Some(size);
+                }
+            }
+            if !self.eat(Kind::Comma) {
+                return self.end();
             }
         }
-        self.end()
     }
 
+    /// `scale, eps = 1e-5`.
     fn param(&mut self, program: &mut Program<'a>) -> Parse<()> {
         self.at += 1;
-        let name = self.name("the name of a parameter")?;
-        program.params.push(ParamItem { name, value: None });
-        if self.eat(Kind::Assign) {
-            let value = self.signed_number()?;
-            if let Some(item) = program.params.last_mut() {
-                item.value = Some(value);
+        loop {
+            let name = self.name("the name of a parameter")?;
+            program.params.push(ParamItem { name, value: None });
+            if self.eat(Kind::Assign) {
+                let value = self.signed_number()?;
+                if let Some(item) = program.params.last_mut() {
+                    item.value = Some(value);
+                }
+            }
+            if self.kind(0) == Some(Kind::Colon) {
+                let reported = self.expected("a value, a comma or the end of the line");
+                self.report.hint_last("a parameter is a number without a type: `param eps = 1e-5`");
+                return Err(reported);
+            }
+            if !self.eat(Kind::Comma) {
+                return self.end();
             }
         }
-        self.end()
     }
 
     fn index(&mut self, program: &mut Program<'a>) -> Parse<()> {
@@ -208,7 +223,12 @@ impl<'a> Parser<'a, '_> {
 
     /// `name …` without `=`.
     fn not_a_statement(&mut self, name: Name<'a>) -> super::parser::Reported {
+        let adds = matches!(self.kind(0), Some(Kind::Plus | Kind::Star)) && self.kind(1) == Some(Kind::Assign);
         let reported = self.expected("`=`");
+        if adds {
+            self.report
+                .hint_last("a statement says at once what a tensor is; what adds up over an index is `sum(n) …`");
+        }
         if self.kind(0) == Some(Kind::Name)
             && let Some(word) = crate::resolve::nearest(name.text, DECLARATIONS.into_iter())
         {

@@ -114,6 +114,7 @@ fn instead_of(run: &str) -> Option<String> {
         ("&", "and"),
         ("|", "or"),
         ("!", "not"),
+        ("%", "a - b * floor(a / b)"),
         ("≤", "<="),
         ("≥", ">="),
         ("≠", "!="),

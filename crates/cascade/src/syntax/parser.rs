@@ -81,7 +81,25 @@ impl<'a> Parser<'a, '_> {
 
     /// Nothing may be left on the line.
     pub fn end(&mut self) -> Parse<()> {
-        if self.at >= self.tokens.len() { Ok(()) } else { Err(self.expected("the end of the line")) }
+        if self.at >= self.tokens.len() { Ok(()) } else { Err(self.more_on_the_line()) }
+    }
+
+    #[cold]
+    fn more_on_the_line(&mut self) -> Reported {
+        let called = self.tokens[..self.at].last().is_some_and(|t| t.kind == Kind::RParen);
+        let hint = match self.kind(0) {
+            Some(Kind::Name) if self.word(0) == Some("if") => {
+                Some("write `where(condition, then, otherwise)`".to_string())
+            }
+            Some(Kind::Name | Kind::LParen | Kind::Number) if called => {
+                let all = super::expression::REDUCTIONS.join("`, `");
+                Some(format!("only reductions have a body: `max`, `min`, `{all}`, or `reduce` with a monoid of yours"))
+            }
+            _ => None,
+        };
+        let reported = self.expected("the end of the line");
+        hint.into_iter().for_each(|hint| self.report.hint_last(hint));
+        reported
     }
 
     /// Reports that something else stands here.

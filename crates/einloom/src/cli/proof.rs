@@ -41,6 +41,7 @@ struct NumericJson {
     masked_infinities: usize,
     sensitive: usize,
     undetermined_elements: usize,
+    less_precise: usize,
     missing_sizes: Vec<String>,
     worst_rel_error: BTreeMap<String, f64>,
     worst_rel_error_as_declared: BTreeMap<String, f64>,
@@ -125,6 +126,7 @@ fn numeric(proof: &Proof) -> NumericJson {
         masked_infinities: proof.masked,
         sensitive: proof.sensitive,
         undetermined_elements: proof.undetermined,
+        less_precise: proof.less_precise,
         missing_sizes: proof.missing.clone(),
         worst_rel_error: proof.worst.clone(),
         worst_rel_error_as_declared: proof.worst_declared.clone(),
@@ -164,6 +166,7 @@ fn numeric_text(proof: &Proof) -> String {
         (proof.out_of_range, "not finite as derived, for values out of the range of f32 as written"),
         (proof.masked, "NaN as derived, from an infinity under a filter or met in another order (0 * inf)"),
         (proof.sensitive, "too sensitive to rounding to prove much"),
+        (proof.less_precise, "less precise as derived than as written, as its rounding errors may be"),
     ];
     for (count, what) in of_these.iter().filter(|p| p.0 > 0) {
         out += &format!("    of these {count}: {what}\n");

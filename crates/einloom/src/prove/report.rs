@@ -26,6 +26,9 @@ pub struct Proof {
     pub sensitive: usize,
     /// Elements among these that bounds on the text's own rounding errors do not determine, excused one by one.
     pub undetermined: usize,
+    /// Inputs on which the derived form, equal in exact arithmetic, loses more digits than the text, as bounds on its rounding
+    /// errors allow.
+    pub less_precise: usize,
     /// Largest relative error per output with everything in f64.
     pub worst: BTreeMap<String, f64>,
     /// Largest relative error per output in the declared number types.
@@ -44,6 +47,7 @@ impl Proof {
         self.masked += more.masked;
         self.sensitive += more.sensitive;
         self.undetermined += more.undetermined;
+        self.less_precise += more.less_precise;
         for (all, more) in [(&mut self.worst, more.worst), (&mut self.worst_declared, more.worst_declared)] {
             for (name, error) in more {
                 let worst = all.entry(name).or_insert(0.0);

@@ -18,6 +18,7 @@
 //! not finite in one element never reaches another one that does not depend on it: what lies later in a chunk is left out,
 //! not multiplied by 0. (A backend that masks products of matrices by a factor 0 says so itself.)
 
+mod addends;
 mod read;
 mod sort;
 mod step;
@@ -143,6 +144,7 @@ impl<'a> Rewriter<'a> {
         for a in &affine {
             self.check(a)?;
         }
+        self.take_apart(&states);
         let readers: Vec<NodeId> =
             self.graph.ids().filter(|n| !states.contains(n) && self.reads_any(*n, &states)).collect();
         for &reader in &readers {
