@@ -62,3 +62,87 @@ fn parts(all: usize, lost: usize) -> impl Iterator<Item = (usize, usize)> {
     let both = (1 - lost..=all / 2).filter_map(move |one| Some((one, all.checked_sub(one + lost)?)));
     both.filter(move |&(one, other)| one < all && other < all)
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::tiles::tests::cuts;
+    use super::{Lines, ROUND_ABOUT, STEPS};
+
+    /// First row and column of a rectangle, and how many it has.
+    type Tile = [usize; 4];
+
+    /// Both parts of some rectangles by a line across what they fill.
+    pub(in super::super) fn in_two(tiles: &[Tile]) -> Option<[Vec<Tile>; 2]> {
+        let both = |k: usize, at: usize| tiles.iter().copied().partition(|t: &Tile| t[k] + t[k + 2] <= at);
+        let lines = tiles.iter().flat_map(|t| [(0, t[0]), (1, t[1])]);
+        let across = |&(k, at): &(usize, usize)| {
+            tiles.iter().any(|t| t[k] < at) && tiles.iter().all(|t| t[k] >= at || t[k] + t[k + 2] <= at)
+        };
+        lines.into_iter().find(across).map(|(k, at)| both(k, at)).map(|(one, other): (Vec<_>, Vec<_>)| [one, other])
+    }
+
+    /// Whether lines across leave single rectangles.
+    fn by_lines(tiles: &[Tile]) -> bool {
+        tiles.len() == 1 || in_two(tiles).is_some_and(|parts| parts.iter().all(|p| by_lines(p)))
+    }
+
+    #[test]
+    fn what_has_no_line_goes_round_about() {
+        let (mut without, mut fewest) = (0, usize::MAX);
+        for sides in [[2, 6], [3, 3], [3, 4], [4, 4]] {
+            cuts(0, sides, &|_, _| true, &mut vec![], &mut |tiles| {
+                if tiles.len() == 1 || in_two(tiles).is_some() {
+                    return;
+                }
+                let at = |t: &Tile, k: usize| usize::from(t[k] == 0) + usize::from(t[k] + t[k + 2] == sides[k]);
+                let middle = tiles.iter().filter(|t| at(t, 0) + at(t, 1) == 0).count();
+                let corners = tiles.iter().filter(|t| at(t, 0) == 1 && at(t, 1) == 1).count();
+                assert!(middle > 0 && corners == 4, "{tiles:?}");
+                (without, fewest) = (without + 1, fewest.min(tiles.len()));
+            });
+        }
+        assert!(without > 50 && fewest == ROUND_ABOUT, "{without}, {fewest}");
+    }
+
+    #[test]
+    fn no_way_to_fill_takes_less() {
+        let mut without = 0;
+        for (sides, most) in [[3, 3], [3, 4]].into_iter().flat_map(|s| (2..10).map(move |m| (s, m))) {
+            let fits = |r: usize, s: usize| r * s <= most;
+            let [mut lined, mut any] = [f64::INFINITY; 2];
+            let one = |r: f64, s: f64| if r * s <= most as f64 { 7.0 * (r + s) + r * s } else { f64::INFINITY };
+            cuts(0, sides, &fits, &mut vec![], &mut |tiles| {
+                let all = tiles.iter().map(|t| one(t[2] as f64, t[3] as f64)).sum::<f64>();
+                any = any.min(all);
+                if by_lines(tiles) {
+                    lined = lined.min(all);
+                }
+            });
+            assert_eq!(Lines::new(sides, &one).least(sides), lined, "{most} in {sides:?}");
+            // Sides round about are twice those of what is filled, and a little more.
+            let either = |r: f64, s: f64| one(r, s).min(7.0 * (2.0 * (r + s) + 2.0) + r * s);
+            let found = Lines::new(sides, &either).least(sides);
+            assert!(found <= any, "{most} in {sides:?}: {found} of {any}");
+            without += usize::from(found < lined);
+        }
+        assert!(without > 0);
+    }
+
+    #[test]
+    fn steps_of_long_sides_take_no_more() {
+        let mut less = 0;
+        for (long, most) in [(5, 2), (11, 3), (23, 7)].map(|(times, most)| (times * STEPS / 4 + times, most * times)) {
+            let takes = |r: f64, s: f64| if r * s <= 3.0 * most as f64 { r + 40.0 * s + 9.0 } else { f64::INFINITY };
+            // Three columns, whole or in parts: each of them is cut by rows, as many as fit.
+            let by_rows = |columns: f64| {
+                let fits = (3.0 * most as f64 / columns).floor();
+                long as f64 + (long as f64 / fits).ceil() * (40.0 * columns + 9.0)
+            };
+            let all = by_rows(3.0).min(by_rows(2.0) + by_rows(1.0)).min(3.0 * by_rows(1.0));
+            let found = Lines::new([long, 3], &takes).least([long, 3]);
+            assert!(found <= all && found > 0.8 * all, "{long}, {most}: {found} of {all}");
+            less += usize::from(found < all);
+        }
+        assert!(less > 0);
+    }
+}

@@ -255,7 +255,7 @@ impl Product {
         let known = |count: usize, more: bool| {
             let weight = 1.0 - 1.0 / count as f64;
             let takes = |r: usize, s: usize| self.takes([r as f64, s as f64], weight, rows);
-            let few = if count <= FEW && !more { Few::new(sides, &takes).least(sides, count) } else { 0.0 };
+            let few = if count <= FEW && !more { Few::new(sides, count, &takes).least(sides, count) } else { 0.0 };
             few.max(if rows { lined.with_rows(weight) } else { lined.alone(weight, count as f64, more) })
         };
         least_filled(sides, &strips, &known, rows) + self.memory

@@ -10,13 +10,13 @@ use super::{Product, most_beside};
 
 /// What is known of all tiles, and of a part of what rests.
 pub(super) struct Lined {
-    pub(super) product: Product,
+    product: Product,
     /// For how much of what rests, the lesser first.
-    pub(super) weights: [f64; 2],
+    weights: [f64; 2],
     /// Of tiles with a line across the result.
-    pub(super) across: [f64; 2],
+    across: [f64; 2],
     /// Of groups of rows, at least one, and tiles beside them.
-    pub(super) with_rows: [f64; 2],
+    with_rows: [f64; 2],
     chords: [Chord; 2],
 }
 
@@ -31,7 +31,7 @@ impl Lined {
     /// For tiles of `most` sums or less.
     pub fn new(product: Product, most: f64) -> Self {
         let [q, n] = product.sides;
-        let weights = [1.0 - 1.0 / (q * n / most).ceil().min(ROUND_ABOUT as f64), 1.0];
+        let weights = [1.0 - 1.0 / (q * n / most).ceil().min(2.0), 1.0];
         let chords = weights.map(|weight| product.chord(weight, most));
         let sides = product.sides.map(|side| side as usize);
         let mut with_rows = [f64::INFINITY; 2];
@@ -48,8 +48,11 @@ impl Lined {
         Self { product, weights, across, with_rows, chords }
     }
 
-    /// What tiles alone take, so many or, if `more`, as many at least.
+    /// What tiles alone take, so many or, if `more`, as many at least; 0 for one, which leaves no line.
     pub fn alone(&self, weight: f64, count: f64, more: bool) -> f64 {
+        if count < 2.0 {
+            return 0.0;
+        }
         let Self { product, weights, chords, .. } = self;
         let across = self.between(weight, self.across);
         let five = ROUND_ABOUT as f64;
@@ -76,14 +79,16 @@ impl Lined {
 }
 
 impl Product {
-    /// What a tile takes is concave from the fewest sums that need `2M` on.
+    /// What a tile takes is concave from the fewest sums that need `2M` on, and before them it takes the memory and what rests.
     fn chord(self, weight: f64, most: f64) -> Chord {
         let fewest = self.fewest(most);
         let one = |p: f64| self.needs(p).max(2.0 * self.memory) + weight * p - self.memory;
-        let slope = if most - fewest > 1.0 { (one(most) - one(fewest)) / (most - fewest) } else { 0.0 };
-        match slope > 0.0 {
-            true => Chord { each: one(most) - slope * most, slope },
-            false => Chord { each: one(fewest), slope: 0.0 },
+        match most - fewest > 1.0 {
+            true => {
+                let slope = (one(most) - one(fewest)) / (most - fewest);
+                Chord { each: one(most) - slope * most, slope }
+            }
+            false => Chord { each: self.memory, slope: weight },
         }
     }
 
@@ -147,5 +152,74 @@ impl Product {
             (1..=all).map(beside).fold(f64::INFINITY, f64::min)
         };
         along(0).min(along(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::lines::tests::in_two;
+    use super::super::tests::cuts;
+    use super::{Lined, Product};
+
+    /// Every number of tiles, with a line across and round about, against all that there are.
+    #[test]
+    fn no_number_of_tiles_takes_less() {
+        let (mut tried, mut round_about, mut near) = (0, 0, 0);
+        for (sides, memory) in [[3, 3], [4, 4]].into_iter().flat_map(|s| [4, 5, 6, 7].map(|m| (s, m))) {
+            for steps in [4, 30] {
+                let [q, n, k, all] = [sides[0], sides[1], steps, memory].map(|x: usize| x as f64);
+                let product = Product { sides: [q, n], steps: k, memory: all };
+                let fits = |r: usize, s: usize| r * s + r.min(s) < memory && (r + s) * steps >= 2 * memory;
+                let mut least = vec![[f64::INFINITY; 2]; sides[0] * sides[1] + 1];
+                cuts(0, sides, &fits, &mut vec![], &mut |tiles| {
+                    let count = tiles.len();
+                    let takes = tiles.iter().map(|t| (t[2] + t[3]) as f64 * k - all).sum::<f64>();
+                    let found = takes + (1.0 - 1.0 / count as f64) * q * n;
+                    let place = &mut least[count][usize::from(in_two(tiles).is_none())];
+                    *place = place.min(found);
+                });
+                let lined = Lined::new(product, (all - 2.0).min(q * n));
+                let best = least.iter().flatten().copied().fold(f64::INFINITY, f64::min);
+                let mut told = f64::INFINITY;
+                let first = (q * n / (all - 2.0).min(q * n)).ceil() as usize;
+                for count in first.max(2)..least.len() {
+                    let weight = 1.0 - 1.0 / count as f64;
+                    let [so_many, more] = [false, true].map(|more| lined.alone(weight, count as f64, more));
+                    let [with, without] = least[count];
+                    let case = format!("{count} of {sides:?} by {steps} in {memory}");
+                    assert!(so_many <= with.min(without) + 1e-6, "{case}: {so_many} of {with} and {without}");
+                    let all = least[count..].iter().flatten().copied().fold(f64::INFINITY, f64::min);
+                    assert!(more <= all + 1e-6, "{case} or more: {more} of {all}");
+                    told = told.min(so_many);
+                    round_about += usize::from(without.is_finite());
+                }
+                tried += usize::from(best.is_finite());
+                near += usize::from(best.is_finite() && told > 0.9 * best);
+            }
+        }
+        assert!(tried > 8 && 3 * near > tried && round_about > 10, "{near} of {tried}, {round_about} round about");
+    }
+
+    /// Four tiles round about a fifth, by all places of them.
+    #[test]
+    fn five_tiles_lie_round_about_one() {
+        let mut tried = 0;
+        for ([q, n], memory) in [[6, 6], [7, 9], [12, 8]].into_iter().flat_map(|s| (4..40).map(move |m| (s, m))) {
+            let product = Product { sides: [q as f64, n as f64], steps: 50.0, memory: memory as f64 };
+            let fits = |r: usize, s: usize| r * s + r.min(s) < memory;
+            let mut least = f64::INFINITY;
+            let pairs = |side: usize| (1..side).flat_map(move |low| (low + 1..side).map(move |high| [low, high]));
+            for ([a, b], [d, c]) in pairs(n).flat_map(|ab| pairs(q).map(move |dc| (ab, dc))) {
+                let tiles = [[c, a], [d, n - a], [q - d, n - b], [q - c, b], [c - d, b - a]];
+                if tiles.iter().all(|t| fits(t[0], t[1])) {
+                    let takes = |t: &[usize; 2]| ((t[0] + t[1]) as f64 * 50.0).max(2.0 * memory as f64) - memory as f64;
+                    least = least.min(tiles.iter().map(takes).sum::<f64>() + 0.8 * (q * n) as f64);
+                }
+            }
+            let found = product.five(0.8);
+            assert!(found == least || (found - least).abs() < 1e-6, "{q} by {n} in {memory}: {found} of {least}");
+            tried += usize::from(least.is_finite());
+        }
+        assert!(tried > 30, "{tried}");
     }
 }
