@@ -1,7 +1,7 @@
 //! The least that rectangles take which fill a result, by the lines across it.
 //!
 //! Either a line lies across what some rectangles fill, from one side to the other, or none does. With a line there are two parts, of which the same is true. Without one there is a single
-//! rectangle, or there are five at least, of which one touches no side ([`round_about`]): what these take is said by the caller. All lines are tried, for all sizes of parts.
+//! rectangle, or there are five at least, of which one touches no side ([`ROUND_ABOUT`]): what these take is said by the caller. All lines are tried, for all sizes of parts.
 //! Where a side is long its positions are counted in steps, rounded down: both parts of a line have one step less together.
 
 /// Steps along a side, at most.
