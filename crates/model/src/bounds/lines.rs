@@ -38,9 +38,9 @@ impl Lines {
                 let both = found.least[one].iter().zip(&found.least[other]);
                 best.iter_mut().zip(both).for_each(|(best, (x, y))| *best = best.min(x + y));
             }
-            for s in 1 - lost[1]..=columns {
+            for (s, &lined) in best.iter().enumerate().skip(1 - lost[1]) {
                 let row = &found.least[r];
-                let across = parts(s, lost[1]).map(|(one, other)| row[one] + row[other]).fold(best[s], f64::min);
+                let across = parts(s, lost[1]).map(|(one, other)| row[one] + row[other]).fold(lined, f64::min);
                 found.across = across;
                 found.least[r][s] = across.min(takes((r * step[0]) as f64, (s * step[1]) as f64));
             }
