@@ -10,6 +10,9 @@ const SIZES: [usize; 4] = [32, 64, 128, 256];
 
 /// Predictions that differ by less do not decide: then the longest chunk is taken. It needs the fewest operations per
 /// position, whose fixed costs are what the model knows least about.
+///
+/// Half the margin, 1.1, changed none of 102 plans drawn of recurrences by chunks (a processor, an H200 and a machine of two levels); twice of it, 1.4, changed 2 of 99, which
+/// were predicted to take 13 % and 26 % longer. None of these was run.
 const CLOSE: f64 = 1.2;
 
 /// The best of the plans that `plan` makes for a number of positions per chunk; the only one where nothing is chunked

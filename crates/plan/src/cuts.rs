@@ -188,6 +188,7 @@ impl Roles {
 }
 
 /// An index gives way without more ado if no more is read again than so many times all operands.
+/// Nothing drawn tells it from half or twice of it: none of 69 plans changed with 2, and none of 114 with 8.
 const FEW: f64 = 4.0;
 /// An element that is read by itself costs as much as so many that are read in a row.
 const ONE_BY_ONE: f64 = 16.0;

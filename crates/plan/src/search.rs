@@ -58,6 +58,9 @@ pub(crate) struct Search<'a> {
 }
 
 /// A cut must save more than the model may err.
+///
+/// With half of what it must save, 0.95, 1 of 66 plans drawn changed, to 7.5 % less predicted time in three kernels for one; with twice of it, 0.8, 3 of 105, which were predicted to take 14 to
+/// 22 % longer. None of these was run.
 const WORTH_A_CUT: f64 = 0.9;
 
 impl<'a> Search<'a> {

@@ -5,8 +5,8 @@
 
 /// Rectangles, at most: five may lie round about one of them.
 pub(super) const FEW: usize = 4;
-/// Places of a line along a side, at most.
-const PLACES: usize = 96;
+/// Places of a line along a side, at most, for two, for three and for four rectangles, as each has one line more.
+const PLACES: [usize; FEW - 1] = [1024, 512, 96];
 
 /// Rectangles of one result.
 pub(super) struct Few<'a> {
@@ -17,8 +17,10 @@ pub(super) struct Few<'a> {
 }
 
 impl<'a> Few<'a> {
-    pub fn new(extents: [usize; 2], takes: &'a dyn Fn(usize, usize) -> f64) -> Self {
-        Self { takes, step: extents.map(|n| n.div_ceil(PLACES).max(1)) }
+    /// To ask for so many at most.
+    pub fn new(extents: [usize; 2], count: usize, takes: &'a dyn Fn(usize, usize) -> f64) -> Self {
+        let places = PLACES[count.clamp(2, FEW) - 2];
+        Self { takes, step: extents.map(|n| n.div_ceil(places).max(1)) }
     }
 
     /// The least that so many take.
@@ -69,7 +71,7 @@ mod tests {
         for (sides, most) in [[3, 4], [4, 4], [2, 6]].into_iter().flat_map(|s| (3..14).map(move |m| (s, m))) {
             let fits = |r: usize, s: usize| r * s <= most;
             let takes = |r: usize, s: usize| if fits(r, s) { (7 * (r + s) + r * s) as f64 } else { f64::INFINITY };
-            let few = Few::new(sides, &takes);
+            let few = Few::new(sides, FEW, &takes);
             let mut least = [f64::INFINITY; FEW + 1];
             cuts(0, sides, &fits, &mut vec![], &mut |tiles| {
                 if tiles.len() <= FEW {

@@ -39,11 +39,11 @@ pub(super) struct Strip {
 const MORE: usize = 12;
 
 /// The least that rectangles take which fill a result, whatever their number `G`, if so many take what `strips(1 - 1/G)` say. If `marked`, one of those that are
-/// marked is there at least. What a few take may be known, or 0. Without end where no rectangle is.
+/// marked is there at least. What else is known of so many, or of as many and more, is `known`, or 0. Without end where no rectangle is.
 pub(super) fn least_filled(
     extents: [usize; 2],
     strips: &dyn Fn(f64) -> Vec<Strip>,
-    few: &dyn Fn(usize) -> f64,
+    known: &dyn Fn(usize, bool) -> f64,
     marked: bool,
 ) -> f64 {
     let at = |count: f64| Filled::new(extents, strips(1.0 - 1.0 / count), marked);
@@ -54,14 +54,14 @@ pub(super) fn least_filled(
     let mut count = (extents[0] * extents[1]).div_ceil(largest) as f64;
     let mut best = f64::INFINITY;
     for _ in 0..MORE {
-        let more = at(count).least(count, true);
+        let more = at(count).least(count, true).max(known(count as usize, true));
         if best <= more {
             return best;
         }
-        best = best.min(at(count).least(count, false).max(more).max(few(count as usize)));
+        best = best.min(at(count).least(count, false).max(more).max(known(count as usize, false)));
         count += 1.0;
     }
-    best.min(at(count).least(count, true))
+    best.min(at(count).least(count, true).max(known(count as usize, true)))
 }
 
 /// The shares of positions that follow one another along a side.

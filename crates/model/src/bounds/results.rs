@@ -163,7 +163,7 @@ impl Chain {
             };
             (fewest.max(1)..=results as usize).filter(|&c| fitting[c] > 0).map(of).collect()
         };
-        least_filled([results as usize, rows as usize], &strips, &|_| 0.0, false) + memory
+        least_filled([results as usize, rows as usize], &strips, &|_, _| 0.0, false) + memory
     }
 }
 

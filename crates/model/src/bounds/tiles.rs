@@ -30,9 +30,11 @@
 
 use super::few::{FEW, Few};
 use super::filled::{Strip, least_filled};
-use super::lines::least_by_lines;
 use super::{Incoming, ProjectiveNest};
+use lined::Lined;
 use std::collections::BTreeSet;
+
+mod lined;
 
 /// Sides up to this long are gone through shape by shape.
 const MOST_SIDE: f64 = 1024.0;
@@ -145,30 +147,9 @@ impl Product {
         if !few {
             return numbered.min(self.by_elements());
         }
-        let alone = numbered.max(self.filled(false)).max(self.by_lines(most));
-        alone.min(self.filled(true))
-    }
-
-    /// The least for tiles alone, by the lines across the result.
-    ///
-    /// Of `G` tiles without a line across `r` rows and `s` columns, five or more, the sides sum up to `2 (r + s)` at least, so that they take `2 (r + s) k + w r s - G M`; and no less than a chord of what one
-    /// takes says: `x` for each, and `y` for each of the elements.
-    fn by_lines(self, most: f64) -> f64 {
-        let Self { sides: [q, n], steps: k, memory } = self;
-        let weight = 1.0 - 1.0 / (q * n / most).ceil();
-        let fewest = self.fewest(most);
-        let one = |p: f64| self.needs(p).max(2.0 * memory) + weight * p - memory;
-        let slope = if most - fewest > 1.0 { (one(most) - one(fewest)) / (most - fewest) } else { 0.0 };
-        let each = if slope > 0.0 { one(most) - slope * most } else { one(fewest) };
-        if each < 0.0 {
-            return 0.0;
-        }
-        let takes = |r: f64, s: f64| {
-            let (long, chord) = (2.0 * (r + s) * k + weight * r * s, slope.max(0.0) * r * s);
-            let tiles = ((long - chord) / (memory + each)).max(5.0);
-            self.takes([r, s], weight, false).min(each * tiles + chord)
-        };
-        least_by_lines(self.sides.map(|side| side as usize), &takes) + memory
+        let lined = Lined::new(self, most);
+        let alone = numbered.max(self.filled(&lined, false));
+        alone.min(self.filled(&lined, true))
     }
 
     /// What tiles and groups of rows take for each element of the result, and the memory once, where sides are too long to go through. Groups of rows take least for an element where they
@@ -268,14 +249,16 @@ impl Product {
     }
 
     /// The least for rectangles that fill the result: of tiles alone, or with a group of rows at least.
-    fn filled(self, rows: bool) -> f64 {
+    fn filled(self, lined: &Lined, rows: bool) -> f64 {
         let strips = |weight: f64| self.strips(weight).into_iter().filter(|s| rows || !s.marked).collect();
         let sides = self.sides.map(|side| side as usize);
-        let few = |count: usize| {
-            let takes = |r: usize, s: usize| self.takes([r as f64, s as f64], 1.0 - 1.0 / count as f64, rows);
-            if count <= FEW { Few::new(sides, &takes).least(sides, count) } else { 0.0 }
+        let known = |count: usize, more: bool| {
+            let weight = 1.0 - 1.0 / count as f64;
+            let takes = |r: usize, s: usize| self.takes([r as f64, s as f64], weight, rows);
+            let few = if count <= FEW && !more { Few::new(sides, count, &takes).least(sides, count) } else { 0.0 };
+            few.max(if rows { lined.with_rows(weight) } else { lined.alone(weight, count as f64, more) })
         };
-        least_filled(sides, &strips, &few, rows) + self.memory
+        least_filled(sides, &strips, &known, rows) + self.memory
     }
 
     /// What a rectangle takes as a tile, or, if they may be, as a group of rows, as [`strips`](Self::strips) have it; or less, so that none takes less than a smaller one.
