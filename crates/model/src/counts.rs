@@ -8,9 +8,9 @@ use crate::count::Group;
 use crate::nest::Parts;
 use crate::work::Task;
 use einloom_tile::Kernel;
+use rustc_hash::FxHashMap;
 use std::cell::RefCell;
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::hash::Hash;
 use std::rc::Rc;
 
 /// What was counted of a kernel, for all sizes of its tiles.
@@ -22,49 +22,14 @@ pub struct Counts {
     groups: Known<Vec<u64>, Rc<Group>>,
     /// The number of the elements that an access touches, by the number of it and a depth, and those numbers by what they are, as text.
     places: RefCell<Vec<Option<usize>>>,
-    texts: RefCell<HashMap<String, usize>>,
+    texts: RefCell<FxHashMap<String, usize>>,
     /// The kernel taken apart.
     parts: RefCell<Option<Rc<Parts>>>,
     /// What operations do.
     tasks: RefCell<Option<Rc<[Task]>>>,
 }
 
-pub(crate) type Known<K, V> = RefCell<HashMap<K, V, BuildHasherDefault<Quick>>>;
-
-/// A hash of a few small numbers.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Quick(u64);
-
-impl Hasher for Quick {
-    fn finish(&self) -> u64 {
-        // The high bits have heard of all others.
-        self.0 ^ self.0 >> 32
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_le_bytes(word));
-        }
-    }
-
-    fn write_u64(&mut self, n: u64) {
-        self.0 = (self.0.rotate_left(5) ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    fn write_u32(&mut self, n: u32) {
-        self.write_u64(u64::from(n));
-    }
-
-    fn write_u8(&mut self, n: u8) {
-        self.write_u64(u64::from(n));
-    }
-
-    fn write_usize(&mut self, n: usize) {
-        self.write_u64(n as u64);
-    }
-}
+pub(crate) type Known<K, V> = RefCell<FxHashMap<K, V>>;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

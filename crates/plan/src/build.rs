@@ -31,6 +31,9 @@ const COMPUTED: f64 = 1.25;
 /// shortly before. Measured: a product loses nothing up to three times as much. More than the cache is not asked for.
 const MULTIPLIED: f64 = 2.0;
 
+/// Times the limit of a kernel's time: what takes longer is only told to do so, without a figure.
+const FAR: f64 = 1.25;
+
 /// A kernel that could be part of the plan.
 #[derive(Clone, Debug)]
 pub(crate) struct Built {
@@ -130,7 +133,7 @@ impl Workshop<'_> {
             }
             (None, None) => match Memory::of(self.machine) {
                 Some(memory) => self.tried_in_capacity(&cone, &roles, &name, memory, limit),
-                None => self.tried_in_styles(&cone, &roles, &name),
+                None => self.tried_in_styles(&cone, &roles, &name, FAR * limit),
             },
         };
         // A few styles are tried to the end, and the caller tells how much slower they are.
@@ -140,6 +143,10 @@ impl Workshop<'_> {
         let far = |t: &Tried| t.cost.seconds > HOPELESS * limit;
         if Memory::of(self.machine).is_some() && tried.first().is_some_and(far) {
             return Err(BuildError::Slower(limit));
+        }
+        // Nothing was counted of it but its arithmetic.
+        if tried.first().is_some_and(|t| t.cost.seconds == f64::INFINITY && t.cost.parts.is_empty()) {
+            return Err(BuildError::Slower(FAR * limit));
         }
         let others: Vec<(String, Cost)> =
             tried.iter().skip(1).map(|t| (self.describe(&t.tiling), t.cost.clone())).collect();
@@ -175,8 +182,15 @@ impl Workshop<'_> {
         tried.first().and_then(|t| t.gpu.as_ref()).is_some_and(|g| g.unit.is_none()) && contracts(self.p, self.x, cone)
     }
 
-    /// The kernels of a few common tilings, best first, and why the last of those failed that did.
-    fn tried_in_styles(&mut self, cone: &Cone, roles: &Roles, name: &str) -> (Vec<Tried>, Option<PlanError>) {
+    /// The kernels of a few common tilings, best first, and why the last of those failed that did. What its arithmetic alone
+    /// makes take `limit` seconds is not looked at further.
+    fn tried_in_styles(
+        &mut self,
+        cone: &Cone,
+        roles: &Roles,
+        name: &str,
+        limit: f64,
+    ) -> (Vec<Tried>, Option<PlanError>) {
         let mut tried: Vec<Tried> = vec![];
         let (mut templates, mut failed) = (Templates::new(), None);
         let contracts = contracts(self.p, self.x, cone);
@@ -186,7 +200,7 @@ impl Workshop<'_> {
                 (tiling, Ok(template)) if tried.iter().all(|other| other.tiling != tiling) => {
                     template.put(self.p, &tiling);
                     let cost = match contracts {
-                        true => self.cost(template, worst_kept(&tried)),
+                        true => self.cost(template, worst_kept(&tried).min(limit)),
                         false => self.cost_of_sweeps(template),
                     };
                     tried.push(Tried { cost, ..template.with(self.p, tiling) });

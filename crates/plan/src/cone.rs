@@ -6,7 +6,8 @@ use crate::substitute::Substitution;
 use crate::types::Types;
 use einloom_algebra::NodeId;
 use einloom_cascade::{DType, IndexId};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The expressions of one kernel. Pointwise nodes have disappeared into their readers; reductions are still read as
 /// nodes, at their own axes.
@@ -27,7 +28,7 @@ pub(crate) struct Cone {
     /// Every node it computes.
     pub computed: BTreeSet<NodeId>,
     /// Readable names for expressions.
-    pub names: HashMap<ExprId, String>,
+    pub names: FxHashMap<ExprId, String>,
 }
 
 /// Why roots cannot share a kernel as asked.
@@ -63,7 +64,7 @@ impl Cone {
             roots,
             memory,
             anchors: BTreeSet::new(),
-            memo: HashMap::new(),
+            memo: FxHashMap::default(),
             depths: BTreeMap::new(),
             cone: Self {
                 roots: vec![],
@@ -73,7 +74,7 @@ impl Cone {
                 recurrence: None,
                 loads: BTreeSet::new(),
                 computed: BTreeSet::new(),
-                names: HashMap::new(),
+                names: FxHashMap::default(),
             },
         };
         r.in_order()?;
@@ -106,7 +107,7 @@ struct Resolver<'a> {
     memory: &'a BTreeSet<NodeId>,
     /// What some reduction of the kernel is anchored at: its value is needed while it is incomplete.
     anchors: BTreeSet<NodeId>,
-    memo: HashMap<ExprId, ExprId>,
+    memo: FxHashMap<ExprId, ExprId>,
     /// How many reductions are nested in each, and how many wait for one another, itself included.
     depths: BTreeMap<NodeId, (usize, usize)>,
     cone: Cone,

@@ -3,7 +3,8 @@
 
 use einloom_algebra::NodeId;
 use einloom_cascade::{BinaryOp, DType, IndexId, UnaryOp};
-use std::collections::{BTreeMap, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 
 /// Names an expression of an [`Exprs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -132,7 +133,7 @@ pub(crate) struct Exprs {
     pool: Vec<Expr>,
     /// How deep each expression is nested.
     depths: Vec<u32>,
-    ids: HashMap<Expr, ExprId>,
+    ids: FxHashMap<Expr, ExprId>,
 }
 
 impl Exprs {

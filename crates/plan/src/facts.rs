@@ -4,7 +4,8 @@ use crate::expr::{Expr, ExprId, Exprs};
 use crate::problem::{ItemDef, Problem};
 use einloom_algebra::NodeId;
 use einloom_cascade::IndexId;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// What an expression depends on.
@@ -21,7 +22,7 @@ pub(crate) struct Fact {
 /// Facts found so far for one kernel.
 #[derive(Default)]
 pub(crate) struct Facts {
-    exprs: HashMap<ExprId, Rc<Fact>>,
+    exprs: FxHashMap<ExprId, Rc<Fact>>,
     folds: BTreeMap<NodeId, Rc<Fact>>,
     /// What the next slice of an iterative tensor is made of.
     steps: BTreeMap<NodeId, ExprId>,

@@ -9,19 +9,19 @@ use crate::lost::Cost;
 use crate::parts::Cut;
 use einloom_model::{Below, Misfit};
 use einloom_tile::{AxisId, Program};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// See the module's text. All of it is for one machine and one set of options.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     /// For machines that count elements: by a kernel with free tiles, whether there was a limit, and how thorough the search was.
-    pub searches: HashMap<(String, bool, bool), Searches>,
+    pub searches: FxHashMap<(String, bool, bool), Searches>,
     /// By a kernel with its tiles: the best place to cut it in two, and what it took to find it.
-    pub cuts: HashMap<String, (Option<Cut>, Work)>,
+    pub cuts: FxHashMap<String, (Option<Cut>, Work)>,
     /// Numbers of kernels without tiles and the units they are for.
-    kernels: HashMap<(String, Option<String>), usize>,
+    kernels: FxHashMap<(String, Option<String>), usize>,
     /// How kernels run on a GPU's core.
-    pub on_cores: HashMap<OnCore, Result<Below, Vec<Misfit>>>,
+    pub on_cores: FxHashMap<OnCore, Result<Below, Vec<Misfit>>>,
 }
 
 /// A kernel's number, its tiles, and the limit of its time as bits.

@@ -12,7 +12,8 @@ use crate::tiling::Tiling;
 use crate::types::Types;
 use einloom_algebra::NodeId;
 use einloom_cascade::{BinaryOp, DType, IndexId, UnaryOp};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A reduction as one chunk computes it.
 #[derive(Clone, Debug)]
@@ -60,7 +61,7 @@ pub(crate) struct LoweredCone {
     pub iterations: BTreeMap<NodeId, (Option<ExprId>, ExprId)>,
     pub facts: Facts,
     /// How many readers each expression has.
-    pub uses: HashMap<ExprId, usize>,
+    pub uses: FxHashMap<ExprId, usize>,
     pub notes: Vec<String>,
     /// Number types of the factors of products that have two, the wider one first.
     pub mixed: BTreeSet<(DType, DType)>,
@@ -84,7 +85,7 @@ pub(crate) fn lower(
         products,
         mixed: BTreeSet::new(),
         facts: Facts::default(),
-        replace: HashMap::new(),
+        replace: FxHashMap::default(),
         folds: BTreeMap::new(),
         notes: vec![],
     };
@@ -103,7 +104,7 @@ pub(crate) fn lower(
     let steps = iterations.iter().map(|(&n, i): (&NodeId, &(_, ExprId))| (n, i.1)).collect();
     l.levels(steps);
     let (facts, folds, notes, mixed) = (l.facts, l.folds, l.notes, l.mixed);
-    let (order, uses) = (cone.order.clone(), HashMap::new());
+    let (order, uses) = (cone.order.clone(), FxHashMap::default());
     let mut out = LoweredCone { roots, folds, order, iterations, facts, uses, notes, mixed };
     out.count_uses(x);
     out
@@ -141,7 +142,7 @@ struct Lowering<'a> {
     mixed: BTreeSet<(DType, DType)>,
     facts: Facts,
     /// Reads of reductions from which factors were moved out, with these factors.
-    replace: HashMap<ExprId, ExprId>,
+    replace: FxHashMap<ExprId, ExprId>,
     folds: BTreeMap<NodeId, Lowered>,
     notes: Vec<String>,
 }
@@ -160,7 +161,7 @@ impl Lowering<'_> {
             return e;
         }
         let table = std::mem::take(&mut self.replace);
-        let out = rewrite(self.x, e, &table, &mut HashMap::new());
+        let out = rewrite(self.x, e, &table, &mut FxHashMap::default());
         self.replace = table;
         out
     }
@@ -349,7 +350,12 @@ impl Lowering<'_> {
     }
 }
 
-fn rewrite(x: &mut Exprs, e: ExprId, table: &HashMap<ExprId, ExprId>, memo: &mut HashMap<ExprId, ExprId>) -> ExprId {
+fn rewrite(
+    x: &mut Exprs,
+    e: ExprId,
+    table: &FxHashMap<ExprId, ExprId>,
+    memo: &mut FxHashMap<ExprId, ExprId>,
+) -> ExprId {
     if let Some(&new) = table.get(&e).or_else(|| memo.get(&e)) {
         return new;
     }

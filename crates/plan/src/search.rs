@@ -23,6 +23,8 @@ const TRIES: usize = 16;
 const TILINGS: usize = 3000;
 /// The same where only what moves is counted.
 const TILINGS_BY_CAPACITY: usize = 6000;
+/// The same for processors, whose kernels are emitted anew for most of the few tilings that each is looked at in.
+const TILINGS_ON_PROCESSORS: usize = 2200;
 
 /// Roots, what is read from memory, what is computed: together they determine a kernel.
 type Key = (Vec<NodeId>, BTreeSet<NodeId>, BTreeSet<NodeId>);
@@ -297,7 +299,11 @@ impl<'a> Search<'a> {
 
     /// Whether no more divisions are tried. It depends on what was looked at, not on a clock: plans are the same every time.
     fn is_over(&self) -> bool {
-        let most = if Memory::of(self.shop.machine).is_some() { TILINGS_BY_CAPACITY } else { TILINGS };
+        let most = match (Memory::of(self.shop.machine), self.shop.machine.lanes) {
+            (Some(_), _) => TILINGS_BY_CAPACITY,
+            (None, Some(_)) => TILINGS,
+            (None, None) => TILINGS_ON_PROCESSORS,
+        };
         self.left == 0 || self.shop.work.tilings >= most
     }
 
@@ -548,6 +554,10 @@ impl<'a> Search<'a> {
         let joint = match self.build(&roots, &inside, apart) {
             Ok(k) => k,
             Err(BuildError::Cone(_)) => return Err(None),
+            Err(BuildError::Slower(least)) if least > apart => {
+                let times = format!("predicted more than {} together, {} apart", time(least), time(apart));
+                return Err(Some(format!("{one} and {other} stay apart: {times}")));
+            }
             Err(BuildError::Slower(_)) => {
                 let times = format!("{} apart, no less together as predicted", time(apart));
                 return Err(Some(format!("{one} and {other} stay apart: {times}")));

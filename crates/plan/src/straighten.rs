@@ -10,14 +10,15 @@ use crate::problem::{Fold, FoldMonoid, Index, Item, ItemDef, Iteration, Problem}
 use crate::substitute::Substitution;
 use einloom_algebra::NodeId;
 use einloom_cascade::{BinaryOp, IndexId, Role};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Problem {
     /// Makes every read of a recurrence's member by another one plain, up to the recurrence's own index.
     pub(crate) fn straighten(&mut self, exprs: &mut Exprs) {
         for r in (0..self.loops.len()).filter(|&r| self.loops[r].within.is_empty()).collect::<Vec<_>>() {
             for m in self.loops[r].members.clone() {
-                let mut s = Straightener { p: self, x: exprs, r, reader: m, memo: HashMap::new() };
+                let mut s = Straightener { p: self, x: exprs, r, reader: m, memo: FxHashMap::default() };
                 let def = match s.p[m].def.clone() {
                     ItemDef::Input => ItemDef::Input,
                     ItemDef::Map(e) => ItemDef::Map(s.expr(e)),
@@ -43,7 +44,7 @@ struct Straightener<'a> {
     r: usize,
     /// The member whose expression is rewritten.
     reader: NodeId,
-    memo: HashMap<ExprId, ExprId>,
+    memo: FxHashMap<ExprId, ExprId>,
 }
 
 impl Straightener<'_> {

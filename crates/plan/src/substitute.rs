@@ -2,7 +2,8 @@
 
 use crate::expr::{Atom, Coordinate, Expr, ExprId, Exprs, Linear};
 use einloom_cascade::{BinaryOp, IndexId, UnaryOp};
-use std::collections::{BTreeMap, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 
 /// What stands for an index.
 pub(crate) type Substitution = BTreeMap<IndexId, Coordinate>;
@@ -13,10 +14,10 @@ impl Exprs {
         if by.iter().all(|(&i, c)| c.as_index() == Some(i)) {
             return id;
         }
-        self.substitute_memo(id, by, &mut HashMap::new())
+        self.substitute_memo(id, by, &mut FxHashMap::default())
     }
 
-    fn substitute_memo(&mut self, id: ExprId, by: &Substitution, memo: &mut HashMap<ExprId, ExprId>) -> ExprId {
+    fn substitute_memo(&mut self, id: ExprId, by: &Substitution, memo: &mut FxHashMap<ExprId, ExprId>) -> ExprId {
         if let Some(&done) = memo.get(&id) {
             return done;
         }
@@ -40,7 +41,7 @@ impl Exprs {
         &mut self,
         at: &Coordinate,
         by: &Substitution,
-        memo: &mut HashMap<ExprId, ExprId>,
+        memo: &mut FxHashMap<ExprId, ExprId>,
     ) -> Coordinate {
         let mut out = Coordinate::fixed(at.offset);
         for (atom, &c) in &at.terms {

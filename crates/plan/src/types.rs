@@ -10,7 +10,7 @@ use crate::expr::{Coordinate, Expr, ExprId, Exprs};
 use crate::problem::{Fold, FoldMonoid, ItemDef, Problem};
 use einloom_algebra::NodeId;
 use einloom_cascade::{BinaryOp, DType, IndexId, UnaryOp};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// Largest magnitude below which every integer is an f32.
 const EXACT_IN_F32: f64 = 16_777_216.0;
@@ -18,11 +18,11 @@ const EXACT_IN_F32: f64 = 16_777_216.0;
 /// Number types found so far.
 #[derive(Default)]
 pub(crate) struct Types {
-    exprs: HashMap<ExprId, Type>,
+    exprs: FxHashMap<ExprId, Type>,
     /// Of items that declare none.
-    items: HashMap<NodeId, Type>,
+    items: FxHashMap<NodeId, Type>,
     /// Of expressions, a magnitude that no value exceeds.
-    most: HashMap<ExprId, f64>,
+    most: FxHashMap<ExprId, f64>,
 }
 
 /// The type of an expression; a weak one takes the type of what it is combined with.

@@ -146,6 +146,11 @@ fn thirty_statements_are_no_more_work_than_two_seconds() {
     let bound = sized(&layer, "B=1, M=2048, C=4096, H=32, G=8, D=128, F=14336");
     let plan = planned(&layer, &bound, &machine("h200"));
     assert!(layer.statements.len() >= 30 && plan.work.tilings <= 7500, "{:?}", plan.work);
+    // On a processor until 2200, which take longer.
+    for sizes in ["B=1, M=2048, C=4096, H=32, G=8, D=128, F=14336", "B=1, M=1024, C=1024, H=16, G=4, D=64, F=4096"] {
+        let plan = planned(&layer, &sized(&layer, sizes), &machine("cpu-generic"));
+        assert!(plan.work.tilings <= 2500 && plan.work.kernels <= 350, "{:?}", plan.work);
+    }
 }
 
 #[test]

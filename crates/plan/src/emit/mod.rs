@@ -23,7 +23,8 @@ use crate::types::Types;
 use einloom_algebra::NodeId;
 use einloom_cascade::{DType, IndexId};
 use einloom_tile::{Axis, AxisId, AxisKind, Kernel, Op, ValueDecl, ValueId};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a kernel cannot be emitted under a tiling.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,7 +130,7 @@ struct Scope {
     ops: Vec<Op>,
     bindings: BTreeMap<IndexId, AxisId>,
     /// Tiles that exist, by expression and shape.
-    memo: HashMap<(ExprId, Sides), ValueId>,
+    memo: FxHashMap<(ExprId, Sides), ValueId>,
     /// The reductions whose chunk is computed here, and the iterative tensors whose step is.
     running: BTreeMap<NodeId, Running>,
 }

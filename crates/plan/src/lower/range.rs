@@ -14,7 +14,7 @@ use crate::expr::{Expr, ExprId, Linear};
 use crate::problem::{Fold, FoldMonoid, ItemDef};
 use einloom_algebra::NodeId;
 use einloom_cascade::{BinaryOp, DType, UnaryOp};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// What is known of a value that is a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -103,7 +103,7 @@ pub(super) fn largest(dtype: DType) -> Option<f64> {
 impl Lowering<'_> {
     /// The range of an expression where all of `holds` hold.
     pub(super) fn range(&self, e: ExprId, holds: &[ExprId]) -> Range {
-        Ranges { l: self, memo: HashMap::new(), depth: 0 }.of(e, holds)
+        Ranges { l: self, memo: FxHashMap::default(), depth: 0 }.of(e, holds)
     }
 
     /// Whether a condition holds wherever another does.
@@ -160,7 +160,7 @@ impl Lowering<'_> {
 
 struct Ranges<'r, 'a> {
     l: &'r Lowering<'a>,
-    memo: HashMap<(ExprId, Vec<ExprId>), Range>,
+    memo: FxHashMap<(ExprId, Vec<ExprId>), Range>,
     depth: usize,
 }
 
