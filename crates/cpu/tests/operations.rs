@@ -129,6 +129,38 @@ fn every_function_of_two_elements_agrees_for_every_pair_of_special_values() {
 }
 
 #[test]
+fn functions_of_the_distance_of_two_positions_agree_in_tiles_of_every_shape() {
+    for (rows, columns, tiles) in [(70, 300, [33, 300]), (45, 90, [20, 64]), (9, 5, [4, 5]), (1, 40, [1, 16])] {
+        for (from, to) in [(F32, F32), (F64, F64), (DType::Bf16, F32)] {
+            let mut p = Builder::new("distance");
+            let (x, slope) = (p.input("X", &[2, rows, columns], from), p.input("slope", &[2], to));
+            let outputs = ["Y", "Z", "W"].map(|name| p.output(name, &[2, rows, columns], to));
+            p.kernel("distance", |g| {
+                let (h, m, n) = (g.grid("h", 2, 1), g.grid("m", rows, tiles[0]), g.grid("n", columns, tiles[1]));
+                let (x, slope) = (g.load("x", x, [h, m, n]), g.load("slope", slope, [h]));
+                let (at, of) = (Scalar::Position(m), Scalar::Position(n));
+                let distance = || at.clone() - of.clone();
+                let near = Scalar::Unary(UnaryOp::Abs, Box::new(of.clone() + 3.0 - at.clone()));
+                let there =
+                    Scalar::Within(Predicate { all: vec![Affine { terms: vec![(1, m), (-1, n)], constant: 2 }] });
+                let maps = [
+                    Scalar::from(x) - Scalar::from(slope) * distance(),
+                    // Twice the same, and beside what is no function of it.
+                    select(there, Scalar::from(x) * near.clone() + near * of.clone(), distance()),
+                    distance() * distance() * Scalar::from(slope),
+                ];
+                for (number, (expr, y)) in maps.into_iter().zip(outputs).enumerate() {
+                    let dst = g.value(&format!("f{number}"), &[m, n], to);
+                    g.push(Op::Map { dst, expr });
+                    g.store(y, [h, m, n], dst);
+                }
+            });
+            check(&finish(p), &[ramp(2 * rows * columns), vec![0.75, -1.5]], 1e-6);
+        }
+    }
+}
+
+#[test]
 fn convolution_reads_outside_as_zero_and_counts_only_what_it_reads() {
     let mut p = Builder::new("conv");
     let (x, w) = (p.input("X", &[50], F32), p.input("W", &[3], F32));

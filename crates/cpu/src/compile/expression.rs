@@ -1,5 +1,6 @@
 //! Expressions over tiles as strip programs.
 
+use super::differences::{self, Differences};
 use super::products::by_constant;
 use super::{Tile, simplify};
 use crate::kernels::strip::{Operand, Step};
@@ -28,6 +29,8 @@ pub(crate) enum Leaf {
     Position(AxisId, ElementKind),
     /// Whether a predicate holds: 1 or 0.
     Within(Predicate),
+    /// One value per diagonal. The leaves that it is made of come before it.
+    Differences(Box<Differences>),
 }
 
 /// A compiled expression.
@@ -206,11 +209,7 @@ impl Strips {
     }
 
     fn new(dst: Tile, expr: &Scalar, tiles: &[Tile]) -> Self {
-        let mut emit = Emit { dst, tiles, shared: vec![], leaves: vec![], steps: vec![], registers: 1 };
-        emit.share(expr);
-        emit.whole(expr, 0);
-        let Emit { mut steps, leaves, registers, .. } = emit;
-        fuse(&mut steps);
+        let Emit { steps, leaves, registers, .. } = Emit::new(dst, tiles, vec![], None).all(expr);
         let first = match steps.first() {
             Some(Step::Copy { d: 0, from: Operand::Leaf(leaf) }) if reads(&steps, *leaf) == 1 => Some(*leaf),
             _ => None,
@@ -280,15 +279,29 @@ struct Emit<'a> {
     leaves: Vec<Leaf>,
     steps: Vec<Step>,
     registers: usize,
+    /// The axes whose difference is a leaf, of a part that is computed per diagonal.
+    along: Option<[AxisId; 2]>,
 }
 
-impl Emit<'_> {
+impl<'a> Emit<'a> {
+    fn new(dst: Tile, tiles: &'a [Tile], leaves: Vec<Leaf>, along: Option<[AxisId; 2]>) -> Self {
+        Self { dst, tiles, shared: vec![], leaves, steps: vec![], registers: 1, along }
+    }
+
+    /// With all that computes the expression.
+    fn all(mut self, expr: &Scalar) -> Self {
+        self.share(expr);
+        self.whole(expr, 0);
+        fuse(&mut self.steps);
+        self
+    }
+
     /// Computes the parts that occur more than once, the smallest first.
     fn share(&mut self, expr: &Scalar) {
         let mut seen: Vec<(&Scalar, usize)> = vec![];
-        count(expr, &mut seen);
+        self.count(expr, &mut seen);
         let mut repeated: Vec<&Scalar> = seen.iter().filter(|s| s.1 > 1).map(|s| s.0).collect();
-        repeated.sort_by_key(|e| weight(e));
+        repeated.sort_by_key(|e| self.weight(e));
         for part in repeated {
             // More registers than bytes can number, or scratch beyond the first-level cache, help nobody.
             if self.shared.len() < 6 {
@@ -335,8 +348,38 @@ impl Emit<'_> {
             Scalar::Within(p) => Some(self.leaf(Leaf::Within(p.clone()))),
             // The verifier allows it in monoids only, which have leaves of their own.
             Scalar::Argument(_) => Some(Operand::Const(f64::NAN)),
-            Scalar::Round(..) | Scalar::Unary(..) | Scalar::Binary(..) | Scalar::Select(..) => None,
+            Scalar::Binary(..) if self.along.is_some_and(|axes| differences::itself(expr, axes).is_some()) => {
+                Some(Operand::Leaf(Differences::OWN))
+            }
+            Scalar::Round(..) | Scalar::Unary(..) | Scalar::Binary(..) | Scalar::Select(..) => self.differences(expr),
         }
+    }
+
+    /// The difference of positions of which a part is a function.
+    fn difference(&self, expr: &Scalar) -> Option<differences::Difference> {
+        let axes = [self.dst.outer?, self.dst.inner?];
+        let single = |axes: &[AxisId]| self.kind(axes.iter().copied()) == ElementKind::Single;
+        let alike = |e: &Scalar| match e {
+            Scalar::Const(_) => true,
+            Scalar::Tile(v) => {
+                let tile = self.tiles[v.at()];
+                [tile.outer, tile.inner].iter().flatten().all(|axis| single(&[*axis]))
+            }
+            Scalar::Position(axis) => single(&[*axis]),
+            _ => false,
+        };
+        if axes[0] == axes[1] { None } else { differences::difference(expr, axes, &alike) }
+    }
+
+    /// The leaf for a part that is one.
+    fn differences(&mut self, expr: &Scalar) -> Option<Operand> {
+        let difference = self.difference(expr)?;
+        let axes = [self.dst.outer?, self.dst.inner?];
+        let dst = Tile { outer: None, inner: None, ..self.dst };
+        let part = Emit::new(dst, self.tiles, std::mem::take(&mut self.leaves), Some(axes)).all(expr);
+        self.leaves = part.leaves;
+        let (of, steps, registers) = (expr.clone(), part.steps, part.registers);
+        Some(self.leaf(Leaf::Differences(Box::new(Differences { of, difference, steps, registers }))))
     }
 
     fn kind(&self, axes: impl Iterator<Item = AxisId>) -> ElementKind {
@@ -390,7 +433,7 @@ impl Emit<'_> {
     fn rank(&self, expr: &Scalar) -> usize {
         let in_place = matches!(expr, Scalar::Tile(v) if self.tiles[v.at()].inner == self.dst.inner
             && self.tiles[v.at()].outer == self.dst.outer);
-        2 * weight(expr) + usize::from(in_place)
+        2 * self.weight(expr) + usize::from(in_place)
     }
 
     fn binary(&mut self, op: BinaryOp, x: &Scalar, y: &Scalar, d: u8) {
@@ -434,34 +477,42 @@ impl Emit<'_> {
             }
         }
     }
-}
 
-/// Number of operations, leaves counting as fewer the less they vary.
-fn weight(expr: &Scalar) -> usize {
-    match expr {
-        Scalar::Const(_) => 0,
-        Scalar::Tile(_) | Scalar::Position(_) | Scalar::Within(_) | Scalar::Argument(_) => 1,
-        Scalar::Round(_, x) | Scalar::Unary(_, x) => 1 + weight(x),
-        Scalar::Binary(_, x, y) => 1 + weight(x) + weight(y),
-        Scalar::Select(c, x, y) => 1 + weight(c) + weight(x) + weight(y),
+    /// Whether an operation needs no step.
+    fn is_leaf(&self, expr: &Scalar) -> bool {
+        let operation = matches!(expr, Scalar::Round(..) | Scalar::Unary(..) | Scalar::Binary(..) | Scalar::Select(..));
+        let own = || self.along.is_some_and(|axes| differences::itself(expr, axes).is_some());
+        operation && (own() || self.difference(expr).is_some())
     }
-}
 
-/// Counts how often every operation occurs.
-fn count<'a>(expr: &'a Scalar, seen: &mut Vec<(&'a Scalar, usize)>) {
-    if weight(expr) <= 1 {
-        return;
+    /// Number of operations, leaves counting as fewer the less they vary.
+    fn weight(&self, expr: &Scalar) -> usize {
+        match expr {
+            Scalar::Const(_) => 0,
+            Scalar::Tile(_) | Scalar::Position(_) | Scalar::Within(_) | Scalar::Argument(_) => 1,
+            _ if self.is_leaf(expr) => 1,
+            Scalar::Round(_, x) | Scalar::Unary(_, x) => 1 + self.weight(x),
+            Scalar::Binary(_, x, y) => 1 + self.weight(x) + self.weight(y),
+            Scalar::Select(c, x, y) => 1 + self.weight(c) + self.weight(x) + self.weight(y),
+        }
     }
-    if let Some(entry) = seen.iter_mut().find(|s| s.0 == expr) {
-        // What it is made of is then shared with it.
-        entry.1 += 1;
-        return;
-    }
-    seen.push((expr, 1));
-    match expr {
-        Scalar::Round(_, x) | Scalar::Unary(_, x) => count(x, seen),
-        Scalar::Binary(_, x, y) => [x, y].into_iter().for_each(|e| count(e, seen)),
-        Scalar::Select(c, x, y) => [c, x, y].into_iter().for_each(|e| count(e, seen)),
-        _ => {}
+
+    /// Counts how often every operation occurs.
+    fn count<'e>(&self, expr: &'e Scalar, seen: &mut Vec<(&'e Scalar, usize)>) {
+        if self.weight(expr) <= 1 {
+            return;
+        }
+        if let Some(entry) = seen.iter_mut().find(|s| s.0 == expr) {
+            // What it is made of is then shared with it.
+            entry.1 += 1;
+            return;
+        }
+        seen.push((expr, 1));
+        match expr {
+            Scalar::Round(_, x) | Scalar::Unary(_, x) => self.count(x, seen),
+            Scalar::Binary(_, x, y) => [x, y].into_iter().for_each(|e| self.count(e, seen)),
+            Scalar::Select(c, x, y) => [c, x, y].into_iter().for_each(|e| self.count(e, seen)),
+            _ => {}
+        }
     }
 }

@@ -5,6 +5,7 @@
 
 mod access;
 mod anchored;
+mod differences;
 mod expression;
 mod layout;
 mod lower;
@@ -19,6 +20,7 @@ mod tiles;
 
 pub(crate) use access::{Access, Dimension};
 pub(crate) use anchored::{Anchored, summed};
+pub(crate) use differences::Differences;
 pub(crate) use expression::{ElementKind, ExpressionPlan, Leaf, Strips};
 pub(crate) use tiles::{Rates, Unit};
 

@@ -1,6 +1,7 @@
 //! Elementwise operations: an expression over strips of the result, and what becomes of each strip.
 
 use super::arena::Scratch;
+use super::place::Rows;
 use super::source::{Source, holds};
 use super::whole::{exponentials, extremes, passed, quotients, summed};
 use crate::compile::Strips;
@@ -8,7 +9,7 @@ use crate::kernels::contract::{PackedLeft, Range};
 use crate::kernels::fold::{Monoid, Partial, SHORT, Totals};
 use crate::kernels::isa::{Instructions, Token, Work, dispatch};
 use crate::kernels::math;
-use crate::kernels::memory::{Asked, Line, Shared};
+use crate::kernels::memory::{Asked, Line, ROWS_AHEAD, Shared, soon};
 use crate::kernels::real::Real;
 use crate::kernels::strip::{self, Data, STRIP};
 use bytemuck::Pod;
@@ -49,6 +50,15 @@ pub(super) fn ask(asked: &mut Vec<Following>, elements: usize) {
             return one.some((elements * *size).div_ceil(2 * size_of::<Line>()));
         }
         asked.pop();
+    }
+}
+
+/// Asks for what is some rows below some elements of a row, if rows are far apart.
+#[inline(always)]
+fn ask_below(rows: &Rows<'_, u16>, at: usize, width: usize) {
+    if rows.pitch > width {
+        let below = rows.data.as_ptr().wrapping_add(at + ROWS_AHEAD * rows.pitch).cast::<u8>();
+        (0..width * size_of::<u16>()).step_by(size_of::<Line>()).for_each(|byte| soon(below.wrapping_add(byte)));
     }
 }
 
@@ -243,7 +253,9 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
                         }
                         Source::Bf16(from) => {
                             for r in 0..height {
-                                let from = &from.data[(r0 + r) * from.pitch + c0..][..width];
+                                let at = (r0 + r) * from.pitch + c0;
+                                ask_below(from, at, width);
+                                let from = &from.data[at..][..width];
                                 for (x, &y) in leaf[r * width..][..width].iter_mut().zip(from) {
                                     *x = T::from_f32(bf16_to_f32(y));
                                 }
@@ -251,7 +263,9 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
                         }
                         Source::F16(from) => {
                             for r in 0..height {
-                                let from = &from.data[(r0 + r) * from.pitch + c0..][..width];
+                                let at = (r0 + r) * from.pitch + c0;
+                                ask_below(from, at, width);
+                                let from = &from.data[at..][..width];
                                 for (x, &y) in leaf[r * width..][..width].iter_mut().zip(from) {
                                     *x = T::from_f32(math::f16_to_f32(y));
                                 }
@@ -283,8 +297,18 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
                                 holds(live, r0 + r, c0, &mut leaf[r * width..][..width]);
                             }
                         }
-                        Source::Rows(_) | Source::PerRow | Source::Columns(_) | Source::PerColumn | Source::Same(_) => {
+                        Source::Diagonals if height > 1 => {
+                            for r in 0..height {
+                                let from = &vectors[number][rows - 1 - (r0 + r) + c0..][..width];
+                                leaf[r * width..][..width].copy_from_slice(from);
+                            }
                         }
+                        Source::Diagonals
+                        | Source::Rows(_)
+                        | Source::PerRow
+                        | Source::Columns(_)
+                        | Source::PerColumn
+                        | Source::Same(_) => {}
                     }
                 }
                 let leaf = |number: u16| {
@@ -295,6 +319,7 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
                         }
                         Source::PerRow if height == 1 => Data::Same(vectors[number][r0]),
                         Source::PerColumn if height == 1 => Data::Each(&vectors[number][c0..][..n]),
+                        Source::Diagonals if height == 1 => Data::Each(&vectors[number][rows - 1 - r0 + c0..][..n]),
                         Source::Columns(x) if height == 1 && together == 1 => Data::Each(&x[c0..][..n]),
                         Source::Columns(_) | Source::PerColumn => Data::Each(&vectors[number][..n]),
                         Source::Same(x) => Data::Same(*x),

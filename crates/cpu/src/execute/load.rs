@@ -67,7 +67,7 @@ impl<'a> Worker<'a> {
                 Viewable::Terms if is_adjacent(block) && !competes_behind(block, tile.carrier.bytes()) => {
                     self.places[dst.at()] = Place::View(tensor, start, outer);
                 }
-                Viewable::Encoded if stays_near(block, 2) => {
+                Viewable::Encoded if stays_near(block, 2) || self.job.unit.is_some() && is_adjacent(block) => {
                     self.places[dst.at()] = Place::Encoded(tensor, start, outer)
                 }
                 Viewable::Once if is_adjacent(block) => {

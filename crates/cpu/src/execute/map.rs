@@ -1,18 +1,19 @@
 //! Elementwise operations on tiles.
 
 use super::arena::Scratch;
+use super::diagonals::diagonals;
 use super::elementwise::{Elementwise, Ends, Gather, Outlet, Sink};
 use super::place::{Place, pitch};
 use super::source::source;
 use super::worker::Worker;
-use crate::compile::{self, Carrier, ExpressionPlan, Fold};
+use crate::compile::{self, Carrier, ExpressionPlan, Fold, Leaf};
 use crate::kernels::contract::PackedLeft;
 use crate::kernels::isa::dispatch;
 use crate::kernels::real::Real;
 use crate::kernels::strip;
 use crate::kernels::unit::UnitToken;
 use bytemuck::Pod;
-use einloom_tile::{ValueId, coverage};
+use einloom_tile::{AxisId, ValueId, coverage};
 
 impl Worker<'_> {
     pub(super) fn map(&mut self, dst: ValueId, plan: &ExpressionPlan, ends: &compile::Ends) {
@@ -59,12 +60,22 @@ impl Worker<'_> {
             let mut target = if ends.dropped { None } else { Some(std::mem::take(&mut self.arena.slots[tile.slot])) };
             let pitch = pitch(columns);
             let len = unit.map_or(rows * pitch, |(_, parts)| PackedLeft::len([rows, columns], parts));
-            scratch.reserve(strips.registers, strips.leaves.len());
+            let parts = strips.leaves.iter().map(|l| if let Leaf::Differences(d) = l { d.registers } else { 1 });
+            scratch.reserve(parts.fold(strips.registers, usize::max), strips.leaves.len());
             let tiles = self.tiles();
             let carrier = if plan.wide { Carrier::F64 } else { Carrier::F32 };
             let own = target.as_ref().map(|buffer| (tile.slot, buffer));
-            let leaves = strips.leaves.iter().zip(&mut scratch.vectors);
-            let sources = leaves.map(|(leaf, vector)| source(tiles, tile, own, carrier, leaf, vector)).collect();
+            let mut sources = Vec::with_capacity(strips.leaves.len());
+            for (number, leaf) in strips.leaves.iter().enumerate() {
+                let Scratch { registers, vectors, row, .. } = &mut *scratch;
+                let from = source(tiles, tile, own, carrier, leaf, &mut vectors[number]);
+                if let Leaf::Differences(of) = leaf {
+                    let base = |axis: Option<AxisId>| axis.map_or(0, |axis| tiles.windows[axis.at()].base);
+                    let at = [[tile.outer, tile.inner].map(base), [rows, columns]];
+                    diagonals(self.job.token, of, at, &sources, &mut vectors[number], (registers, row));
+                }
+                sources.push(from);
+            }
             let sink = match (&mut target, tile.carrier) {
                 (None, _) => Sink::Nowhere,
                 (Some(target), _) if let Some((unit, parts)) = unit => {

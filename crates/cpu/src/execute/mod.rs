@@ -4,6 +4,7 @@ mod anchored;
 mod arena;
 mod contract;
 mod convert;
+mod diagonals;
 mod disorder;
 mod elementwise;
 mod guards;

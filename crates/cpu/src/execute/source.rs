@@ -34,6 +34,8 @@ pub(super) enum Source<'a, T> {
     Same(T),
     /// 1 there, else 0.
     Holds(Live),
+    /// One element per diagonal, the last row's first, in the scratch vector of the leaf's number.
+    Diagonals,
 }
 
 /// Where the elements of `leaf` come from in a map to `dst`, whose own buffer, if it has one, may hold a leaf.
@@ -113,6 +115,7 @@ pub(super) fn source<'a, T: Real + Pod>(
             if *kind == ElementKind::Outer { Source::PerRow } else { Source::PerColumn }
         }
         Leaf::Within(predicate) => Source::Holds(live(tiles, dst, predicate)),
+        Leaf::Differences(_) => Source::Diagonals,
     }
 }
 

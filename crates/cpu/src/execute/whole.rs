@@ -7,7 +7,7 @@ use super::source::Source;
 use crate::compile::Strips;
 use crate::kernels::fold::Monoid;
 use crate::kernels::isa::Instructions;
-use crate::kernels::passes::{Into, Less, Of, Pass};
+use crate::kernels::passes::{Into, Less, Of, Pass, With};
 use crate::kernels::real::Real;
 use crate::kernels::strip::{
     self,
@@ -235,16 +235,26 @@ pub(super) fn passed<T: Real + Pod, I: Instructions>(
             Of::Exp { by: by as f32, less, least: strip::LEAST_NORMAL }
         }
         [Step::ScaledTanh { d: 0, over, times }] => Of::Tanh { over: over as f32, times: times as f32 },
-        [Step::Binary { op: BinaryOp::Add, d: 0, with: Leaf(with), .. }] => {
-            let (with, pitch) = match (from, tile(with)) {
-                (_, Some(Some(with))) => with,
-                (Some(with), Some(None)) => {
+        [Step::Binary { op: op @ (BinaryOp::Add | BinaryOp::Sub), d: 0, with: Leaf(with), reversed }]
+            if op == BinaryOp::Add || !reversed =>
+        {
+            let minus = op == BinaryOp::Sub;
+            let floats = |(data, pitch)| With::Floats(data, pitch);
+            let with = match (&sources[usize::from(with)], from, tile(with)) {
+                (Source::Bf16(with), ..) => With::Bf16(with.data, with.pitch),
+                (Source::F16(with), ..) => With::F16(with.data, with.pitch),
+                (Source::Diagonals, ..) => match T::floats(&scratch.vectors[usize::from(with)]) {
+                    Some(with) => With::Diagonals(with),
+                    None => return false,
+                },
+                (_, _, Some(Some(with))) => floats(with),
+                (_, Some(with), Some(None)) if !minus => {
                     from = None;
-                    with
+                    floats(with)
                 }
                 _ => return false,
             };
-            Of::Sum { with, pitch }
+            Of::Sum { with, minus }
         }
         _ => return false,
     };

@@ -16,6 +16,10 @@ pub(crate) fn settle() {
     }
 }
 
+/// Rows between one that is read and one that is asked for, where rows are far apart: the processor does not find the next one by itself. Measured
+/// (67 MB in pieces of 512 bytes, 4 KiB apart, two cores of a Zen 4): 6.7 ms without, 4.2 with 8 rows, 4.6 with 4, 4.9 with 16.
+pub(crate) const ROWS_AHEAD: usize = 8;
+
 /// Asks for memory that will be read soon, into the second-level cache. Any address will do.
 #[inline(always)]
 pub(crate) fn soon<T>(at: *const T) {

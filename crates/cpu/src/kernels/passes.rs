@@ -15,8 +15,55 @@ pub(crate) enum Of<'a> {
     Exp { by: f32, less: Less<'a>, least: f32 },
     /// `tanh(x / over) * times`, as of a strip.
     Tanh { over: f32, times: f32 },
-    /// `x + y` with another tile's, rows so far apart.
-    Sum { with: &'a [f32], pitch: usize },
+    /// `x + y`, or `x - y`.
+    Sum { with: With<'a>, minus: bool },
+}
+
+/// The other operand of a sum: a tile's elements with rows so far apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum With<'a> {
+    Floats(&'a [f32], usize),
+    Bf16(&'a [u16], usize),
+    F16(&'a [u16], usize),
+    /// An element per diagonal, the last row's first.
+    Diagonals(&'a [f32]),
+}
+
+impl With<'_> {
+    /// Where a row of so many begins.
+    fn begin(&self, row: usize, rows: usize) -> usize {
+        match self {
+            Self::Floats(_, pitch) | Self::Bf16(_, pitch) | Self::F16(_, pitch) => row * pitch,
+            Self::Diagonals(_) => rows - 1 - row,
+        }
+    }
+
+    /// Elements from a row to the next.
+    #[cfg(target_arch = "x86_64")]
+    fn step(&self) -> isize {
+        match self {
+            Self::Floats(_, pitch) | Self::Bf16(_, pitch) | Self::F16(_, pitch) => *pitch as isize,
+            Self::Diagonals(_) => -1,
+        }
+    }
+
+    /// From some element on.
+    fn from(self, at: usize) -> Self {
+        match self {
+            Self::Floats(x, pitch) => Self::Floats(&x[at..], pitch),
+            Self::Bf16(x, pitch) => Self::Bf16(&x[at..], pitch),
+            Self::F16(x, pitch) => Self::F16(&x[at..], pitch),
+            Self::Diagonals(x) => Self::Diagonals(&x[at..]),
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn len(&self) -> usize {
+        match self {
+            Self::Floats(x, _) | Self::Diagonals(x) => x.len(),
+            Self::Bf16(x, _) | Self::F16(x, _) => x.len(),
+        }
+    }
 }
 
 /// Numbers that are taken away.
@@ -82,7 +129,7 @@ impl Pass<'_> {
         let of = match self.of {
             Of::Exp { by, less: Less::Rows(less), least } => Of::Exp { by, less: Less::Rows(&less[row..]), least },
             Of::Exp { less: Less::Columns(_), .. } => return None,
-            Of::Sum { with, pitch } => Of::Sum { with: &with[row * pitch + at..], pitch },
+            Of::Sum { with, minus } => Of::Sum { with: with.from(with.begin(row, self.rows) + at), minus },
             Of::Same | Of::Tanh { .. } => self.of,
         };
         let fold = match &mut self.fold {
@@ -98,7 +145,7 @@ impl Pass<'_> {
     #[cfg(target_arch = "x86_64")]
     fn is_promised(&self) -> bool {
         match self.of {
-            Of::Tanh { over, .. } => super::tanh::is_promised(over),
+            Of::Tanh { over, times } => super::tanh::is_promised(over, times),
             Of::Same | Of::Exp { .. } | Of::Sum { .. } => true,
         }
     }
@@ -119,7 +166,11 @@ impl Pass<'_> {
             Of::Exp { less: Less::Columns(less), .. } => {
                 assert!(less.len() >= self.columns, "a number for each column")
             }
-            Of::Sum { with, pitch } => assert!(with.len() >= len(pitch), "an operand is too short"),
+            Of::Sum { with, .. } => {
+                let farthest = [0, self.rows.saturating_sub(1)].map(|row| with.begin(row, self.rows.max(1)));
+                let needed = farthest.into_iter().fold(0, usize::max) + self.columns;
+                assert!(with.len() >= needed, "an operand is too short");
+            }
             Of::Same | Of::Tanh { .. } => {}
         }
     }
@@ -127,11 +178,12 @@ impl Pass<'_> {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Into, Less, Of, Pass};
+    use super::{Into, Less, Of, Pass, With};
     use crate::kernels::exp::{SIXTEENTHS, exps};
     use crate::kernels::fold::{Max, Min, Monoid, Prod, Reduction, Sum};
     use crate::kernels::lanes::Lanes;
     use crate::kernels::lanes::x86::F32x16;
+    use crate::kernels::memory::{Line, ROWS_AHEAD, soon};
     use crate::kernels::tanh::Cap;
     use std::arch::x86_64::*;
     use std::ops::Range;
@@ -165,7 +217,11 @@ mod x86 {
                 }
                 Of::Same => reduced(Same, job),
                 Of::Tanh { over, times } => reduced(Cap::new(over, times), job),
-                Of::Sum { with, pitch } => reduced(Plus { with: with.as_ptr(), pitch, row: with.as_ptr() }, job),
+                Of::Sum { with, minus } => match with {
+                    With::Floats(x, _) | With::Diagonals(x) => reduced(plus::<Float>(x, with, minus, &job), job),
+                    With::Bf16(x, _) => reduced(plus::<Bf16>(x, with, minus, &job), job),
+                    With::F16(x, _) => reduced(plus::<F16>(x, with, minus, &job), job),
+                },
             }
         }
     }
@@ -233,22 +289,81 @@ mod x86 {
         }
     }
 
-    struct Plus {
-        with: *const f32,
-        pitch: usize,
-        row: *const f32,
+    /// A number type of operands.
+    trait Widened {
+        type Code: Copy;
+        /// Those elements that the mask tells, in f32.
+        unsafe fn load(mask: u16, from: *const Self::Code) -> __m512;
     }
 
-    impl Each for Plus {
+    struct Float;
+    struct Bf16;
+    struct F16;
+
+    impl Widened for Float {
+        type Code = f32;
+        #[inline(always)]
+        unsafe fn load(mask: u16, from: *const f32) -> __m512 {
+            unsafe { _mm512_maskz_loadu_ps(mask, from) }
+        }
+    }
+
+    impl Widened for Bf16 {
+        type Code = u16;
+        #[inline(always)]
+        unsafe fn load(mask: u16, from: *const u16) -> __m512 {
+            unsafe {
+                let codes = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from.cast()));
+                _mm512_castsi512_ps(_mm512_slli_epi32::<16>(codes))
+            }
+        }
+    }
+
+    impl Widened for F16 {
+        type Code = u16;
+        #[inline(always)]
+        unsafe fn load(mask: u16, from: *const u16) -> __m512 {
+            unsafe { _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, from.cast())) }
+        }
+    }
+
+    struct Plus<W: Widened> {
+        /// Where the first row begins, and elements from a row to the next.
+        with: *const W::Code,
+        step: isize,
+        row: *const W::Code,
+        /// Lines of a row, if they come from memory: a later row's are asked for.
+        lines: usize,
+        /// What changes the sign, if it is to be changed.
+        sign: __m512,
+    }
+
+    /// # Safety
+    /// As of [`run`]; `of` is what `with` has.
+    #[inline(always)]
+    unsafe fn plus<W: Widened>(of: &[W::Code], with: With<'_>, minus: bool, job: &Pass<'_>) -> Plus<W> {
+        let with_first = of.as_ptr().wrapping_add(if job.rows > 0 { with.begin(0, job.rows) } else { 0 });
+        let sign = unsafe { _mm512_set1_ps(if minus { -0.0 } else { 0.0 }) };
+        // Codes are read where the tensor is.
+        let lines = match with {
+            With::Bf16(..) | With::F16(..) => (job.columns * size_of::<W::Code>()).div_ceil(size_of::<Line>()),
+            With::Floats(..) | With::Diagonals(_) => 0,
+        };
+        Plus { with: with_first, step: with.step(), row: with_first, lines, sign }
+    }
+
+    impl<W: Widened> Each for Plus<W> {
         #[inline(always)]
         unsafe fn begin(&mut self, row: usize) {
-            self.row = self.with.wrapping_add(row * self.pitch);
+            self.row = self.with.wrapping_offset(row as isize * self.step);
+            let later = self.row.wrapping_offset(ROWS_AHEAD as isize * self.step);
+            (0..self.lines).for_each(|line| soon(later.cast::<u8>().wrapping_add(line * size_of::<Line>())));
         }
         #[inline(always)]
         unsafe fn of<const N: usize>(&self, mut x: [__m512; N], column: usize, mask: u16) -> [__m512; N] {
             for (i, x) in x.iter_mut().enumerate() {
                 let with = self.row.wrapping_add(column + LANES * i);
-                unsafe { *x = _mm512_add_ps(*x, _mm512_maskz_loadu_ps(mask, with)) };
+                unsafe { *x = _mm512_add_ps(*x, _mm512_xor_ps(W::load(mask, with), self.sign)) };
             }
             x
         }
@@ -397,10 +512,12 @@ mod x86 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Into, Less, Of, Pass};
+    use super::{Into, Less, Of, Pass, With};
     use crate::kernels::fold::{Monoid, Partial};
     use crate::kernels::isa::{Instructions, Isa, Token, Work, dispatch};
     use crate::kernels::live::Live;
+    use crate::kernels::math::f16_to_f32;
+    use einloom_cascade::numeric::f32_to_f16;
 
     struct Run<'a>(Pass<'a>);
 
@@ -424,6 +541,10 @@ mod tests {
             let (from_pitch, with_pitch, pitch) = (columns + 3, columns, columns + 5);
             let (x, with) = (numbers(rows * from_pitch, 37), numbers(rows * with_pitch, 23));
             let (by_row, by_column) = (numbers(rows, 11), numbers(columns, 13));
+            // Numbers that have a code in 16 bits.
+            let bf16: Vec<u16> = with.iter().map(|x| (x.to_bits() >> 16) as u16).collect();
+            let f16: Vec<u16> = with.iter().map(|&x| f32_to_f16(x)).collect();
+            let diagonals = numbers(rows + columns - 1, 29);
             let masks = [vec![], vec![[1, -1, 3]], vec![[-1, 1, 5], [1, -1, 60]]];
             let least = -87.0;
             let operations = [
@@ -431,7 +552,11 @@ mod tests {
                 Of::Exp { by: 0.5, less: Less::Rows(&by_row), least },
                 Of::Exp { by: 2.0, less: Less::Columns(&by_column), least },
                 Of::Tanh { over: 3.0, times: 5.0 },
-                Of::Sum { with: &with, pitch: with_pitch },
+                Of::Sum { with: With::Floats(&with, with_pitch), minus: false },
+                Of::Sum { with: With::Floats(&with, with_pitch), minus: true },
+                Of::Sum { with: With::Bf16(&bf16, with_pitch), minus: false },
+                Of::Sum { with: With::F16(&f16, with_pitch), minus: true },
+                Of::Sum { with: With::Diagonals(&diagonals), minus: true },
             ];
             for (number, (of, mask)) in
                 operations.into_iter().flat_map(|of| masks.iter().map(move |m| (of, m))).enumerate()
@@ -448,7 +573,15 @@ mod tests {
                         Of::Exp { by, less: Less::Rows(less), .. } => (x * f64::from(by) - f64::from(less[r])).exp(),
                         Of::Exp { by, less: Less::Columns(less), .. } => (x * f64::from(by) - f64::from(less[c])).exp(),
                         Of::Tanh { over, times } => (x / f64::from(over)).tanh() * f64::from(times),
-                        Of::Sum { with, pitch } => x + f64::from(with[r * pitch + c]),
+                        Of::Sum { with, minus } => {
+                            let y = match with {
+                                With::Floats(y, pitch) => y[r * pitch + c],
+                                With::Bf16(y, pitch) => f32::from_bits(u32::from(y[r * pitch + c]) << 16),
+                                With::F16(y, pitch) => f16_to_f32(y[r * pitch + c]),
+                                With::Diagonals(y) => y[rows - 1 - r + c],
+                            };
+                            x + f64::from(if minus { -y } else { y })
+                        }
                     }
                 };
                 let close = |got: f32, want: f64| {

@@ -14,13 +14,13 @@ const P: [f32; 4] = [0.133_826_85, 0.003_497_455_7, 2.063_579_3e-5, 1.338_425_5e
 #[cfg(target_arch = "x86_64")]
 const Q: [f32; 4] = [0.467_160_08, 0.025_884_353, 3.288_514_3e-4, 7.790_233_7e-7];
 
-/// `d[i] = tanh(x[i] / over) * times`, each operation rounded, where `x` is `from`, or `d` itself; `from` has as many
-/// elements as `d`. The tangent is within 5.5 ulp and at most 1, the quotient the rounded one. False if the instructions are not there, or nothing is
-/// promised for `over`: nothing is done then.
+/// `d[i] = tanh(x[i] / over) * times`, where `x` is `from`, or `d` itself; `from` has as many elements as `d`. It is within 5.5 ulp and
+/// at most `times`: the divisor and the factor are part of the polynomials. False if the instructions are not there, or nothing is
+/// promised for the numbers: nothing is done then.
 #[inline(always)]
 pub(super) fn run<I: Instructions>(d: &mut [f32], from: Option<&[f32]>, over: f32, times: f32) -> bool {
     #[cfg(target_arch = "x86_64")]
-    if I::AVX512 && is_promised(over) {
+    if I::AVX512 && is_promised(over, times) {
         // SAFETY: the type that says AVX512 is only named by code that runs where the instructions are.
         unsafe { avx512(d, from, over, times) };
         return true;
@@ -29,9 +29,10 @@ pub(super) fn run<I: Instructions>(d: &mut [f32], from: Option<&[f32]>, over: f3
     false
 }
 
-/// Whether a quotient by this number is found from its inverse, and compared with the quotient of which the tangent is 1.
-pub(super) fn is_promised(over: f32) -> bool {
-    over.is_normal() && (1.0 / over).is_normal() && (over * MOST).is_finite()
+/// Whether the polynomials have coefficients with this divisor, and the numbers between are finite.
+pub(super) fn is_promised(over: f32, times: f32) -> bool {
+    const FAR: f32 = 4096.0;
+    (1.0 / FAR..=FAR).contains(&over.abs()) && (times / over).is_normal() && (times * MOST).is_finite()
 }
 
 /// One loop for all elements, four vectors at a time, then one.
@@ -81,20 +82,34 @@ type Vector = std::arch::x86_64::__m512;
 pub(super) struct Cap {
     /// Beyond it, and below its negative, nothing changes any more.
     most: Vector,
-    /// The divisor and its inverse; nothing if it is 1.
-    over: Option<[Vector; 2]>,
+    /// What small numbers are multiplied by, if not by 1.
+    by: Option<Vector>,
+    /// The coefficients for this divisor.
+    p: [Vector; 4],
+    q: [Vector; 4],
+    /// The magnitude that no result exceeds.
     times: Vector,
 }
 
 #[cfg(target_arch = "x86_64")]
 impl Cap {
-    /// `over` as of [`is_promised`].
+    /// `over` and `times` as of [`is_promised`].
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
     pub(super) fn new(over: f32, times: f32) -> Self {
         use std::arch::x86_64::*;
-        let [most, by, inverse, times] = [MOST * over.abs(), over, 1.0 / over, times].map(|x| _mm512_set1_ps(x));
-        Self { most, over: (over != 1.0).then_some([by, inverse]), times }
+        let by = times / over;
+        let [most, times, factor] = [MOST * over.abs(), times.abs(), by].map(|x| _mm512_set1_ps(x));
+        let scaled = |all: [f32; 4]| {
+            let square = f64::from(over) * f64::from(over);
+            let mut power = 1.0;
+            all.map(|x| {
+                power *= square;
+                (f64::from(x) / power) as f32
+            })
+        };
+        let [p, q] = [scaled(P), scaled(Q)].map(|all| all.map(|x| _mm512_set1_ps(x)));
+        Self { most, by: (by != 1.0).then_some(factor), p, q, times }
     }
 
     /// Of several vectors side by side, operation by operation: the processor does not look far enough ahead to find the next
@@ -103,22 +118,17 @@ impl Cap {
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
     pub(super) fn of<const N: usize>(&self, x: [Vector; N]) -> [Vector; N] {
         use std::arch::x86_64::*;
+        // No closures: those of a function with instructions of its own are not always part of it.
+        let Self { most, by, p, q, times } = *self;
         let (zero, one) = (_mm512_setzero_ps(), _mm512_set1_ps(1.0));
-        let (least, less_one) = (_mm512_sub_ps(zero, self.most), _mm512_set1_ps(-1.0));
+        let (least, less_times) = (_mm512_sub_ps(zero, most), _mm512_sub_ps(zero, times));
         // Both keep a NaN that is their second operand.
-        let x = each!(i => _mm512_max_ps(least, _mm512_min_ps(self.most, x[i])));
-        let x = match self.over {
-            Some([by, inverse]) => {
-                let about = each!(i => _mm512_mul_ps(x[i], inverse));
-                let more = each!(i => _mm512_fmsub_ps(about[i], by, x[i]));
-                each!(i => _mm512_fnmadd_ps(more[i], inverse, about[i]))
-            }
+        let x = each!(i => _mm512_max_ps(least, _mm512_min_ps(most, x[i])));
+        let t = each!(i => _mm512_mul_ps(x[i], x[i]));
+        let x = match by {
+            Some(by) => each!(i => _mm512_mul_ps(x[i], by)),
             None => x,
         };
-        let t = each!(i => _mm512_mul_ps(x[i], x[i]));
-        // No closures: those of a function with instructions of its own are not always part of it.
-        let p: [Vector; 4] = [_mm512_set1_ps(P[0]), _mm512_set1_ps(P[1]), _mm512_set1_ps(P[2]), _mm512_set1_ps(P[3])];
-        let q: [Vector; 4] = [_mm512_set1_ps(Q[0]), _mm512_set1_ps(Q[1]), _mm512_set1_ps(Q[2]), _mm512_set1_ps(Q[3])];
         let over = each!(i => _mm512_fmadd_ps(t[i], q[3], q[2]));
         let under = each!(i => _mm512_fmadd_ps(t[i], p[3], p[2]));
         let over = each!(i => _mm512_fmadd_ps(t[i], over[i], q[1]));
@@ -133,9 +143,8 @@ impl Cap {
         let inverse = each!(i => _mm512_rcp14_ps(over[i]));
         let about = each!(i => _mm512_mul_ps(under[i], inverse[i]));
         let more = each!(i => _mm512_fmsub_ps(about[i], over[i], under[i]));
-        let tangent = each!(i => _mm512_fnmadd_ps(more[i], inverse[i], about[i]));
-        let tangent = each!(i => _mm512_max_ps(less_one, _mm512_min_ps(one, tangent[i])));
-        each!(i => _mm512_mul_ps(tangent[i], self.times))
+        let result = each!(i => _mm512_fnmadd_ps(more[i], inverse[i], about[i]));
+        each!(i => _mm512_max_ps(less_times, _mm512_min_ps(times, result[i])))
     }
 }
 
