@@ -21,8 +21,10 @@ pub enum Rule {
     Centre,
     /// Two sums, one inside the other, change places.
     Reassociate,
-    /// A sum over all earlier positions becomes a recurrence.
+    /// A reduction over all positions up to one becomes a recurrence.
     Prefix,
+    /// A reduction over all positions from one on is taken from the end.
+    Reverse,
     /// Positions of a recurrence are taken in chunks.
     Scan,
     /// A reduction that another statement computes is not computed again.
@@ -42,6 +44,7 @@ impl Rule {
             Self::Centre => "centre",
             Self::Reassociate => "reassociate",
             Self::Prefix => "prefix",
+            Self::Reverse => "reverse",
             Self::Scan => "scan",
             Self::Share => "share",
         }
@@ -73,8 +76,9 @@ impl Rule {
                 "between two sums stand only products, and each factor belongs to one side: · distributes over both sums, so they may change places"
             }
             Self::Prefix => {
-                "a sum over the positions up to one is the sum up to the one before and one more element; what decays by a factor per step decays with the state"
+                "a reduction over the positions up to one is that up to the one before and one more element; what decays by a factor per step, or under an extremum by an addend, decays with the state"
             }
+            Self::Reverse => "counted from the end, the positions from one on are those up to one",
             Self::Scan => {
                 "steps that are affine in the slice before compose into such a step, so a chunk of them is one step and a sum within the chunk"
             }

@@ -144,8 +144,10 @@ impl Workshop<'_> {
         if Memory::of(self.machine).is_some() && tried.first().is_some_and(far) {
             return Err(BuildError::Slower(limit));
         }
-        // Nothing was counted of it but its arithmetic.
-        if tried.first().is_some_and(|t| t.cost.seconds == f64::INFINITY && t.cost.parts.is_empty()) {
+        // Of some tilings nothing was counted but their arithmetic, which takes as long.
+        let uncounted = |t: &Tried| t.cost.seconds == f64::INFINITY && t.cost.parts.is_empty();
+        let styled = self.machine.lanes.is_none() && Memory::of(self.machine).is_none();
+        if styled && tried.first().is_some_and(|t| t.cost.seconds >= FAR * limit) && tried.iter().any(uncounted) {
             return Err(BuildError::Slower(FAR * limit));
         }
         let others: Vec<(String, Cost)> =

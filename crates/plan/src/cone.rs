@@ -272,6 +272,8 @@ impl Resolver<'_> {
                     read.insert(inner);
                 });
                 match read.into_iter().find(|&inner| !self.cone.loads.contains(&inner) && self.moves(inner, &by)) {
+                    // What a recurrence computes as it goes is stored as what is made of it.
+                    Some(inner) if self.p[inner].recurrence.is_some() => Err(ConeError::NotPlain(n)),
                     Some(inner) => Err(ConeError::NotPlain(inner)),
                     None => Ok(self.x.substitute(value, &by)),
                 }

@@ -430,7 +430,8 @@ impl<'a> Search<'a> {
                         ConeError::NotPlain(n) => (n, "is read at other positions than it is computed at"),
                         ConeError::TooDeep(n) => (n, "ends a long chain of expressions"),
                     };
-                    if self.p[n].recurrence.is_some() || !memory.insert(n) {
+                    let fixed = self.p[n].recurrence.is_some() && !matches!(self.p[n].def, ItemDef::Map(_));
+                    if fixed || !memory.insert(n) {
                         let reason = "its own recurrence reads it at positions of another index";
                         return Err(PlanError::unsupported(&self.p[n].name, reason));
                     }

@@ -53,11 +53,11 @@ impl Deriver<'_> {
     }
 }
 
-/// A sum's body without the conditions outside which it is 0, and these with the sum's own. Conditions that wait for a
-/// reduction over the same indices stay where they are.
-pub(super) fn stripped(graph: &Graph, r: &Reduction) -> (Term, Vec<Term>) {
+/// A reduction's body without the conditions outside which it is neutral (0 of a sum), and these with the reduction's own. Conditions
+/// that wait for a reduction over the same indices stay where they are.
+pub(super) fn stripped(graph: &Graph, r: &Reduction, neutral: f64) -> (Term, Vec<Term>) {
     let mut conditions = vec![];
-    let (body, _) = Strip { graph, over: &r.over }.strip(&r.body, 0.0, &mut conditions);
+    let (body, _) = Strip { graph, over: &r.over }.strip(&r.body, neutral, &mut conditions);
     let over = |n| matches!(&graph[n].def, Def::Reduce(other) if other.over.iter().any(|i| r.over.contains(i)));
     if conditions.iter().any(|c| inline::completed(graph, c).into_iter().any(over)) {
         return (r.body.clone(), r.filter.clone());

@@ -120,7 +120,8 @@ impl<'a> Fields<'a> {
         let fields = x.in_fields(|v, k| field::pow(v, magnitude, k));
         let times = |k: usize, l: u64| field::mul(l, magnitude % PRIMES[k], k);
         let log = x.log.map(|l| std::array::from_fn(|k| times(k, l[k])));
-        let raised = Value { fields, int: exact, special: Special::Finite, degree: x.degree.power(magnitude), log };
+        let raised =
+            Value { degree: x.degree.power(magnitude), int: exact, log, ..Value::finite(fields, Degree::ZERO) };
         if n >= 0 { raised } else { self.binary(BinaryOp::Div, &Value::integer(1), &raised) }
     }
 
@@ -140,9 +141,15 @@ impl<'a> Fields<'a> {
         Value { log, ..Value::finite(fields, x.degree.times(p.degree).of_function()) }
     }
 
+    /// The extremum of one value, or the value itself if it is that of a set already: an extremum of two values is that of both sets.
+    fn of_set(&self, largest: bool, v: Value) -> Value {
+        let m = if largest { Monoid::Max } else { Monoid::Min };
+        if v.largest == Some(largest) { v } else { self.single(m, v) }
+    }
+
     fn arithmetic(&self, a: &Value, b: &Value, f: impl Fn(u64, u64, usize) -> u64, exact: Option<i128>) -> Value {
         let fields = std::array::from_fn(|k| f(a.fields[k], b.fields[k], k));
-        Value { fields, int: exact, special: Special::Finite, degree: Degree::ZERO, log: None }
+        Value { int: exact, ..Value::finite(fields, Degree::ZERO) }
     }
 
     /// The reciprocal in every field; `None` if the value is 0 in one of them.
@@ -211,7 +218,8 @@ impl<'a> Fields<'a> {
             (BinaryOp::Max | BinaryOp::Min, _, _) => {
                 let larger = if self.compare(BinaryOp::Gt, a, b) { a } else { b };
                 let smaller = if self.compare(BinaryOp::Gt, a, b) { b } else { a };
-                Some(*if op == BinaryOp::Max { larger } else { smaller })
+                let one = *if op == BinaryOp::Max { larger } else { smaller };
+                Some(if one.special == Finite { self.of_set(op == BinaryOp::Max, one) } else { one })
             }
             _ => Some(Value::undefined()),
         }
@@ -269,7 +277,9 @@ impl Domain for Fields<'_> {
                     Value::integer(0)
                 }
             }
-            (UnaryOp::Neg, _) => Value { fields: x.in_fields(field::negate), int: x.int.map(|v| -v), log: None, ..*x },
+            (UnaryOp::Neg, _) => {
+                Value { fields: x.in_fields(field::negate), int: x.int.map(|v| -v), log: None, largest: None, ..*x }
+            }
             (UnaryOp::Not, _) => Value::integer(i128::from(!self.holds(x))),
             (UnaryOp::Exp, _) => self.exponential(x),
             (UnaryOp::Exp2, _) => {
@@ -348,6 +358,11 @@ impl Domain for Fields<'_> {
                 (_, Some(n)) => self.power(&self.sqrt(a), n),
                 _ => self.raised(a, b),
             },
+            BinaryOp::Max | BinaryOp::Min => {
+                let largest = op == BinaryOp::Max;
+                let m = if largest { Monoid::Max } else { Monoid::Min };
+                self.combine(m, &self.of_set(largest, *a), &self.of_set(largest, *b)).unwrap_or_else(Value::undefined)
+            }
             // Symmetric in its arguments.
             _ => {
                 let (x, y) = if a.order() <= b.order() { (a, b) } else { (b, a) };
@@ -391,7 +406,10 @@ impl Domain for Fields<'_> {
             Monoid::Sum | Monoid::Prod => v,
             // The identity stays what it is, and integers have an order.
             _ if v == self.identity(m) || v.int.is_some() => v,
-            Monoid::Max | Monoid::Min => self.function(128 + u64::from(m == Monoid::Min), &[&v]),
+            Monoid::Max | Monoid::Min => {
+                let largest = Some(m == Monoid::Max);
+                Value { largest, ..self.function(128 + u64::from(m == Monoid::Min), &[&v]) }
+            }
             _ => self.function(130, &[&v]),
         }
     }
@@ -409,7 +427,10 @@ impl Domain for Fields<'_> {
                 if larger == (m == Monoid::Max) { *a } else { *b }
             }
             // Of a set of functions' values: how often two sets look equal does not grow with their sizes.
-            _ => Value { degree: a.degree.plus(b.degree), ..self.arithmetic(a, b, field::add, None) },
+            _ => {
+                let largest = matches!(m, Monoid::Max | Monoid::Min).then_some(m == Monoid::Max);
+                Value { degree: a.degree.plus(b.degree), largest, ..self.arithmetic(a, b, field::add, None) }
+            }
         })
     }
 

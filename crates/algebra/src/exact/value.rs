@@ -15,6 +15,8 @@ pub(super) struct Value {
     pub degree: Degree,
     /// Its logarithm in every field, where it is an exponential or a product with one.
     pub log: Option<[u64; COUNT]>,
+    /// Whether it is the largest of a set, or else the smallest, where it is either.
+    pub largest: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,16 +74,30 @@ impl Degree {
 
 impl Value {
     pub fn finite(fields: [u64; COUNT], degree: Degree) -> Self {
-        Self { fields, int: None, special: Special::Finite, degree, log: None }
+        Self { fields, int: None, special: Special::Finite, degree, log: None, largest: None }
     }
 
     pub fn infinite(positive: bool) -> Self {
         let special = Special::Infinite(positive);
-        Self { fields: [u64::from(positive); COUNT], int: None, special, degree: Degree::ZERO, log: None }
+        Self {
+            fields: [u64::from(positive); COUNT],
+            int: None,
+            special,
+            degree: Degree::ZERO,
+            log: None,
+            largest: None,
+        }
     }
 
     pub fn undefined() -> Self {
-        Self { fields: [0; COUNT], int: None, special: Special::Undefined, degree: Degree::ZERO, log: None }
+        Self {
+            fields: [0; COUNT],
+            int: None,
+            special: Special::Undefined,
+            degree: Degree::ZERO,
+            log: None,
+            largest: None,
+        }
     }
 
     pub fn integer(v: i128) -> Self {
@@ -89,7 +105,7 @@ impl Value {
             Ok(v) if v < PRIMES[0] => [v; COUNT],
             _ => PRIMES.map(|m| v.rem_euclid(i128::from(m)) as u64),
         };
-        Self { fields, int: Some(v), special: Special::Finite, degree: Degree::ZERO, log: None }
+        Self { fields, int: Some(v), special: Special::Finite, degree: Degree::ZERO, log: None, largest: None }
     }
 
     /// The value in the field where values are compared.

@@ -145,7 +145,7 @@ impl Summand {
             body: if sign < 0.0 { Term::Unary(UnaryOp::Neg, Box::new(addend.clone())) } else { addend.clone() },
             streaming: crate::Streaming::default(),
         };
-        let (body, conditions) = filter::stripped(graph, &r);
+        let (body, conditions) = filter::stripped(graph, &r, 0.0);
         let mut body = Product::of(&body, graph);
         body.coefficient *= sign.abs();
         Self { body, conditions }

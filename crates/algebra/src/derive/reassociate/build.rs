@@ -13,6 +13,22 @@ use std::collections::BTreeSet;
 /// More new nodes than a rewriting makes.
 const NEW: usize = 8;
 
+/// What a state carried from position to position is made of.
+pub(super) struct State<'a> {
+    /// What it takes in, at the reduced index.
+    pub inside: &'a Term,
+    /// Where there is something to take in.
+    pub filters: &'a [Term],
+    /// What becomes of it at a step.
+    pub kept: &'a dyn Fn(Term) -> Term,
+    /// What that needs.
+    pub uses: &'a [&'a Term],
+    /// What joins both.
+    pub op: BinaryOp,
+    /// What joins without a trace.
+    pub identity: f64,
+}
+
 impl Site {
     /// `Σ_inner outside · state`, where the state is the sum over the site's own indices or its recurrence.
     pub(super) fn build(&self, sides: Sides, inner: Vec<IndexId>) -> Result<Option<Rewriting>, Why> {
@@ -20,9 +36,9 @@ impl Site {
             || !sides.outside.weights.is_empty();
         // Without a prefix only factors that need not be numbers count: nothing times them is no 0.
         let multiplies = sides.outside.factors.iter().any(|(t, _)| match sides.prefix {
-            Some(_) => !sign::positive_constant(t),
+            Some(_) => !sign::positive_constant(t) || !sign::finite(t, &self.graph),
             None => !sign::finite(t, &self.graph),
-        });
+        }) || !sides.outside.coefficient.is_finite();
         // Over nothing the sum is 0, whatever it is then multiplied with or divided by.
         if divides && sides.prefix.is_some() && !sides.inside_filter.is_empty() {
             let reason =
@@ -135,6 +151,22 @@ impl Site {
         inner: &[IndexId],
         recurrence: usize,
     ) -> Result<(Node, Term), Why> {
+        let kept = |old: Term| sides.rho.iter().rev().fold(old, |kept, rho| compare(BinaryOp::Mul, rho.clone(), kept));
+        let (inside, filters) = (&sides.inside.term(), &sides.inside_filter[..]);
+        let uses: Vec<&Term> = sides.rho.iter().collect();
+        let state = State { inside, filters, kept: &kept, uses: &uses, op: BinaryOp::Add, identity: 0.0 };
+        self.state_node(p, state, inner, recurrence)
+    }
+
+    /// `state[m+1] = op(kept(state[m]), inside[n: m + taken])`.
+    pub(super) fn state_node(
+        &self,
+        p: &Prefix,
+        state: State<'_>,
+        inner: &[IndexId],
+        recurrence: usize,
+    ) -> Result<(Node, Term), Why> {
+        let State { inside, filters, kept, uses, op, identity } = state;
         let (m, n) = (p.up_to, p.of);
         let mut here = IndexExpr::var(m);
         here.offset = SizeExpr::constant(p.taken());
@@ -142,7 +174,7 @@ impl Site {
             let gather = || ("its summands gather by a position".to_string(), Some(GATHERED.to_string()));
             t.substitute(&|i| (i == n).then(|| here.clone())).ok_or_else(gather)
         };
-        let guards = sides.inside_filter.iter().map(at).collect::<Result<Vec<_>, _>>()?;
+        let guards = filters.iter().map(at).collect::<Result<Vec<_>, _>>()?;
         // Where there is nothing to read, conditions on data have nothing to read either: these stand outside.
         let mut ranges = vec![];
         if p.taken() < 0 {
@@ -156,21 +188,21 @@ impl Site {
             }
             ranges.push(compare(BinaryOp::Lt, position, Term::Size(SizeExpr::rank(other))));
             let reads = |t: &Term| t.mentions(&[m]);
-            if let Some(t) = sides.rho.iter().find(|t| reads(t)) {
+            if let Some(t) = uses.iter().find(|t| reads(t)) {
                 let reason =
                     format!("{} is read for every position of another rank than it has", show::term(&self.graph, t));
                 return Err((reason, Some("both indices over one rank would do".into())));
             }
         }
-        let mut summand = at(&sides.inside.term())?;
+        let mut summand = at(inside)?;
         for conditions in [guards, ranges] {
             if let Some(guard) = conditions.into_iter().reduce(|a, b| compare(BinaryOp::And, a, b)) {
-                summand = Term::Select(Box::new(guard), Box::new(summand), Box::new(Term::Number(0.0)));
+                summand = Term::Select(Box::new(guard), Box::new(summand), Box::new(Term::Number(identity)));
             }
         }
         let mut free = BTreeSet::from([m]);
         summand.indices(&mut free);
-        sides.rho.iter().for_each(|t| t.indices(&mut free));
+        uses.iter().for_each(|t| t.indices(&mut free));
         let axes = self.order(&free, inner, Some(m));
         let place = |offset: i64| -> Vec<IndexExpr> {
             let mut at: Vec<IndexExpr> = axes.iter().map(|&i| IndexExpr::var(i)).collect();
@@ -179,13 +211,9 @@ impl Site {
             }
             at
         };
-        let mut kept = Term::Read(placeholder(0), place(0));
-        for rho in sides.rho.iter().rev() {
-            kept = compare(BinaryOp::Mul, rho.clone(), kept);
-        }
-        let step = compare(BinaryOp::Add, kept, summand);
+        let step = compare(op, kept(Term::Read(placeholder(0), place(0))), summand);
         let dim = axes.iter().position(|&i| i == m).unwrap_or(0);
-        let initial = vec![(SizeExpr::constant(0), Term::Number(0.0))];
+        let initial = vec![(SizeExpr::constant(0), Term::Number(identity))];
         let mut node = self.part("state", axes.clone(), Def::Iterative { recurrence, dim, initial, step });
         node.extents[dim] = node.extents[dim].add(&SizeExpr::constant(1));
         Ok((node, Term::Read(placeholder(0), place(p.read()))))

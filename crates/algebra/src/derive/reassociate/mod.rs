@@ -9,6 +9,8 @@
 mod build;
 mod insert;
 mod prefix;
+mod reverse;
+mod running;
 mod sides;
 mod site;
 mod tell;
@@ -21,7 +23,8 @@ pub(super) use weights::{Base, Body};
 use super::guard;
 use crate::{Def, Graph, Node, NodeId, Product, Refusal, Step, Term};
 use einloom_cascade::BinaryOp;
-use site::rewrite;
+
+use reverse::{Reversed, reversed};
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
@@ -75,6 +78,28 @@ pub(super) fn alternatives(written: &Graph) -> (Vec<Rewriting>, Vec<Refusal>) {
         }
     }
     (found, refusals)
+}
+
+/// The graph with the reduction at `id` taken in another order, or as a recurrence. Nothing where neither is cheaper at any size.
+///
+/// # Errors
+/// The condition that failed, where it could otherwise be.
+fn rewrite(graph: &Rc<Graph>, id: NodeId) -> Result<Option<Rewriting>, Refusal> {
+    let forwards = |graph: &Rc<Graph>, id: NodeId| match running::rewrite(graph, id)? {
+        None => site::rewrite(graph, id),
+        done => Ok(done),
+    };
+    if let Some(Reversed { graph: other, id: counted, step }) = reversed(graph, id) {
+        match forwards(&Rc::new(other), counted) {
+            Ok(Some(mut done)) => {
+                done.steps.insert(0, step);
+                return Ok(Some(done));
+            }
+            Ok(None) => {}
+            Err(refusal) => return Err(Refusal { node: graph[id].name.clone(), ..refusal }),
+        }
+    }
+    forwards(graph, id)
 }
 
 /// Whether the term reads nothing and stands nowhere.

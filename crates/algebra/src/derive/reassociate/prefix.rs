@@ -11,7 +11,7 @@
 use super::weights::{Base, Weight, canonical, moved};
 use crate::product::{self, Sum};
 use crate::{Def, Graph, NodeId, Term, show};
-use einloom_cascade::{BinaryOp, IndexExpr, IndexId, Monoid, SizeExpr};
+use einloom_cascade::{BinaryOp, IndexAtom, IndexExpr, IndexId, Monoid, SizeExpr};
 
 /// The condition `n <= m + offset`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,7 +65,7 @@ impl Prefix {
             )),
             [(false, _)] => Err((
                 format!("{all} is a suffix, and recurrences run forwards"),
-                Some(format!("with positions counted from the end it is a prefix, {name} <= m")),
+                Some(format!("over one rank {name} >= m and {name} > m are taken from the end, as prefixes")),
             )),
             _ => Err((
                 format!(
@@ -79,7 +79,7 @@ impl Prefix {
 
 /// A condition on `n`: whether it bounds it from above, and by which index plus what constant (none where the distance
 /// is no constant). Nothing if it is no bound by one position.
-fn bound(filter: &Term, n: IndexId) -> Option<(bool, Option<(IndexId, i64)>)> {
+pub(super) fn bound(filter: &Term, n: IndexId) -> Option<(bool, Option<(IndexId, i64)>)> {
     let Term::Binary(op, a, b) = filter else { return None };
     let mut difference = product::sum(a);
     product::append(&mut difference, product::sum(b), -1.0);
@@ -104,7 +104,12 @@ fn bound(filter: &Term, n: IndexId) -> Option<(bool, Option<(IndexId, i64)>)> {
             _ => return None,
         }
     }
-    let offset = if strict { offset.ceil() - 1.0 } else { offset.floor() };
+    let offset = match (upper, strict) {
+        (true, true) => offset.ceil() - 1.0,
+        (true, false) => offset.floor(),
+        (false, true) => offset.floor() + 1.0,
+        (false, false) => offset.ceil(),
+    };
     Some((upper, known.then_some((index?, offset as i64))))
 }
 
@@ -166,7 +171,7 @@ pub(super) fn decay(graph: &Graph, p: &Prefix, w: &Weight, inner: &Sum, outer: &
             Some("an exponent that cannot be positive, such as -abs(k), would do; else the sum stays anchored at its maximum".into()),
         ));
     }
-    if rho.iter().any(|(_, t)| reads_before_start(t, m)) {
+    if rho.iter().any(|(_, t)| reads_before_start(graph, t, m)) {
         return Err((
             format!("{} would be read before its first position", shown(&rho)),
             Some("a cumulative sum c[m] = sum(i: i <= m) a[i] changes by a[m] a step".into()),
@@ -193,18 +198,27 @@ fn reads_at(t: &Term, n: IndexId) -> bool {
 }
 
 /// Whether the position of the index is part of the value, other than as a place to read at.
-fn mentions_position(t: &Term, n: IndexId) -> bool {
+pub(super) fn mentions_position(t: &Term, n: IndexId) -> bool {
     let mut found = false;
     t.visit(&mut |t| found |= *t == Term::Position(n));
     found
 }
 
-/// Whether something is read at `m - 1` or before, where the first step has nothing.
-fn reads_before_start(t: &Term, m: IndexId) -> bool {
+/// Whether something is read at `m - 1` or before, where the first step has nothing; counted from the end, beyond the last position.
+fn reads_before_start(graph: &Graph, t: &Term, m: IndexId) -> bool {
     let mut found = false;
     t.visit(&mut |t| {
-        if let Term::Read(_, at) = t {
-            found |= at.iter().any(|e| e.as_shifted_var().is_some_and(|(i, k)| i == m && k < 0));
+        let Term::Read(n, at) = t else { return };
+        for (e, extent) in at.iter().zip(&graph[*n].extents) {
+            found |= match e.terms.as_slice() {
+                [(c, IndexAtom::Var(i))] if *i == m => match c.as_constant() {
+                    Some(1) => e.offset.as_constant().is_some_and(|k| k < 0),
+                    // Below its extent by a number that is known.
+                    Some(-1) => e.offset.add(&extent.scale(-1)).as_constant().is_none_or(|k| k >= 0),
+                    _ => false,
+                },
+                _ => false,
+            };
         }
     });
     found

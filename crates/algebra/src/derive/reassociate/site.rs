@@ -23,7 +23,7 @@ pub(in crate::derive) fn rewrite(shared: &Rc<Graph>, id: NodeId) -> Result<Optio
     if r.monoid != Monoid::Sum || member || node.dtype == Some(DType::I32) {
         return Ok(None);
     }
-    let (body, filter) = filter::stripped(graph, r);
+    let (body, filter) = filter::stripped(graph, r, 0.0);
     let body = open_maps(graph, &body, &r.over, false);
     let parts = Parts { factors: Body::of(&body, graph), filter, inner: vec![], query: BTreeSet::new() };
     let site = Site { graph: shared.clone(), id, node: node.clone(), over: r.over.clone() };

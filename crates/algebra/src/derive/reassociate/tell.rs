@@ -63,7 +63,7 @@ impl Site {
     }
 
     /// The state at the next position of `m`, such as `O.state[m+1,d,e]`.
-    fn next_slice(&self, state: &Node, m: &str) -> String {
+    pub(super) fn next_slice(&self, state: &Node, m: &str) -> String {
         let name = |i: &IndexId| self.graph.cascade[*i].name.clone();
         let axes = state.axes.iter().map(|i| if name(i) == m { format!("{m}+1") } else { name(i) });
         format!("{}[{}]", state.name, axes.collect::<Vec<_>>().join(","))
