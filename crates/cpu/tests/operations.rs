@@ -150,7 +150,7 @@ fn functions_of_the_distance_of_two_positions_agree_in_tiles_of_every_shape() {
                     distance() * distance() * Scalar::from(slope),
                 ];
                 for (number, (expr, y)) in maps.into_iter().zip(outputs).enumerate() {
-                    let dst = g.value(&format!("f{number}"), &[m, n], to);
+                    let dst = g.value(format!("f{number}"), &[m, n], to);
                     g.push(Op::Map { dst, expr });
                     g.store(y, [h, m, n], dst);
                 }

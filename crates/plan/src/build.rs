@@ -145,9 +145,11 @@ impl Workshop<'_> {
             return Err(BuildError::Slower(limit));
         }
         // Of some tilings nothing was counted but their arithmetic, which takes as long.
-        let uncounted = |t: &Tried| t.cost.seconds == f64::INFINITY && t.cost.parts.is_empty();
         let styled = self.machine.lanes.is_none() && Memory::of(self.machine).is_none();
-        if styled && tried.first().is_some_and(|t| t.cost.seconds >= FAR * limit) && tried.iter().any(uncounted) {
+        if styled
+            && tried.first().is_some_and(|t| t.cost.seconds >= FAR * limit)
+            && tried.iter().any(|t| t.cost.is_uncounted())
+        {
             return Err(BuildError::Slower(FAR * limit));
         }
         let others: Vec<(String, Cost)> =
@@ -209,6 +211,21 @@ impl Workshop<'_> {
                 }
                 (_, Ok(_)) => {}
                 (_, Err(e)) => failed = Some(e.clone()),
+            }
+        }
+        // A kernel that may be taken is told with what lost to it.
+        if limit.is_finite() && tried.iter().any(|t| t.cost.seconds < limit) {
+            for style in self.styles(cone) {
+                let worst = worst_kept(&tried);
+                let (tiling, Ok(template)) =
+                    self.template(&mut templates, cone, roles, &style, &self.options.tiles, name)
+                else {
+                    continue;
+                };
+                if let Some(t) = tried.iter_mut().find(|t| t.tiling == tiling && t.cost.is_uncounted()) {
+                    template.put(self.p, &tiling);
+                    t.cost = self.cost(template, worst);
+                }
             }
         }
         tried.sort_by(|a, b| a.cost.seconds.total_cmp(&b.cost.seconds));

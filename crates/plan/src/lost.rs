@@ -28,6 +28,11 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
+    /// Whether nothing was counted of the kernel but its arithmetic, which takes too long.
+    pub(crate) fn is_uncounted(&self) -> bool {
+        self.seconds == f64::INFINITY && self.parts.is_empty()
+    }
+
     /// The costs of kernels that run one after the other.
     pub(crate) fn of_all<'a>(all: impl Iterator<Item = &'a Built>) -> Self {
         let (mut sum, mut longest) = (Self::default(), 0.0);
