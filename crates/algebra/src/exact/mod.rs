@@ -6,7 +6,8 @@
 //! and Zippel's lemma gives for its degree; exponentials and functions of different arguments count as independent
 //! random values there. `sqrt` and `abs` are random functions that are multiplicative, `sqrt` odd and `abs` even; a power whose
 //! exponent is no known integer is multiplicative too, and turns sums of exponents into products. A maximum
-//! is a random function of the *set* of elements it is taken over, so an anchor's running values are free values. `log` is the
+//! is a random function of the *set* of elements it is taken over, so an anchor's running values are free values; one of two values is that
+//! of their sets together. `log` is the
 //! inverse of `exp` where that made a value, or a product with it, and a random function of any other. Every other
 //! function is a random function: equal arguments, equal values. An identity that needs more than this
 //! (`log(x·y) = log(x) + log(y)` of sums, `sqrt(x)·sqrt(x) = x`, the order of reals) is therefore *not certified*, which is not

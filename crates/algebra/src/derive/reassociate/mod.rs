@@ -4,7 +4,7 @@
 //! once both are one product, the factors that carry the outer index n do not carry the indices of the query side (m
 //! above), which are the result's indices that only factors without n bring in. Then · distributes over both sums and
 //! they change places. A condition that ties n to m as a prefix, and weights of the distance between them, are taken
-//! care of by [`prefix`]. Which order is better depends on sizes, so this makes an alternative and no replacement.
+//! care of by [`prefix`]; one that ties it as a suffix by [`reverse`]. What is no sum but runs over a prefix is a recurrence by [`running`]. Which order is better depends on sizes, so this makes an alternative and no replacement.
 
 mod build;
 mod insert;
@@ -23,7 +23,6 @@ pub(super) use weights::{Base, Body};
 use super::guard;
 use crate::{Def, Graph, Node, NodeId, Product, Refusal, Step, Term};
 use einloom_cascade::BinaryOp;
-
 use reverse::{Reversed, reversed};
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -7,7 +7,8 @@
 //! [`prefix`]: super::prefix
 
 use super::Rewriting;
-use super::build::State;
+use super::build::{State, rename_placeholders};
+use super::insert::insert;
 use super::prefix::{Prefix, Why, mentions_position};
 use super::site::{Site, open_maps};
 use super::weights::{canonical, moved};
@@ -18,9 +19,8 @@ use einloom_cascade::{BinaryOp, DType, IndexExpr, IndexId, Monoid, SizeExpr};
 use std::rc::Rc;
 
 /// How two values of the monoid are joined, and what joins without a trace; `None` if nothing is made of it here.
-pub(super) fn joined(monoid: Monoid) -> Option<(BinaryOp, f64)> {
+fn joined(monoid: Monoid) -> Option<(BinaryOp, f64)> {
     match monoid {
-        Monoid::Sum => Some((BinaryOp::Add, 0.0)),
         Monoid::Prod => Some((BinaryOp::Mul, 1.0)),
         Monoid::Max => Some((BinaryOp::Max, f64::NEG_INFINITY)),
         Monoid::Min => Some((BinaryOp::Min, f64::INFINITY)),
@@ -37,7 +37,7 @@ pub(super) fn rewrite(shared: &Rc<Graph>, id: NodeId) -> Result<Option<Rewriting
     let node = &graph[id];
     let Def::Reduce(r) = &node.def else { return Ok(None) };
     let member = graph.recurrences.iter().any(|r| r.members.contains(&id));
-    let Some((_, identity)) = joined(r.monoid).filter(|_| r.monoid != Monoid::Sum && !member) else { return Ok(None) };
+    let Some((_, identity)) = joined(r.monoid).filter(|_| !member) else { return Ok(None) };
     if node.dtype == Some(DType::I32) {
         return Ok(None);
     }
@@ -142,7 +142,7 @@ impl Site {
         };
         let Def::Reduce(written) = &self.graph[self.id].def else { return Ok(None) };
         let shown = self.with(std::slice::from_ref(&node));
-        let def = super::build::rename_placeholders(&node.def, self.graph.nodes.len());
+        let def = rename_placeholders(&node.def, self.graph.nodes.len());
         let [n, m] = [prefix.of, prefix.up_to].map(|i| self.graph.cascade[i].name.clone());
         let relative = match &moves {
             Some(by) => format!(
@@ -160,13 +160,9 @@ impl Site {
             before: show::reduction(&self.graph, written),
             after: format!("{} = {}", self.next_slice(&node, &m), show::def(&shown, &def)),
         };
-        let made = insert_with(&mut g, self, node, value);
+        let made = insert(&mut g, self.id, vec![node], Node { def: Def::Map(value), ..self.node.clone() });
         let rank = g.cascade[prefix.up_to].rank;
         g.recurrences.push(crate::Recurrence { rank, index: prefix.up_to, members: made, within: vec![] });
         Ok(Some(Rewriting { graph: g, steps: vec![step] }))
     }
-}
-
-fn insert_with(g: &mut Graph, site: &Site, state: Node, value: Term) -> Vec<NodeId> {
-    super::insert::insert(g, site.id, vec![state], Node { def: Def::Map(value), ..site.node.clone() })
 }
