@@ -52,7 +52,7 @@ pub(crate) fn divides(over: f32) -> bool {
     over.is_normal() && (1.0 / over).is_normal()
 }
 
-/// `to[i] = x[i] / over` in bf16, the quotients as of [`crate::kernels::math::quotients`]. False if the instructions are not
+/// `to[i] = x[i] / over` in bf16, of the rounded quotient. False if the instructions are not
 /// there, or if the inverse does not tell quotients: nothing is done then.
 #[inline(always)]
 pub(crate) fn quotients<I: Instructions>(from: &[f32], over: f32, to: &mut [u16]) -> bool {
@@ -68,9 +68,12 @@ pub(crate) fn quotients<I: Instructions>(from: &[f32], over: f32, to: &mut [u16]
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use crate::kernels::exp::{SIXTEENTHS, exp};
+    use crate::kernels::exp::{SIXTEENTHS, exps};
     use crate::kernels::fold::Partial;
     use std::arch::x86_64::*;
+
+    /// Vectors side by side.
+    const SIDE: usize = 4;
 
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
     pub(super) fn exponentials(from: &[u16], [by, less, least]: [f32; 3], to: &mut [f32], partial: &mut Partial) {
@@ -79,30 +82,32 @@ mod x86 {
         // SAFETY: the table has 16 entries.
         let sixteenths = unsafe { _mm512_loadu_ps(SIXTEENTHS.as_ptr()) };
         let [by, less, least] = [by, less, least].map(|x| _mm512_set1_ps(x));
-        let exp = |codes: __m256i| {
+        let argument = |codes: __m256i| {
             let x = _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(codes)));
-            exp(_mm512_fmsub_ps(x, by, less), least, sixteenths)
+            _mm512_fmsub_ps(x, by, less)
         };
-        // Two, because each waits for the one before.
-        let (mut even, mut odd) = (_mm512_setzero_ps(), _mm512_setzero_ps());
+        // Several, because each waits for the one before.
+        let mut sums = [_mm512_setzero_ps(); SIDE];
         let mut at = 0;
         // SAFETY: so many codes and numbers are there; the mask has a bit for each.
         unsafe {
-            while at + 32 <= count {
-                let x = exp(_mm256_loadu_si256(from.add(at).cast()));
-                let y = exp(_mm256_loadu_si256(from.add(at + 16).cast()));
-                _mm512_storeu_ps(to.add(at), x);
-                _mm512_storeu_ps(to.add(at + 16), y);
-                (even, odd) = (_mm512_add_ps(even, x), _mm512_add_ps(odd, y));
-                at += 32;
+            while at + 16 * SIDE <= count {
+                let x = std::array::from_fn(|i| argument(_mm256_loadu_si256(from.add(at + 16 * i).cast())));
+                for (i, e) in exps::<SIDE>(x, least, sixteenths).into_iter().enumerate() {
+                    _mm512_storeu_ps(to.add(at + 16 * i), e);
+                    sums[i] = _mm512_add_ps(sums[i], e);
+                }
+                at += 16 * SIDE;
             }
             while at < count {
                 let mask = ((1u32 << (count - at).min(16)) - 1) as u16;
-                let x = exp(_mm256_maskz_loadu_epi16(mask, from.add(at).cast()));
-                _mm512_mask_storeu_ps(to.add(at), mask, x);
-                even = _mm512_mask_add_ps(even, mask, even, x);
+                let x = argument(_mm256_maskz_loadu_epi16(mask, from.add(at).cast()));
+                let [e] = exps([x], least, sixteenths);
+                _mm512_mask_storeu_ps(to.add(at), mask, e);
+                sums[0] = _mm512_mask_add_ps(sums[0], mask, sums[0], e);
                 at += 16;
             }
+            let [even, odd] = [0, 1].map(|i| _mm512_add_ps(sums[i], sums[i + 2]));
             let all = _mm512_add_ps(_mm512_loadu_ps(partial.as_ptr()), _mm512_add_ps(even, odd));
             _mm512_storeu_ps(partial.as_mut_ptr(), all);
         }
@@ -114,16 +119,23 @@ mod x86 {
         // Two of each, because each waits for the one before.
         let (mut least, mut most) = ([_mm512_set1_epi16(i16::MAX); 2], [_mm512_set1_epi16(i16::MIN); 2]);
         let magnitude = _mm512_set1_epi16(0x7fff);
-        for (number, codes) in from.chunks(32).enumerate() {
+        // Codes, unless the sign is there and the bit is one of the magnitude's.
+        let ordered = |codes| _mm512_ternarylogic_epi32::<0x78>(codes, _mm512_srai_epi16::<15>(codes), magnitude);
+        let (pairs, rest) = from.as_chunks::<64>();
+        for pair in pairs {
+            for turn in 0..2 {
+                // SAFETY: 32 of 64 codes, and 32 more.
+                let codes = ordered(unsafe { _mm512_loadu_si512(pair.as_ptr().add(32 * turn).cast()) });
+                least[turn] = _mm512_min_epi16(least[turn], codes);
+                most[turn] = _mm512_max_epi16(most[turn], codes);
+            }
+        }
+        for codes in rest.chunks(32) {
             let mask = u32::MAX >> (32 - codes.len());
             // SAFETY: the mask has a bit for each that is there.
-            let codes = unsafe { _mm512_maskz_loadu_epi16(mask, codes.as_ptr().cast()) };
-            let sign = _mm512_srai_epi16::<15>(codes);
-            // Codes, unless the sign is there and the bit is one of the magnitude's.
-            let ordered = _mm512_ternarylogic_epi32::<0x78>(codes, sign, magnitude);
-            let turn = number % 2;
-            least[turn] = _mm512_mask_min_epi16(least[turn], mask, least[turn], ordered);
-            most[turn] = _mm512_mask_max_epi16(most[turn], mask, most[turn], ordered);
+            let codes = ordered(unsafe { _mm512_maskz_loadu_epi16(mask, codes.as_ptr().cast()) });
+            least[0] = _mm512_mask_min_epi16(least[0], mask, least[0], codes);
+            most[0] = _mm512_mask_max_epi16(most[0], mask, most[0], codes);
         }
         let mut lanes = [[0i16; 32]; 2];
         // SAFETY: 32 lanes each.
@@ -140,28 +152,13 @@ mod x86 {
         assert!(to.len() >= from.len(), "a quotient for each");
         let (from, count, to) = (from.as_ptr(), from.len(), to.as_mut_ptr());
         let [by, inverse] = [over, 1.0 / over].map(|x| _mm512_set1_ps(x));
-        /// Classes of numbers that are no remainder: zeros, infinities, NaN. (Intel 64 and IA-32 Architectures Software
-        /// Developer's Manual, `VFPCLASSPS`.)
-        const NOTHING_LEFT: i32 = 0x9f;
-        // The upper half of every element of the first register, then of the second.
-        const UPPER: [u16; 32] = {
-            let mut upper = [0; 32];
-            let mut i = 0;
-            while i < 32 {
-                upper[i] = 2 * i as u16 + 1;
-                i += 1;
-            }
-            upper
-        };
-        // SAFETY: the table has 32 entries.
-        let upper = unsafe { _mm512_loadu_si512(UPPER.as_ptr().cast()) };
+        // SAFETY: each table has 32 entries.
+        let [lower, upper] =
+            [const { halves(0) }, const { halves(1) }].map(|t| unsafe { _mm512_loadu_si512(t.as_ptr().cast()) });
+        let [half, below, around] = [_mm512_set1_epi32(0x8000), _mm512_set1_epi16(0x7ffe), _mm512_set1_epi16(4)];
         // In the upper halves of the elements.
         let rounded = |x: __m512| {
-            let q = _mm512_mul_ps(x, inverse);
-            let left = _mm512_fnmadd_ps(q, by, x);
-            // Infinities stay, and the signs of zeros.
-            let some = !_mm512_fpclass_ps_mask::<NOTHING_LEFT>(left);
-            let q = _mm512_mask3_fmadd_ps(left, inverse, q, some);
+            let q = _mm512_div_ps(x, by);
             // To nearest, ties to even; a NaN becomes quiet and keeps its sign.
             let bits = _mm512_castps_si512(q);
             let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
@@ -172,13 +169,35 @@ mod x86 {
         for at in (0..count).step_by(32) {
             let mask = u32::MAX >> (32 - (count - at).min(32));
             // SAFETY: the masks have a bit for each that is there.
-            unsafe {
-                let x = rounded(_mm512_maskz_loadu_ps(mask as u16, from.add(at)));
-                let y = rounded(_mm512_maskz_loadu_ps((mask >> 16) as u16, from.wrapping_add(at + 16)));
-                let codes = _mm512_permutex2var_epi16(x, upper, y);
-                _mm512_mask_storeu_epi16(to.add(at).cast(), mask, codes);
-            }
+            let (x, y) = unsafe {
+                let x = _mm512_maskz_loadu_ps(mask as u16, from.add(at));
+                (x, _mm512_maskz_loadu_ps((mask >> 16) as u16, from.wrapping_add(at + 16)))
+            };
+            // The inverse is off by half an ulp, and so is the product: it is no more than 2 ulp from the rounded quotient, which tells
+            // all but what is as close to the middle of two codes.
+            let [q, r] = [x, y].map(|x| _mm512_mul_ps(x, inverse));
+            let [a, b] = [q, r].map(|q| _mm512_castps_si512(q));
+            let from_middle = _mm512_sub_epi16(_mm512_permutex2var_epi16(a, lower, b), below);
+            let close = _mm512_cmple_epu16_mask(from_middle, around);
+            let codes = if close == 0 && _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(q, r) == 0 {
+                _mm512_permutex2var_epi16(_mm512_add_epi32(a, half), upper, _mm512_add_epi32(b, half))
+            } else {
+                _mm512_permutex2var_epi16(rounded(x), upper, rounded(y))
+            };
+            // SAFETY: as above.
+            unsafe { _mm512_mask_storeu_epi16(to.add(at).cast(), mask, codes) };
         }
+    }
+
+    /// Where one half of every element of a register is, then of another: 0 the lower one, 1 the upper.
+    const fn halves(which: u16) -> [u16; 32] {
+        let mut at = [0; 32];
+        let mut i = 0;
+        while i < 32 {
+            at[i] = 2 * i as u16 + which;
+            i += 1;
+        }
+        at
     }
 }
 
@@ -246,6 +265,16 @@ mod tests {
                     assert_eq!(code, f32_to_bf16(x / over), "{x} over {over}");
                 }
                 assert_eq!(to[len], 0xdead);
+            }
+        }
+        // Quotients in the middle of two codes, and some ulps beside it.
+        for over in [1.0, 3.0, -0.7, 1.999_999_9, 8e37, 1.3e-38] {
+            for at in (0..0x7f80_8000u32).step_by(0x53_0000) {
+                let from: Vec<f32> =
+                    (0..64).map(|ulps| f32::from_bits((at & !0xffff) + 0x8000 - 32 + ulps) * over).collect();
+                let mut to = [0; 64];
+                assert!(dispatch(token, Quotients(&from, over, &mut to)));
+                assert_eq!(to.to_vec(), from.iter().map(|x| f32_to_bf16(x / over)).collect::<Vec<_>>(), "{over}");
             }
         }
         let mut to = [0; 2];
