@@ -54,8 +54,9 @@ pub(crate) fn quotients<I: Instructions>(d: &mut [f32], from: Option<&[f32]>, by
 fn quotient(x: f32, by: f32, inverse: f32) -> f32 {
     let q = x * inverse;
     let left = (-q).mul_add(by, x);
-    // Infinities and NaNs leave a NaN, quotients that overflow an infinity; a zero has its sign already.
-    if left.abs() > 0.0 && left.abs() < f32::INFINITY { left.mul_add(inverse, q) } else { q }
+    // Infinities and NaNs leave a NaN, quotients that overflow an infinity; a zero has its sign already. One comparison for all.
+    let some = left.abs().to_bits().wrapping_sub(1) < f32::INFINITY.to_bits() - 1;
+    if some { left.mul_add(inverse, q) } else { q }
 }
 
 /// Adding and subtracting it rounds to the nearest integer; the low bits of the sum are that integer.
