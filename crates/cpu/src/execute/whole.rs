@@ -204,7 +204,7 @@ pub(super) fn passed<T: Real + Pod, I: Instructions>(
     (folds, asked): (&mut [Gather], &mut Vec<Following>),
     [rows, columns, pitch]: [usize; 3],
 ) -> bool {
-    if !I::AVX512 || T::floats(&[]).is_none() {
+    if !I::FMA || T::floats(&[]).is_none() {
         return false;
     }
     let [Step::Copy { d: 0, from: Leaf(first) }, steps @ ..] = strips.steps.as_slice() else { return false };

@@ -3,6 +3,7 @@
 
 use crate::kernels::fold::Partial;
 use crate::kernels::isa::Instructions;
+use crate::kernels::wide::{Wide, WideWork, with_wide};
 use einloom_cascade::numeric::bf16_to_f32;
 
 /// `to[i] = exp(x[i] * by - less)` of `x` in bf16, each as of [`super::exp::run`], 0 where the argument is less than `least`; all of
@@ -14,14 +15,59 @@ pub(crate) fn exponentials<I: Instructions>(
     to: &mut [f32],
     sum: &mut Partial,
 ) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    if I::AVX512 {
-        // SAFETY: the type that says AVX512 is only named by code that runs where the instructions are.
-        unsafe { x86::exponentials(from, [by, less, least], to, sum) };
-        return true;
+    with_wide::<I, _>(Exponentials { from, argument: [by, less, least], to, sum })
+}
+
+struct Exponentials<'a> {
+    from: &'a [u16],
+    argument: [f32; 3],
+    to: &'a mut [f32],
+    sum: &'a mut Partial,
+}
+
+impl<V: Wide> WideWork<V> for Exponentials<'_> {
+    #[inline(always)]
+    unsafe fn run(self) -> bool {
+        /// Vectors side by side.
+        const SIDE: usize = 2;
+        let Self { from, argument: [by, less, least], to, sum } = self;
+        if !V::ends_at(least) {
+            return false;
+        }
+        assert!(to.len() >= from.len(), "a number for each");
+        let (from, count, to) = (from.as_ptr(), from.len(), to.as_mut_ptr());
+        // SAFETY: the caller has the instructions; so many codes and numbers are there, and a mask has a bit for each.
+        unsafe {
+            let (table, by, less, least) = (V::table(), V::splat(by), V::splat(less), V::splat(least));
+            // Several, because each waits for the one before.
+            let mut sums = [V::splat(0.0); 2 * SIDE];
+            let mut at = 0;
+            while at + 32 * SIDE <= count {
+                for half in 0..2 {
+                    let mut x = [less; SIDE];
+                    for (i, x) in x.iter_mut().enumerate() {
+                        let from = from.add(at + 16 * (SIDE * half + i));
+                        *x = V::load_bf16(u16::MAX, from).times_less(by, less);
+                    }
+                    for (i, e) in V::exps::<SIDE>(x, least, table).into_iter().enumerate() {
+                        e.store(to.add(at + 16 * (SIDE * half + i)));
+                        sums[SIDE * half + i] = sums[SIDE * half + i].add(e);
+                    }
+                }
+                at += 32 * SIDE;
+            }
+            while at < count {
+                let mask = ((1u32 << (count - at).min(16)) - 1) as u16;
+                let [e] = V::exps([V::load_bf16(mask, from.add(at)).times_less(by, less)], least, table);
+                e.store_where(mask, to.add(at));
+                sums[0] = sums[0].add(e.or_elsewhere(mask, V::splat(0.0)));
+                at += 16;
+            }
+            let [even, odd] = [sums[0].add(sums[2]), sums[1].add(sums[3])];
+            V::load(sum.as_ptr()).add(even.add(odd)).store(sum.as_mut_ptr());
+        }
+        true
     }
-    let _ = (from, by, less, least, to, sum);
-    false
 }
 
 /// The least and the largest of numbers of bf16, of which there is one at least. `None` if one of them is no number, or if the
@@ -29,11 +75,11 @@ pub(crate) fn exponentials<I: Instructions>(
 #[inline(always)]
 pub(crate) fn extremes<I: Instructions>(from: &[u16]) -> Option<[f32; 2]> {
     #[cfg(target_arch = "x86_64")]
-    if I::AVX512 && !from.is_empty() {
+    if I::FMA && !from.is_empty() {
         /// Of infinity.
         const MOST: i16 = 0x7f80;
-        // SAFETY: the type that says AVX512 is only named by code that runs where the instructions are.
-        let ordered = unsafe { x86::extremes(from) };
+        // SAFETY: the types that say so are only named by code that runs where the instructions are.
+        let ordered = unsafe { if I::AVX512 { avx512::extremes(from) } else { avx2::extremes(from) } };
         let numbers = ordered[0] >= !MOST && ordered[1] <= MOST;
         return numbers.then(|| ordered.map(|x| bf16_to_f32(in_order(x) as u16)));
     }
@@ -57,9 +103,9 @@ pub(crate) fn divides(over: f32) -> bool {
 #[inline(always)]
 pub(crate) fn quotients<I: Instructions>(from: &[f32], over: f32, to: &mut [u16]) -> bool {
     #[cfg(target_arch = "x86_64")]
-    if I::AVX512 && divides(over) {
+    if I::FMA && divides(over) {
         // SAFETY: as above.
-        unsafe { x86::quotients(from, over, to) };
+        unsafe { if I::AVX512 { avx512::quotients(from, over, to) } else { avx2::quotients(from, over, to) } };
         return true;
     }
     let _ = (from, over, to);
@@ -67,51 +113,75 @@ pub(crate) fn quotients<I: Instructions>(from: &[f32], over: f32, to: &mut [u16]
 }
 
 #[cfg(target_arch = "x86_64")]
-mod x86 {
-    use crate::kernels::exp::{SIXTEENTHS, exps};
-    use crate::kernels::fold::Partial;
+mod avx2 {
     use std::arch::x86_64::*;
 
-    /// Vectors side by side.
-    const SIDE: usize = 4;
-
-    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-    pub(super) fn exponentials(from: &[u16], [by, less, least]: [f32; 3], to: &mut [f32], partial: &mut Partial) {
-        assert!(to.len() >= from.len(), "a number for each");
-        let (from, count, to) = (from.as_ptr(), from.len(), to.as_mut_ptr());
-        // SAFETY: the table has 16 entries.
-        let sixteenths = unsafe { _mm512_loadu_ps(SIXTEENTHS.as_ptr()) };
-        let [by, less, least] = [by, less, least].map(|x| _mm512_set1_ps(x));
-        let argument = |codes: __m256i| {
-            let x = _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(codes)));
-            _mm512_fmsub_ps(x, by, less)
-        };
-        // Several, because each waits for the one before.
-        let mut sums = [_mm512_setzero_ps(); SIDE];
-        let mut at = 0;
-        // SAFETY: so many codes and numbers are there; the mask has a bit for each.
-        unsafe {
-            while at + 16 * SIDE <= count {
-                let x = std::array::from_fn(|i| argument(_mm256_loadu_si256(from.add(at + 16 * i).cast())));
-                for (i, e) in exps::<SIDE>(x, least, sixteenths).into_iter().enumerate() {
-                    _mm512_storeu_ps(to.add(at + 16 * i), e);
-                    sums[i] = _mm512_add_ps(sums[i], e);
-                }
-                at += 16 * SIDE;
+    /// The least and the largest, as [`super::in_order`] has them; there is one at least.
+    #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+    pub(super) fn extremes(from: &[u16]) -> [i16; 2] {
+        // Two of each, because each waits for the one before.
+        let (mut least, mut most) = ([_mm256_set1_epi16(i16::MAX); 2], [_mm256_set1_epi16(i16::MIN); 2]);
+        let magnitude = _mm256_set1_epi16(0x7fff);
+        let ordered = |codes| _mm256_xor_si256(codes, _mm256_and_si256(_mm256_srai_epi16::<15>(codes), magnitude));
+        let (pairs, rest) = from.as_chunks::<32>();
+        for pair in pairs {
+            for turn in 0..2 {
+                // SAFETY: 16 of 32 codes, and 16 more.
+                let codes = ordered(unsafe { _mm256_loadu_si256(pair.as_ptr().add(16 * turn).cast()) });
+                least[turn] = _mm256_min_epi16(least[turn], codes);
+                most[turn] = _mm256_max_epi16(most[turn], codes);
             }
-            while at < count {
-                let mask = ((1u32 << (count - at).min(16)) - 1) as u16;
-                let x = argument(_mm256_maskz_loadu_epi16(mask, from.add(at).cast()));
-                let [e] = exps([x], least, sixteenths);
-                _mm512_mask_storeu_ps(to.add(at), mask, e);
-                sums[0] = _mm512_mask_add_ps(sums[0], mask, sums[0], e);
-                at += 16;
-            }
-            let [even, odd] = [0, 1].map(|i| _mm512_add_ps(sums[i], sums[i + 2]));
-            let all = _mm512_add_ps(_mm512_loadu_ps(partial.as_ptr()), _mm512_add_ps(even, odd));
-            _mm512_storeu_ps(partial.as_mut_ptr(), all);
         }
+        let mut lanes = [[0i16; 16]; 2];
+        // SAFETY: 16 lanes each.
+        unsafe {
+            _mm256_storeu_si256(lanes[0].as_mut_ptr().cast(), _mm256_min_epi16(least[0], least[1]));
+            _mm256_storeu_si256(lanes[1].as_mut_ptr().cast(), _mm256_max_epi16(most[0], most[1]));
+        }
+        let rest = || rest.iter().map(|&code| super::in_order(code as i16));
+        let [least, most] = lanes;
+        [
+            least.into_iter().chain(rest()).fold(i16::MAX, i16::min),
+            most.into_iter().chain(rest()).fold(i16::MIN, i16::max),
+        ]
     }
+
+    #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt")]
+    pub(super) fn quotients(from: &[f32], over: f32, to: &mut [u16]) {
+        assert!(to.len() >= from.len(), "a quotient for each");
+        let by = _mm256_set1_ps(over);
+        // In the lower halves of the elements: to nearest, ties to even; a NaN becomes quiet and keeps its sign.
+        let rounded = |x: __m256| {
+            let q = _mm256_div_ps(x, by);
+            let bits = _mm256_castps_si256(q);
+            let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+            let rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+            let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x40_0000));
+            let unordered = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(q, q));
+            _mm256_srli_epi32::<16>(_mm256_blendv_epi8(rounded, quiet, unordered))
+        };
+        // SAFETY: 16 numbers and as many codes are there.
+        let sixteen = |from: *const f32, to: *mut u16| unsafe {
+            let [x, y] = [_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))];
+            // Quarters of either in turns, put in order.
+            let codes = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi32(rounded(x), rounded(y)));
+            _mm256_storeu_si256(to.cast(), codes);
+        };
+        let (whole, rest) = from.as_chunks::<16>();
+        let (to, last) = to[..from.len()].split_at_mut(16 * whole.len());
+        for (from, to) in whole.iter().zip(to.as_chunks_mut::<16>().0) {
+            sixteen(from.as_ptr(), to.as_mut_ptr());
+        }
+        let (mut some, mut codes) = ([0.0; 16], [0; 16]);
+        some[..rest.len()].copy_from_slice(rest);
+        sixteen(some.as_ptr(), codes.as_mut_ptr());
+        last.copy_from_slice(&codes[..rest.len()]);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use std::arch::x86_64::*;
 
     /// The least and the largest, as [`super::in_order`] has them.
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
@@ -219,7 +289,12 @@ mod tests {
 
     #[test]
     fn extremes_of_codes_are_those_of_numbers_unless_one_is_none() {
-        let Some(token) = Token::new(Isa::Avx512) else { return };
+        for token in Isa::ALL.into_iter().filter(|isa| *isa != Isa::Portable).filter_map(Token::new) {
+            extremes_with(token);
+        }
+    }
+
+    fn extremes_with(token: Token) {
         // Every code that is a number somewhere, next to others far away from it.
         let codes: Vec<u16> = (0..=u16::MAX).map(|code| code.wrapping_mul(40503)).collect();
         let numbers: Vec<u16> = codes.into_iter().filter(|code| !bf16_to_f32(*code).is_nan()).collect();
@@ -253,7 +328,12 @@ mod tests {
 
     #[test]
     fn quotients_are_rounded_as_divisions_are() {
-        let Some(token) = Token::new(Isa::Avx512) else { return };
+        for token in Isa::ALL.into_iter().filter(|isa| *isa != Isa::Portable).filter_map(Token::new) {
+            quotients_with(token);
+        }
+    }
+
+    fn quotients_with(token: Token) {
         let mut from: Vec<f32> = (0..203).map(|i| (i as f32 * 0.37 - 20.0).exp()).collect();
         from.extend([0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, -3.0, f32::MAX]);
         for len in [0, 1, 15, 16, 17, 31, 32, 33, 100, from.len()] {

@@ -1,5 +1,6 @@
-//! The anchored exponential with AVX-512, whose instructions for table look-up and scaling save half of the work of
-//! [`super::math::exp`]. Everything else of the language is left to the compiler's vectoriser.
+//! The anchored exponential by vectors: AVX-512's instructions for table look-up and scaling save half of the work of
+//! [`super::math::exp`], and not caring for subnormal results a third of it with AVX2. Everything else of the language is left to
+//! the compiler's vectoriser.
 
 #[cfg(target_arch = "x86_64")]
 mod below;
@@ -13,6 +14,7 @@ mod strips;
 use super::isa::Instructions;
 #[cfg(target_arch = "x86_64")]
 use super::math::{EXP_MOST, LN2_HIGH, LN2_LOW};
+use super::wide::{Wide, WideWork, with_wide};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use below::Below;
 #[cfg(target_arch = "x86_64")]
@@ -49,84 +51,69 @@ pub(super) static SIXTEENTHS: [f32; 16] = [
 
 /// `d[i] = exp(x[i] * by - less)`, the argument rounded once, where `x` is `from`, or `d` itself; `from` has as many
 /// elements as `d`, and `less` one or as many. Within 1.07 ulp where the result is normal, else within 1 ulp of the
-/// least subnormal; 0 where the argument is less than `least`. False if the instructions are not there: nothing is done then.
+/// least subnormal; 0 where the argument is less than `least`, and below `2^-125.5` with AVX2. False if the instructions are not
+/// there, or do not end there: nothing is done then.
 #[inline(always)]
 pub(super) fn run<I: Instructions>(d: &mut [f32], from: Option<&[f32]>, by: f32, less: &[f32], least: f32) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    if I::AVX512 {
-        // SAFETY: the type that says AVX512 is only named by code that runs where the instructions are.
-        unsafe { avx512(d, from, by, less, least) };
-        return true;
-    }
-    let _ = (d, from, by, less, least);
-    false
+    with_wide::<I, _>(Strip { d, from, by, less, least })
 }
 
-/// One loop for all elements; the last vector is masked.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-fn avx512(d: &mut [f32], from: Option<&[f32]>, by: f32, less: &[f32], least: f32) {
-    use std::arch::x86_64::*;
+/// Exponentials of a strip.
+struct Strip<'a> {
+    d: &'a mut [f32],
+    from: Option<&'a [f32]>,
+    by: f32,
+    less: &'a [f32],
+    least: f32,
+}
 
-    let n = d.len();
-    let same = less.len() == 1;
-    assert!(from.is_none_or(|x| x.len() >= n) && (same || less.len() >= n), "an operand is too short");
-    let to = d.as_mut_ptr();
-    let from = from.map_or(to.cast_const(), <[f32]>::as_ptr);
-    // SAFETY: the table has 16 entries.
-    let sixteenths = unsafe { _mm512_loadu_ps(SIXTEENTHS.as_ptr()) };
-    let first = _mm512_set1_ps(less.first().copied().unwrap_or_default());
-    let least = _mm512_set1_ps(least);
-    let mut at = 0;
-    if same && by == 1.0 {
-        // Two vectors at a time: each is a long chain of operations.
-        while at + 32 <= n {
-            // SAFETY: 32 elements are there.
-            unsafe {
-                let x = _mm512_sub_ps(_mm512_loadu_ps(from.add(at)), first);
-                let y = _mm512_sub_ps(_mm512_loadu_ps(from.add(at + 16)), first);
-                _mm512_storeu_ps(to.add(at), exp(x, least, sixteenths));
-                _mm512_storeu_ps(to.add(at + 16), exp(y, least, sixteenths));
+impl<V: Wide> WideWork<V> for Strip<'_> {
+    /// One loop for all elements; the last vector is masked.
+    #[inline(always)]
+    unsafe fn run(self) -> bool {
+        let Self { d, from, by, less, least } = self;
+        if !V::ends_at(least) {
+            return false;
+        }
+        let n = d.len();
+        let same = less.len() == 1;
+        assert!(from.is_none_or(|x| x.len() >= n) && (same || less.len() >= n), "an operand is too short");
+        let to = d.as_mut_ptr();
+        let from = from.map_or(to.cast_const(), <[f32]>::as_ptr);
+        // SAFETY: the caller has the instructions; all elements are there, and `less` has as many unless it has one.
+        unsafe {
+            let (table, least, by) = (V::table(), V::splat(least), V::splat(by));
+            let first = V::splat(less.first().copied().unwrap_or_default());
+            let mut at = 0;
+            // Two vectors at a time: each is a long chain of operations.
+            while same && at + 32 <= n {
+                let x = V::load(from.add(at)).times_less(by, first);
+                let y = V::load(from.add(at + 16)).times_less(by, first);
+                let [x, y] = V::exps([x, y], least, table);
+                x.store(to.add(at));
+                y.store(to.add(at + 16));
+                at += 32;
             }
-            at += 32;
+            while at + 16 <= n {
+                let less = if same { first } else { V::load(less.as_ptr().add(at)) };
+                let [x] = V::exps([V::load(from.add(at)).times_less(by, less)], least, table);
+                x.store(to.add(at));
+                at += 16;
+            }
+            if at < n {
+                let less = if same { first } else { V::load_first(less.as_ptr().add(at), n - at) };
+                let [x] = V::exps([V::load_first(from.add(at), n - at).times_less(by, less)], least, table);
+                x.store_first(to.add(at), n - at);
+            }
         }
-    }
-    let by = _mm512_set1_ps(by);
-    while at + 16 <= n {
-        // SAFETY: 16 elements are there, and `less` has as many unless it has one.
-        unsafe {
-            let less = if same { first } else { _mm512_loadu_ps(less.as_ptr().add(at)) };
-            let x = _mm512_fmsub_ps(_mm512_loadu_ps(from.add(at)), by, less);
-            _mm512_storeu_ps(to.add(at), exp(x, least, sixteenths));
-        }
-        at += 16;
-    }
-    if at < n {
-        let mask = (1 << (n - at)) - 1;
-        // SAFETY: the mask has a bit per element that is there, and `less` has as many unless it has one.
-        unsafe {
-            let less = if same { first } else { _mm512_maskz_loadu_ps(mask, less.as_ptr().add(at)) };
-            let x = _mm512_fmsub_ps(_mm512_maskz_loadu_ps(mask, from.add(at)), by, less);
-            _mm512_mask_storeu_ps(to.add(at), mask, exp(x, least, sixteenths));
-        }
+        true
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 pub(super) type Vector = std::arch::x86_64::__m512;
 
-/// The exponentials of 16 numbers; 0 where they are less than `least`.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-pub(super) fn exp(x: Vector, least: Vector, sixteenths: Vector) -> Vector {
-    let [y] = exps([x], least, sixteenths);
-    y
-}
-
-/// The same of several vectors, operation by operation: the processor does not look far enough ahead to find the next
-/// vector's behind a chain of them.
+/// The exponentials of several vectors of 16 numbers; 0 where they are less than `least`.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]

@@ -8,7 +8,6 @@
 
 /// An array of what is said of each number below `N`, one after the other: a closure would be a function of its own, without the
 /// instructions.
-#[cfg(target_arch = "x86_64")]
 macro_rules! each {
     ($i:ident => $of:expr) => {{
         let first = {
@@ -43,3 +42,4 @@ pub(crate) mod strip;
 mod tanh;
 pub(crate) mod transpose;
 pub(crate) mod unit;
+mod wide;

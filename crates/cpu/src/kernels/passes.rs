@@ -1,10 +1,15 @@
-//! Maps of a whole tile that are one operation and what goes with it, in registers, with AVX-512: a few vectors side by side,
+//! Maps of a whole tile that are one operation and what goes with it, in registers: a few vectors side by side,
 //! because each is a chain of operations, and what masks and reduces them in passing. Strip by strip, a row of 256 elements costs as
 //! much again as what is computed of it (measured: some 125 cycles a strip).
 
-use super::fold::{Monoid, Partial};
+use super::fold::{Max, Min, Monoid, Partial, Prod, Reduction, Sum};
 use super::isa::Instructions;
 use super::live::Live;
+use super::memory::{Line, ROWS_AHEAD, soon};
+use super::tanh::Cap;
+use super::wide::{Wide, WideWork, with_wide};
+use std::marker::PhantomData;
+use std::ops::Range;
 
 /// What the elements of the result are.
 #[derive(Clone, Copy)]
@@ -39,7 +44,6 @@ impl With<'_> {
     }
 
     /// Elements from a row to the next.
-    #[cfg(target_arch = "x86_64")]
     fn step(&self) -> isize {
         match self {
             Self::Floats(_, pitch) | Self::Bf16(_, pitch) | Self::F16(_, pitch) => *pitch as isize,
@@ -57,7 +61,6 @@ impl With<'_> {
         }
     }
 
-    #[cfg(target_arch = "x86_64")]
     fn len(&self) -> usize {
         match self {
             Self::Floats(x, _) | Self::Diagonals(x) => x.len(),
@@ -103,15 +106,11 @@ impl Pass<'_> {
     /// slices must hold the rows; panics otherwise.
     #[inline(always)]
     pub(crate) fn run<I: Instructions>(self) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        if I::AVX512 && self.is_promised() {
-            self.check();
-            // SAFETY: the type that says AVX512 is only named by code that runs where the instructions are; the lengths were
-            // checked.
-            unsafe { x86::run(self) };
-            return true;
+        if !self.is_promised() {
+            return false;
         }
-        false
+        self.check();
+        with_wide::<I, _>(self)
     }
 
     /// Whether it is the same done piece by piece, of one row each.
@@ -142,7 +141,6 @@ impl Pass<'_> {
         Some(Pass { from, of, live: None, to, rows: 1, columns, fold })
     }
 
-    #[cfg(target_arch = "x86_64")]
     fn is_promised(&self) -> bool {
         match self.of {
             Of::Tanh { over, times } => super::tanh::is_promised(over, times),
@@ -150,7 +148,6 @@ impl Pass<'_> {
         }
     }
 
-    #[cfg(target_arch = "x86_64")]
     fn check(&self) {
         let len = |pitch: usize| self.rows.saturating_sub(1) * pitch + self.columns;
         assert!(self.to.as_ref().is_none_or(|(to, pitch)| to.len() >= len(*pitch)), "the result is too short");
@@ -176,223 +173,229 @@ impl Pass<'_> {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use super::{Into, Less, Of, Pass, With};
-    use crate::kernels::exp::{SIXTEENTHS, exps};
-    use crate::kernels::fold::{Max, Min, Monoid, Prod, Reduction, Sum};
-    use crate::kernels::lanes::Lanes;
-    use crate::kernels::lanes::x86::F32x16;
-    use crate::kernels::memory::{Line, ROWS_AHEAD, soon};
-    use crate::kernels::tanh::Cap;
-    use std::arch::x86_64::*;
-    use std::ops::Range;
+const LANES: usize = 16;
 
-    /// Vectors side by side.
-    const SIDE: usize = 4;
-    const LANES: usize = 16;
+/// An operation on vectors of a row.
+trait Each<V> {
+    /// From now on this row's.
+    unsafe fn begin(&mut self, row: usize);
+    /// Of vectors from a column on, of which the mask has the lanes that are there.
+    unsafe fn of<const N: usize>(&self, x: [V; N], column: usize, mask: u16) -> [V; N];
+}
 
-    /// An operation on vectors of a row.
-    trait Each {
-        /// From now on this row's.
-        unsafe fn begin(&mut self, row: usize);
-        /// Of vectors from a column on, of which the mask has the lanes that are there.
-        unsafe fn of<const N: usize>(&self, x: [__m512; N], column: usize, mask: u16) -> [__m512; N];
-    }
-
-    /// # Safety
-    /// The processor has AVX-512; the lengths were checked.
-    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-    pub(super) unsafe fn run(job: Pass<'_>) {
-        // SAFETY: the caller's; the table has 16 entries.
+impl<V: Wide> WideWork<V> for Pass<'_> {
+    /// The lengths were checked.
+    #[inline(always)]
+    unsafe fn run(self) -> bool {
+        // SAFETY: the caller's.
         unsafe {
-            match job.of {
+            match self.of {
                 Of::Exp { by, less, least } => {
-                    let table = _mm512_loadu_ps(SIXTEENTHS.as_ptr());
-                    let [by, least, first] = [by, least, 0.0].map(|x| _mm512_set1_ps(x));
+                    if !V::ends_at(least) {
+                        return false;
+                    }
+                    let (by, least, first) = (V::splat(by), V::splat(least), V::splat(0.0));
+                    let table = V::table();
                     match less {
-                        Less::Rows(less) => reduced(Exp { by, least, table, less, first }, job),
-                        Less::Columns(less) => reduced(Across(Exp { by, least, table, less, first }), job),
+                        Less::Rows(less) => reduced::<V, _>(Exp { by, least, table, less, first }, self),
+                        Less::Columns(less) => reduced::<V, _>(Across(Exp { by, least, table, less, first }), self),
                     }
                 }
-                Of::Same => reduced(Same, job),
-                Of::Tanh { over, times } => reduced(Cap::new(over, times), job),
+                Of::Same => reduced::<V, _>(Same, self),
+                Of::Tanh { over, times } => reduced::<V, _>(Cap::<V>::new(over, times), self),
                 Of::Sum { with, minus } => match with {
-                    With::Floats(x, _) | With::Diagonals(x) => reduced(plus::<Float>(x, with, minus, &job), job),
-                    With::Bf16(x, _) => reduced(plus::<Bf16>(x, with, minus, &job), job),
-                    With::F16(x, _) => reduced(plus::<F16>(x, with, minus, &job), job),
+                    With::Floats(x, _) | With::Diagonals(x) => {
+                        reduced::<V, _>(plus::<V, Float>(x, with, minus, &self), self)
+                    }
+                    With::Bf16(x, _) => reduced::<V, _>(plus::<V, Bf16>(x, with, minus, &self), self),
+                    With::F16(x, _) => reduced::<V, _>(plus::<V, F16>(x, with, minus, &self), self),
                 },
             }
         }
     }
+}
 
-    struct Same;
+struct Same;
 
-    // SAFETY of every body: called where AVX-512 is, for rows and columns that are there.
-    impl Each for Same {
-        #[inline(always)]
-        unsafe fn begin(&mut self, _: usize) {}
-        #[inline(always)]
-        unsafe fn of<const N: usize>(&self, x: [__m512; N], _: usize, _: u16) -> [__m512; N] {
-            x
-        }
-    }
-
-    struct Exp<'a> {
-        by: __m512,
-        least: __m512,
-        table: __m512,
-        less: &'a [f32],
-        first: __m512,
-    }
-
-    impl Each for Exp<'_> {
-        #[inline(always)]
-        unsafe fn begin(&mut self, row: usize) {
-            self.first = unsafe { _mm512_set1_ps(self.less[row]) };
-        }
-        #[inline(always)]
-        unsafe fn of<const N: usize>(&self, mut x: [__m512; N], _: usize, _: u16) -> [__m512; N] {
-            unsafe {
-                for x in &mut x {
-                    *x = _mm512_fmsub_ps(*x, self.by, self.first);
-                }
-                exps(x, self.least, self.table)
-            }
-        }
-    }
-
-    /// One number less per column.
-    struct Across<'a>(Exp<'a>);
-
-    impl Each for Across<'_> {
-        #[inline(always)]
-        unsafe fn begin(&mut self, _: usize) {}
-        #[inline(always)]
-        unsafe fn of<const N: usize>(&self, mut x: [__m512; N], column: usize, mask: u16) -> [__m512; N] {
-            unsafe {
-                for (i, x) in x.iter_mut().enumerate() {
-                    let less = self.0.less.as_ptr().wrapping_add(column + LANES * i);
-                    *x = _mm512_fmsub_ps(*x, self.0.by, _mm512_maskz_loadu_ps(mask, less));
-                }
-                exps(x, self.0.least, self.0.table)
-            }
-        }
-    }
-
-    impl Each for Cap {
-        #[inline(always)]
-        unsafe fn begin(&mut self, _: usize) {}
-        #[inline(always)]
-        unsafe fn of<const N: usize>(&self, x: [__m512; N], _: usize, _: u16) -> [__m512; N] {
-            unsafe { Cap::of(self, x) }
-        }
-    }
-
-    /// A number type of operands.
-    trait Widened {
-        type Code: Copy;
-        /// Those elements that the mask tells, in f32.
-        unsafe fn load(mask: u16, from: *const Self::Code) -> __m512;
-    }
-
-    struct Float;
-    struct Bf16;
-    struct F16;
-
-    impl Widened for Float {
-        type Code = f32;
-        #[inline(always)]
-        unsafe fn load(mask: u16, from: *const f32) -> __m512 {
-            unsafe { _mm512_maskz_loadu_ps(mask, from) }
-        }
-    }
-
-    impl Widened for Bf16 {
-        type Code = u16;
-        #[inline(always)]
-        unsafe fn load(mask: u16, from: *const u16) -> __m512 {
-            unsafe {
-                let codes = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from.cast()));
-                _mm512_castsi512_ps(_mm512_slli_epi32::<16>(codes))
-            }
-        }
-    }
-
-    impl Widened for F16 {
-        type Code = u16;
-        #[inline(always)]
-        unsafe fn load(mask: u16, from: *const u16) -> __m512 {
-            unsafe { _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, from.cast())) }
-        }
-    }
-
-    struct Plus<W: Widened> {
-        /// Where the first row begins, and elements from a row to the next.
-        with: *const W::Code,
-        step: isize,
-        row: *const W::Code,
-        /// Lines of a row, if they come from memory: a later row's are asked for.
-        lines: usize,
-        /// What changes the sign, if it is to be changed.
-        sign: __m512,
-    }
-
-    /// # Safety
-    /// As of [`run`]; `of` is what `with` has.
+// SAFETY of every body: called where the vectors are, for rows and columns that are there.
+impl<V: Wide> Each<V> for Same {
     #[inline(always)]
-    unsafe fn plus<W: Widened>(of: &[W::Code], with: With<'_>, minus: bool, job: &Pass<'_>) -> Plus<W> {
-        let with_first = of.as_ptr().wrapping_add(if job.rows > 0 { with.begin(0, job.rows) } else { 0 });
-        let sign = unsafe { _mm512_set1_ps(if minus { -0.0 } else { 0.0 }) };
-        // Codes are read where the tensor is.
-        let lines = match with {
-            With::Bf16(..) | With::F16(..) => (job.columns * size_of::<W::Code>()).div_ceil(size_of::<Line>()),
-            With::Floats(..) | With::Diagonals(_) => 0,
-        };
-        Plus { with: with_first, step: with.step(), row: with_first, lines, sign }
-    }
-
-    impl<W: Widened> Each for Plus<W> {
-        #[inline(always)]
-        unsafe fn begin(&mut self, row: usize) {
-            self.row = self.with.wrapping_offset(row as isize * self.step);
-            let later = self.row.wrapping_offset(ROWS_AHEAD as isize * self.step);
-            (0..self.lines).for_each(|line| soon(later.cast::<u8>().wrapping_add(line * size_of::<Line>())));
-        }
-        #[inline(always)]
-        unsafe fn of<const N: usize>(&self, mut x: [__m512; N], column: usize, mask: u16) -> [__m512; N] {
-            for (i, x) in x.iter_mut().enumerate() {
-                let with = self.row.wrapping_add(column + LANES * i);
-                unsafe { *x = _mm512_add_ps(*x, _mm512_xor_ps(W::load(mask, with), self.sign)) };
-            }
-            x
-        }
-    }
-
-    /// # Safety
-    /// As of [`run`].
+    unsafe fn begin(&mut self, _: usize) {}
     #[inline(always)]
-    unsafe fn reduced<E: Each>(each: E, job: Pass<'_>) {
-        // SAFETY: the caller's.
+    unsafe fn of<const N: usize>(&self, x: [V; N], _: usize, _: u16) -> [V; N] {
+        x
+    }
+}
+
+struct Exp<'a, V: Wide> {
+    by: V,
+    least: V,
+    table: V::Table,
+    less: &'a [f32],
+    first: V,
+}
+
+impl<V: Wide> Each<V> for Exp<'_, V> {
+    #[inline(always)]
+    unsafe fn begin(&mut self, row: usize) {
+        self.first = unsafe { V::splat(self.less[row]) };
+    }
+    #[inline(always)]
+    unsafe fn of<const N: usize>(&self, mut x: [V; N], _: usize, _: u16) -> [V; N] {
         unsafe {
-            match job.fold.as_ref().map(|(monoid, _)| *monoid) {
-                None => rows::<E, Sum>(each, job),
-                Some(Monoid::Sum) => rows::<E, Sum>(each, job),
-                Some(Monoid::Prod) => rows::<E, Prod>(each, job),
-                Some(Monoid::Max) => rows::<E, Max>(each, job),
-                Some(Monoid::Min) => rows::<E, Min>(each, job),
+            for x in &mut x {
+                *x = x.times_less(self.by, self.first);
             }
+            V::exps(x, self.least, self.table)
         }
     }
+}
 
-    /// Rows after which columns' sums are added to their results: errors grow with the number of blocks, not of rows.
-    const ROWS: usize = 32;
+/// One number less per column.
+struct Across<'a, V: Wide>(Exp<'a, V>);
 
-    /// # Safety
-    /// As of [`run`].
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-    unsafe fn rows<E: Each, R: Reduction>(mut each: E, job: Pass<'_>) {
+impl<V: Wide> Each<V> for Across<'_, V> {
+    #[inline(always)]
+    unsafe fn begin(&mut self, _: usize) {}
+    #[inline(always)]
+    unsafe fn of<const N: usize>(&self, mut x: [V; N], column: usize, mask: u16) -> [V; N] {
+        unsafe {
+            for (i, x) in x.iter_mut().enumerate() {
+                let less = self.0.less.as_ptr().wrapping_add(column + LANES * i);
+                *x = x.times_less(self.0.by, V::load_where(mask, less));
+            }
+            V::exps(x, self.0.least, self.0.table)
+        }
+    }
+}
+
+impl<V: Wide> Each<V> for Cap<V> {
+    #[inline(always)]
+    unsafe fn begin(&mut self, _: usize) {}
+    #[inline(always)]
+    unsafe fn of<const N: usize>(&self, x: [V; N], _: usize, _: u16) -> [V; N] {
+        unsafe { Cap::of(self, x) }
+    }
+}
+
+/// A number type of operands.
+trait Widened<V> {
+    type Code: Copy;
+    /// Those elements that the mask tells, in f32.
+    unsafe fn load(mask: u16, from: *const Self::Code) -> V;
+}
+
+struct Float;
+struct Bf16;
+struct F16;
+
+impl<V: Wide> Widened<V> for Float {
+    type Code = f32;
+    #[inline(always)]
+    unsafe fn load(mask: u16, from: *const f32) -> V {
+        unsafe { V::load_where(mask, from) }
+    }
+}
+
+impl<V: Wide> Widened<V> for Bf16 {
+    type Code = u16;
+    #[inline(always)]
+    unsafe fn load(mask: u16, from: *const u16) -> V {
+        unsafe { V::load_bf16(mask, from) }
+    }
+}
+
+impl<V: Wide> Widened<V> for F16 {
+    type Code = u16;
+    #[inline(always)]
+    unsafe fn load(mask: u16, from: *const u16) -> V {
+        unsafe { V::load_f16(mask, from) }
+    }
+}
+
+struct Plus<V, W: Widened<V>> {
+    /// Where the first row begins, and elements from a row to the next.
+    with: *const W::Code,
+    step: isize,
+    row: *const W::Code,
+    /// Lines of a row, if they come from memory: a later row's are asked for.
+    lines: usize,
+    /// What changes the sign, if it is to be changed.
+    sign: V,
+}
+
+/// # Safety
+/// The processor has the vectors; `of` is what `with` has.
+#[inline(always)]
+unsafe fn plus<V: Wide, W: Widened<V>>(of: &[W::Code], with: With<'_>, minus: bool, job: &Pass<'_>) -> Plus<V, W> {
+    let with_first = of.as_ptr().wrapping_add(if job.rows > 0 { with.begin(0, job.rows) } else { 0 });
+    let sign = unsafe { V::splat(if minus { -0.0 } else { 0.0 }) };
+    // Codes are read where the tensor is.
+    let lines = match with {
+        With::Bf16(..) | With::F16(..) => (job.columns * size_of::<W::Code>()).div_ceil(size_of::<Line>()),
+        With::Floats(..) | With::Diagonals(_) => 0,
+    };
+    Plus { with: with_first, step: with.step(), row: with_first, lines, sign }
+}
+
+impl<V: Wide, W: Widened<V>> Each<V> for Plus<V, W> {
+    #[inline(always)]
+    unsafe fn begin(&mut self, row: usize) {
+        self.row = self.with.wrapping_offset(row as isize * self.step);
+        let later = self.row.wrapping_offset(ROWS_AHEAD as isize * self.step);
+        (0..self.lines).for_each(|line| soon(later.cast::<u8>().wrapping_add(line * size_of::<Line>())));
+    }
+    #[inline(always)]
+    unsafe fn of<const N: usize>(&self, mut x: [V; N], column: usize, mask: u16) -> [V; N] {
+        for (i, x) in x.iter_mut().enumerate() {
+            let with = self.row.wrapping_add(column + LANES * i);
+            unsafe { *x = x.add(W::load(mask, with).signed(self.sign)) };
+        }
+        x
+    }
+}
+
+/// # Safety
+/// As of [`Pass`]'s work.
+#[inline(always)]
+unsafe fn reduced<V: Wide, E: Each<V>>(each: E, job: Pass<'_>) -> bool {
+    // SAFETY: the caller's.
+    unsafe {
+        match job.fold.as_ref().map(|(monoid, _)| *monoid) {
+            None | Some(Monoid::Sum) => side::<V, E, Sum>(each, job),
+            Some(Monoid::Prod) => side::<V, E, Prod>(each, job),
+            Some(Monoid::Max) => side::<V, E, Max>(each, job),
+            Some(Monoid::Min) => side::<V, E, Min>(each, job),
+        }
+    }
+}
+
+/// As many side by side as there are registers for.
+///
+/// # Safety
+/// As of [`Pass`]'s work.
+#[inline(always)]
+unsafe fn side<V: Wide, E: Each<V>, R: Reduction>(each: E, job: Pass<'_>) -> bool {
+    // SAFETY: the caller's.
+    unsafe {
+        if V::WIDE {
+            V::apart(Rows::<E, R, 4>(each, job, PhantomData))
+        } else {
+            V::apart(Rows::<E, R, 2>(each, job, PhantomData))
+        }
+    }
+}
+
+/// Rows after which columns' sums are added to their results: errors grow with the number of blocks, not of rows.
+const ROWS: usize = 32;
+
+/// The rows of a pass, so many vectors side by side.
+struct Rows<'a, E, R, const SIDE: usize>(E, Pass<'a>, PhantomData<R>);
+
+impl<V: Wide, E: Each<V>, R: Reduction, const SIDE: usize> WideWork<V> for Rows<'_, E, R, SIDE> {
+    #[inline(always)]
+    unsafe fn run(self) -> bool {
+        let Self(mut each, job, _) = self;
         let Pass { from, to, live, rows, columns, fold, .. } = job;
         let (to, pitch) = to.map_or((std::ptr::null_mut(), 0), |(to, pitch)| (to.as_mut_ptr(), pitch));
         let (from, from_pitch) = from.map_or((to.cast_const(), pitch), |(from, pitch)| (from.as_ptr(), pitch));
@@ -407,7 +410,7 @@ mod x86 {
         };
         // SAFETY: the caller's: the rows and columns are there.
         unsafe {
-            let identity = [F32x16::splat(R::IDENTITY); SIDE];
+            let identity = [V::splat(R::IDENTITY); SIDE];
             match fold {
                 Some((_, Into::Columns(results))) => {
                     for first in (0..rows).step_by(ROWS) {
@@ -420,12 +423,12 @@ mod x86 {
                             let mut all = identity;
                             for (row, live) in block.clone().zip(&lives) {
                                 each.begin(row);
-                                piece(row, at).map::<E, R>(&each, live, &mut all);
+                                piece(row, at).map::<V, E, R, SIDE>(&each, live, &mut all);
                             }
                             for (i, all) in all.into_iter().enumerate() {
                                 if let Some(results @ [_, ..]) = results.get_mut(at + i * LANES..columns) {
                                     let (to, n) = (results.as_mut_ptr(), results.len().min(LANES));
-                                    R::of(F32x16::load_first(to, n), all).store_first(to, n);
+                                    R::of(V::load_first(to, n), all).store_first(to, n);
                                 }
                             }
                         }
@@ -436,11 +439,17 @@ mod x86 {
                         each.begin(row);
                         let (live, mut all) = (there(row), identity);
                         for at in (0..columns).step_by(SIDE * LANES) {
-                            piece(row, at).map::<E, R>(&each, &live, &mut all);
+                            piece(row, at).map::<V, E, R, SIDE>(&each, &live, &mut all);
                         }
                         let to = partial.as_mut_ptr();
-                        let both = R::of(R::of(all[0], all[1]), R::of(all[2], all[3]));
-                        R::of(F32x16::load(to), both).store(to);
+                        let mut width = SIDE;
+                        while width > 1 {
+                            width /= 2;
+                            for i in 0..width {
+                                all[i] = R::of(all[2 * i], all[2 * i + 1]);
+                            }
+                        }
+                        R::of(V::load(to), all[0]).store(to);
                     }
                 }
                 None => {
@@ -448,63 +457,69 @@ mod x86 {
                         each.begin(row);
                         let (live, mut all) = (there(row), identity);
                         for at in (0..columns).step_by(SIDE * LANES) {
-                            piece(row, at).map::<E, R>(&each, &live, &mut all);
+                            piece(row, at).map::<V, E, R, SIDE>(&each, &live, &mut all);
                         }
                     }
                 }
             }
         }
+        true
     }
+}
 
-    /// Some vectors of a row, from a column on.
-    #[derive(Clone, Copy)]
-    struct Piece {
-        from: *const f32,
-        /// Null if they go nowhere.
-        to: *mut f32,
-        at: usize,
-        /// Columns that are left, and more perhaps.
-        left: usize,
-        elsewhere: f32,
-    }
+/// Some vectors of a row, from a column on.
+#[derive(Clone, Copy)]
+struct Piece {
+    from: *const f32,
+    /// Null if they go nowhere.
+    to: *mut f32,
+    at: usize,
+    /// Columns that are left, and more perhaps.
+    left: usize,
+    elsewhere: f32,
+}
 
-    impl Piece {
-        /// # Safety
-        /// As of [`run`].
-        #[inline(always)]
-        unsafe fn map<E: Each, R: Reduction>(self, each: &E, live: &Range<usize>, all: &mut [F32x16; SIDE]) {
-            let Self { from, to, at, left, elsewhere } = self;
-            // SAFETY: the caller's.
-            unsafe {
-                if live.start <= at && live.end >= at + SIDE * LANES {
-                    let mut x = [_mm512_setzero_ps(); SIDE];
-                    for (i, x) in x.iter_mut().enumerate() {
-                        *x = _mm512_loadu_ps(from.wrapping_add(i * LANES));
-                    }
-                    let y = each.of(x, at, u16::MAX);
-                    for (i, (y, all)) in y.into_iter().zip(all).enumerate() {
-                        if !to.is_null() {
-                            _mm512_storeu_ps(to.wrapping_add(i * LANES), y);
-                        }
-                        *all = R::of(*all, F32x16(y));
-                    }
-                    return;
+impl Piece {
+    /// # Safety
+    /// As of [`Rows`]'s work.
+    #[inline(always)]
+    unsafe fn map<V: Wide, E: Each<V>, R: Reduction, const SIDE: usize>(
+        self,
+        each: &E,
+        live: &Range<usize>,
+        all: &mut [V; SIDE],
+    ) {
+        let Self { from, to, at, left, elsewhere } = self;
+        // SAFETY: the caller's.
+        unsafe {
+            if live.start <= at && live.end >= at + SIDE * LANES {
+                let mut x = [V::splat(0.0); SIDE];
+                for (i, x) in x.iter_mut().enumerate() {
+                    *x = V::load(from.wrapping_add(i * LANES));
                 }
-                for (i, all) in all.iter_mut().enumerate().take(left.div_ceil(LANES)) {
-                    let (from, to, at) = (from.wrapping_add(i * LANES), to.wrapping_add(i * LANES), at + i * LANES);
-                    let exists = u16::MAX >> (LANES - (left - i * LANES).min(LANES));
-                    let below = |end: usize| (1u32 << end.saturating_sub(at).min(LANES)) - 1;
-                    let there = (below(live.end) & !below(live.start)) as u16;
-                    let mut y = _mm512_set1_ps(elsewhere);
-                    if there != 0 {
-                        let [computed] = each.of([_mm512_maskz_loadu_ps(there, from)], at, there);
-                        y = _mm512_mask_mov_ps(y, there, computed);
+                let y = each.of(x, at, u16::MAX);
+                for (i, (y, all)) in y.into_iter().zip(all).enumerate() {
+                    if !to.is_null() {
+                        y.store(to.wrapping_add(i * LANES));
                     }
-                    if !self.to.is_null() {
-                        _mm512_mask_storeu_ps(to, exists, y);
-                    }
-                    *all = R::of(*all, F32x16(_mm512_mask_mov_ps(_mm512_set1_ps(R::IDENTITY), exists, y)));
+                    *all = R::of(*all, y);
                 }
+                return;
+            }
+            for (i, all) in all.iter_mut().enumerate().take(left.div_ceil(LANES)) {
+                let (from, to, at) = (from.wrapping_add(i * LANES), to.wrapping_add(i * LANES), at + i * LANES);
+                let exists = u16::MAX >> (LANES - (left - i * LANES).min(LANES));
+                let below = |end: usize| (1u32 << end.saturating_sub(at).min(LANES)) - 1;
+                let there = (below(live.end) & !below(live.start)) as u16;
+                let mut y = V::splat(elsewhere);
+                if there != 0 {
+                    let [computed] = each.of([V::load_where(there, from)], at, there);
+                    y = computed.or_elsewhere(there, y);
+                }
+                if !self.to.is_null() {
+                    y.store_where(exists, to);
+                }
+                *all = R::of(*all, y.or_elsewhere(exists, V::splat(R::IDENTITY)));
             }
         }
     }
@@ -517,6 +532,7 @@ mod tests {
     use crate::kernels::isa::{Instructions, Isa, Token, Work, dispatch};
     use crate::kernels::live::Live;
     use crate::kernels::math::f16_to_f32;
+    use crate::kernels::strip::LEAST_NORMAL;
     use einloom_cascade::numeric::f32_to_f16;
 
     struct Run<'a>(Pass<'a>);
@@ -536,7 +552,12 @@ mod tests {
     /// Every operation, of all elements and of some, from another tile and in place, reduced each way: against its definition.
     #[test]
     fn every_element_and_every_reduction_is_what_the_definition_says() {
-        let Some(token) = Token::new(Isa::Avx512) else { return };
+        for token in Isa::ALL.into_iter().filter(|isa| *isa != Isa::Portable).filter_map(Token::new) {
+            every_element_with(token);
+        }
+    }
+
+    fn every_element_with(token: Token) {
         for [rows, columns] in [[1, 1], [3, 16], [5, 63], [33, 64], [40, 75], [66, 200]] {
             let (from_pitch, with_pitch, pitch) = (columns + 3, columns, columns + 5);
             let (x, with) = (numbers(rows * from_pitch, 37), numbers(rows * with_pitch, 23));
@@ -546,7 +567,7 @@ mod tests {
             let f16: Vec<u16> = with.iter().map(|&x| f32_to_f16(x)).collect();
             let diagonals = numbers(rows + columns - 1, 29);
             let masks = [vec![], vec![[1, -1, 3]], vec![[-1, 1, 5], [1, -1, 60]]];
-            let least = -87.0;
+            let least = LEAST_NORMAL;
             let operations = [
                 Of::Same,
                 Of::Exp { by: 0.5, less: Less::Rows(&by_row), least },
@@ -634,7 +655,12 @@ mod tests {
     /// A NaN stays in what is reduced, and what is not looked at does no harm.
     #[test]
     fn numbers_that_are_none_stay_unless_they_are_masked() {
-        let Some(token) = Token::new(Isa::Avx512) else { return };
+        for token in Isa::ALL.into_iter().filter(|isa| *isa != Isa::Portable).filter_map(Token::new) {
+            numbers_that_are_none_with(token);
+        }
+    }
+
+    fn numbers_that_are_none_with(token: Token) {
         let mut x = vec![1.0f32; 3 * 70];
         x[70 + 65] = f32::NAN;
         let live = Live::new(vec![[0, -1, 64]], 70);

@@ -1,6 +1,7 @@
-//! The hyperbolic tangent with AVX-512: a quotient of two polynomials, which has no steps one of which waits for a table.
+//! The hyperbolic tangent by vectors: a quotient of two polynomials, which has no steps one of which waits for a table.
 
 use super::isa::Instructions;
+use super::wide::{Wide, WideWork, with_wide};
 
 /// From here on the tangent rounds to 1: half a unit in the last place of f32 is `2^-25`, and `1 - tanh(x)` is
 /// `2 / (exp(2x) + 1)`.
@@ -9,9 +10,7 @@ const MOST: f32 = 9.02;
 /// `tanh(x) = x * p(x^2) / q(x^2)` for `|x| <= MOST`: the coefficients of `p` and `q` from that of `x^2` on; both begin with 1,
 /// so that small numbers are their own tangents. Fitted for the least relative error by weighted least squares, the weights
 /// raised where the error was large (Lawson, 1961): it is at most `2.2e-8`, with coefficients in f32 `3.6e-8`.
-#[cfg(target_arch = "x86_64")]
 const P: [f32; 4] = [0.133_826_85, 0.003_497_455_7, 2.063_579_3e-5, 1.338_425_5e-8];
-#[cfg(target_arch = "x86_64")]
 const Q: [f32; 4] = [0.467_160_08, 0.025_884_353, 3.288_514_3e-4, 7.790_233_7e-7];
 
 /// `d[i] = tanh(x[i] / over) * times`, where `x` is `from`, or `d` itself; `from` has as many elements as `d`. It is within 5.5 ulp and
@@ -19,14 +18,7 @@ const Q: [f32; 4] = [0.467_160_08, 0.025_884_353, 3.288_514_3e-4, 7.790_233_7e-7
 /// promised for the numbers: nothing is done then.
 #[inline(always)]
 pub(super) fn run<I: Instructions>(d: &mut [f32], from: Option<&[f32]>, over: f32, times: f32) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    if I::AVX512 && is_promised(over, times) {
-        // SAFETY: the type that says AVX512 is only named by code that runs where the instructions are.
-        unsafe { avx512(d, from, over, times) };
-        return true;
-    }
-    let _ = (d, from, over, times);
-    false
+    is_promised(over, times) && with_wide::<I, _>(Strip { d, from, over, times })
 }
 
 /// Whether the polynomials have coefficients with this divisor, and the numbers between are finite.
@@ -35,116 +27,126 @@ pub(super) fn is_promised(over: f32, times: f32) -> bool {
     (1.0 / FAR..=FAR).contains(&over.abs()) && (times / over).is_normal() && (times * MOST).is_finite()
 }
 
-/// One loop for all elements, four vectors at a time, then one.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-fn avx512(d: &mut [f32], from: Option<&[f32]>, over: f32, times: f32) {
-    use std::arch::x86_64::*;
-
-    let n = d.len();
-    assert!(from.is_none_or(|x| x.len() >= n), "an operand is too short");
-    let to = d.as_mut_ptr();
-    let from = from.map_or(to.cast_const(), <[f32]>::as_ptr);
-    let cap = Cap::new(over, times);
-    let mut at = 0;
-    while at + 64 <= n {
-        // SAFETY: 64 elements are there.
-        unsafe {
-            let mut x = [_mm512_setzero_ps(); 4];
-            for (i, x) in x.iter_mut().enumerate() {
-                *x = _mm512_loadu_ps(from.add(at + 16 * i));
-            }
-            let y = cap.of(x);
-            for (i, y) in y.into_iter().enumerate() {
-                _mm512_storeu_ps(to.add(at + 16 * i), y);
-            }
-        }
-        at += 64;
-    }
-    while at < n {
-        let mask = 0xffffu16 >> (16 - (n - at).min(16));
-        // SAFETY: the mask has a bit per element that is there.
-        unsafe {
-            let [y] = cap.of([_mm512_maskz_loadu_ps(mask, from.add(at))]);
-            _mm512_mask_storeu_ps(to.add(at), mask, y);
-        }
-        at += 16;
-    }
+/// Tangents of a strip.
+struct Strip<'a> {
+    d: &'a mut [f32],
+    from: Option<&'a [f32]>,
+    over: f32,
+    times: f32,
 }
 
-#[cfg(target_arch = "x86_64")]
-type Vector = std::arch::x86_64::__m512;
+impl<V: Wide> WideWork<V> for Strip<'_> {
+    /// One loop for all elements, four vectors at a time, then one.
+    #[inline(always)]
+    unsafe fn run(self) -> bool {
+        let Self { d, from, over, times } = self;
+        let n = d.len();
+        assert!(from.is_none_or(|x| x.len() >= n), "an operand is too short");
+        let to = d.as_mut_ptr();
+        let from = from.map_or(to.cast_const(), <[f32]>::as_ptr);
+        // SAFETY: the caller has the instructions, and the elements are there.
+        unsafe {
+            let cap = Cap::<V>::new(over, times);
+            let mut at = 0;
+            while at + 64 <= n {
+                let mut x = [V::splat(0.0); 4];
+                for (i, x) in x.iter_mut().enumerate() {
+                    *x = V::load(from.add(at + 16 * i));
+                }
+                let y = cap.of(x);
+                for (i, y) in y.into_iter().enumerate() {
+                    y.store(to.add(at + 16 * i));
+                }
+                at += 64;
+            }
+            while at < n {
+                let left = (n - at).min(16);
+                let [y] = cap.of([V::load_first(from.add(at), left)]);
+                y.store_first(to.add(at), left);
+                at += 16;
+            }
+        }
+        true
+    }
+}
 
 /// `tanh(x / over) * times`: what it needs of numbers.
-#[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
-pub(super) struct Cap {
-    /// Beyond it, and below its negative, nothing changes any more.
-    most: Vector,
+pub(super) struct Cap<V> {
+    /// Beyond the second, and below the first, nothing changes any more.
+    ends: [V; 2],
     /// What small numbers are multiplied by, if not by 1.
-    by: Option<Vector>,
+    by: Option<V>,
     /// The coefficients for this divisor.
-    p: [Vector; 4],
-    q: [Vector; 4],
-    /// The magnitude that no result exceeds.
-    times: Vector,
+    p: [V; 4],
+    q: [V; 4],
+    /// What no result is below, and what none exceeds.
+    caps: [V; 2],
 }
 
-#[cfg(target_arch = "x86_64")]
-impl Cap {
+impl<V: Wide> Cap<V> {
     /// `over` and `times` as of [`is_promised`].
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-    pub(super) fn new(over: f32, times: f32) -> Self {
-        use std::arch::x86_64::*;
+    ///
+    /// # Safety
+    /// The processor has the vectors.
+    #[inline(always)]
+    pub(super) unsafe fn new(over: f32, times: f32) -> Self {
         let by = times / over;
-        let [most, times, factor] = [MOST * over.abs(), times.abs(), by].map(|x| _mm512_set1_ps(x));
-        let scaled = |all: [f32; 4]| {
-            let square = f64::from(over) * f64::from(over);
+        let square = f64::from(over) * f64::from(over);
+        let (mut p, mut q) = (P, Q);
+        for all in [&mut p, &mut q] {
             let mut power = 1.0;
-            all.map(|x| {
+            for x in all {
                 power *= square;
-                (f64::from(x) / power) as f32
-            })
-        };
-        let [p, q] = [scaled(P), scaled(Q)].map(|all| all.map(|x| _mm512_set1_ps(x)));
-        Self { most, by: (by != 1.0).then_some(factor), p, q, times }
+                *x = (f64::from(*x) / power) as f32;
+            }
+        }
+        // SAFETY: the caller's.
+        unsafe {
+            let (mut ends, mut caps) = ([V::splat(MOST * over.abs()); 2], [V::splat(times.abs()); 2]);
+            ends[0] = V::splat(-MOST * over.abs());
+            caps[0] = V::splat(-times.abs());
+            let (mut of_p, mut of_q) = ([ends[0]; 4], [ends[0]; 4]);
+            for i in 0..4 {
+                of_p[i] = V::splat(p[i]);
+                of_q[i] = V::splat(q[i]);
+            }
+            let by = if by == 1.0 { None } else { Some(V::splat(by)) };
+            Self { ends, by, p: of_p, q: of_q, caps }
+        }
     }
 
     /// Of several vectors side by side, operation by operation: the processor does not look far enough ahead to find the next
     /// vector's behind a chain of them.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt")]
-    pub(super) fn of<const N: usize>(&self, x: [Vector; N]) -> [Vector; N] {
-        use std::arch::x86_64::*;
+    ///
+    /// # Safety
+    /// The processor has the vectors.
+    #[inline(always)]
+    pub(super) unsafe fn of<const N: usize>(&self, x: [V; N]) -> [V; N] {
         // No closures: those of a function with instructions of its own are not always part of it.
-        let Self { most, by, p, q, times } = *self;
-        let (zero, one) = (_mm512_setzero_ps(), _mm512_set1_ps(1.0));
-        let (least, less_times) = (_mm512_sub_ps(zero, most), _mm512_sub_ps(zero, times));
-        // Both keep a NaN that is their second operand.
-        let x = each!(i => _mm512_max_ps(least, _mm512_min_ps(most, x[i])));
-        let t = each!(i => _mm512_mul_ps(x[i], x[i]));
-        let x = match by {
-            Some(by) => each!(i => _mm512_mul_ps(x[i], by)),
-            None => x,
-        };
-        let over = each!(i => _mm512_fmadd_ps(t[i], q[3], q[2]));
-        let under = each!(i => _mm512_fmadd_ps(t[i], p[3], p[2]));
-        let over = each!(i => _mm512_fmadd_ps(t[i], over[i], q[1]));
-        let under = each!(i => _mm512_fmadd_ps(t[i], under[i], p[1]));
-        let over = each!(i => _mm512_fmadd_ps(t[i], over[i], q[0]));
-        let under = each!(i => _mm512_fmadd_ps(t[i], under[i], p[0]));
-        let cube = each!(i => _mm512_mul_ps(t[i], x[i]));
-        let over = each!(i => _mm512_fmadd_ps(t[i], over[i], one));
-        // Small numbers are not rounded before they are divided.
-        let under = each!(i => _mm512_fmadd_ps(cube[i], under[i], x[i]));
-        // The quotient by an approximate inverse, corrected once, such that a zero keeps its sign.
-        let inverse = each!(i => _mm512_rcp14_ps(over[i]));
-        let about = each!(i => _mm512_mul_ps(under[i], inverse[i]));
-        let more = each!(i => _mm512_fmsub_ps(about[i], over[i], under[i]));
-        let result = each!(i => _mm512_fnmadd_ps(more[i], inverse[i], about[i]));
-        each!(i => _mm512_max_ps(less_times, _mm512_min_ps(times, result[i])))
+        let Self { ends, by, p, q, caps } = *self;
+        // SAFETY: the caller's.
+        unsafe {
+            let one = V::splat(1.0);
+            let x = each!(i => x[i].between(ends[0], ends[1]));
+            let t = each!(i => x[i].mul(x[i]));
+            let x = match by {
+                Some(by) => each!(i => x[i].mul(by)),
+                None => x,
+            };
+            let over = each!(i => q[2].fused(t[i], q[3]));
+            let under = each!(i => p[2].fused(t[i], p[3]));
+            let over = each!(i => q[1].fused(t[i], over[i]));
+            let under = each!(i => p[1].fused(t[i], under[i]));
+            let over = each!(i => q[0].fused(t[i], over[i]));
+            let under = each!(i => p[0].fused(t[i], under[i]));
+            let cube = each!(i => t[i].mul(x[i]));
+            let over = each!(i => one.fused(t[i], over[i]));
+            // Small numbers are not rounded before they are divided.
+            let under = each!(i => x[i].fused(cube[i], under[i]));
+            let result = each!(i => under[i].over(over[i]));
+            each!(i => result[i].between(caps[0], caps[1]))
+        }
     }
 }
 
@@ -166,13 +168,21 @@ mod tests {
     /// Every 997th number of f32, of either sign: within 5.5 ulp, at most 1, and of the argument's sign.
     #[test]
     fn tangents_are_as_exact_as_promised() {
-        let Some(token) = Token::new(Isa::Avx512) else { return };
+        for token in Isa::ALL.into_iter().filter_map(Token::new) {
+            tangents_of(token);
+        }
+    }
+
+    fn tangents_of(token: Token) {
         let numbers: Vec<u32> = (0..0x7f80_0000u32).step_by(997).collect();
         for some in numbers.chunks(1 << 16) {
             let x: Vec<f32> = some.iter().flat_map(|&bits| [f32::from_bits(bits), -f32::from_bits(bits)]).collect();
             for over in [1.0f32, 7.0] {
                 let mut found = x.clone();
-                assert!(dispatch(token, Capped(&mut found, None, over, 1.0)));
+                if !dispatch(token, Capped(&mut found, None, over, 1.0)) {
+                    assert_eq!(token.isa(), Isa::Portable);
+                    return;
+                }
                 for (&x, found) in x.iter().zip(found) {
                     let want = (f64::from(x) / f64::from(over)).tanh();
                     let near = (want.abs() as f32).max(f32::MIN_POSITIVE);
@@ -218,6 +228,6 @@ mod tests {
                 }
             }
         }
-        assert_eq!(ran, Token::new(Isa::Avx512).is_some(), "only AVX-512 has it");
+        assert_eq!(ran, Isa::best() != Isa::Portable, "all but portable code has it");
     }
 }

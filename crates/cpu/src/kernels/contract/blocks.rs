@@ -39,7 +39,7 @@ struct Block<T: Copy> {
     last: usize,
     /// The panel that will be multiplied next, or something near; asked for in passing.
     next: *const T,
-    /// What is copied in passing, where something is adjacent in `a`.
+    /// What is copied in passing, where something is adjacent in `a`; null if nothing is.
     units: *const Units,
 }
 
@@ -238,7 +238,9 @@ unsafe fn registers<V: Lanes, const MR: usize, const NR: usize, const RAGGED: bo
         // Four terms a turn: the loop's own counting then costs little, and short sums end where the processor
         // expects it.
         while ADJACENT != NEITHER && at + TURN <= x.k {
-            Units::pass(x.units, at / TURN);
+            if !x.units.is_null() {
+                Units::pass(x.units, at / TURN);
+            }
             soon(x.next.wrapping_add(at / TURN * UNIT));
             term!(0);
             term!(1);

@@ -4,9 +4,9 @@
 use crate::kernels::contract::PackedLeft;
 use crate::kernels::fold::Partial;
 use crate::kernels::live::Live;
-#[cfg(target_arch = "x86_64")]
-use crate::kernels::strip::LEAST_NORMAL;
 use crate::kernels::unit::{SIDE, TERMS};
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::{lanes::x86::F32x16, strip::LEAST_NORMAL, wide::WideWork};
 
 /// Rows that are computed at a time.
 pub(crate) const ROWS: usize = 2 * SIDE;
@@ -59,7 +59,9 @@ impl Strips<'_> {
         let mut out = vec![0.0; rows * self.columns];
         for (row, out) in out.chunks_exact_mut(self.columns).enumerate() {
             let (from, less) = (&self.from[(first + row) * self.pitch..], &self.less[first + row..][..1]);
-            super::avx512(out, Some(from), self.by, less, LEAST_NORMAL);
+            let (from, by, least) = (Some(from), self.by, LEAST_NORMAL);
+            // SAFETY: the instructions are those of this function.
+            unsafe { WideWork::<F32x16>::run(super::Strip { d: &mut *out, from, by, less, least }) };
             if let Some(live) = self.live.map(|live| live.row(first + row)) {
                 out[..live.start].fill(0.0);
                 out[live.end..].fill(0.0);
