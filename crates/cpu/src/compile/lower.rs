@@ -1,8 +1,8 @@
 //! From the rewritten kernel and the chosen layouts to steps.
 
 use super::{
-    Access, Carried, Carrier, Contract, Ends, ExpressionPlan, FEW, Keep, Plan, Product, Step, Tile, Unit, Viewable,
-    anchored, each_step, order, products, slots, split, sweep, tiles as unit_tiles,
+    Access, Carried, Carrier, Contract, Ends, ExpressionPlan, FEW, Keep, Masks, Plan, Product, Step, Tile, Unit,
+    Viewable, anchored, each_step, masks, order, products, slots, split, sweep, tiles as unit_tiles,
 };
 use crate::BuildError;
 use einloom_tile::{AxisId, Kernel, Op, Program, Scalar, TensorId, ValueDecl, ValueId, anchors};
@@ -41,6 +41,7 @@ pub(super) fn lower(
     order::leave_unpacked(&mut steps);
     let uses = super::uses(&tiles, &steps);
     anchored::find(&anchors, &mut steps, &uses);
+    masks::find(&tiles, &mut steps, &uses);
     let slots = slots::assign(&kernel, &mut tiles, &steps);
     anchored::check(&tiles, &mut steps);
     Ok(Plan { parallel: !stores_twice(&steps), kernel, tiles, body: steps, slots, fastest })
@@ -227,6 +228,7 @@ impl Lower<'_> {
                     made: false,
                     fold: None,
                     anchored: None,
+                    masks: Masks::default(),
                 }));
             }
             Op::Reduce { dst, src, axis, monoid, acc } => {

@@ -9,6 +9,7 @@ mod differences;
 mod expression;
 mod layout;
 mod lower;
+mod masks;
 mod order;
 mod products;
 mod reuse;
@@ -22,6 +23,7 @@ pub(crate) use access::{Access, Dimension};
 pub(crate) use anchored::{Anchored, summed};
 pub(crate) use differences::Differences;
 pub(crate) use expression::{ElementKind, ExpressionPlan, Leaf, Strips};
+pub(crate) use masks::Masks;
 pub(crate) use tiles::{Rates, Unit};
 
 use crate::BuildError;
@@ -136,6 +138,8 @@ pub(crate) struct Ends {
     /// The tile is packed for the processor's matrix unit, in so many parts of bf16: nothing reads it but a contraction, as
     /// its left factor.
     pub packed: Option<usize>,
+    /// A contraction by multiply-adds asks which elements are 0.
+    pub masked: bool,
 }
 
 impl Ends {
@@ -191,6 +195,8 @@ pub(crate) struct Contract {
     pub fold: Option<Passing>,
     /// Nothing is wanted of the result but exponentials, which may be made at once.
     pub anchored: Option<Anchored>,
+    /// What need not be multiplied.
+    pub masks: Masks,
 }
 
 /// One operation of a planned kernel.

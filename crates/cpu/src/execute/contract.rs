@@ -1,13 +1,15 @@
 //! Contractions of tiles.
 
 use super::place::{Place, Rows, Tiles, pitch};
+use super::source::live;
 use super::worker::Worker;
 use crate::compile::{Carrier, Contract, ElementKind, Fold, Passing, Product};
-use crate::kernels::contract::{Contraction, Dots, Element, Layout, Partly, Scale, Start};
+use crate::kernels::contract::{Contraction, Dots, Element, Layout, Masks, Partly, Scale, Start};
 use crate::kernels::fold::{Monoid, Partial, Totals};
 use crate::kernels::isa::dispatch;
 use crate::kernels::unit::Engaged;
 use bytemuck::Pod;
+use einloom_tile::{Coverage, coverage};
 
 impl Worker<'_> {
     pub(super) fn contract(&mut self, contract: &Contract) {
@@ -45,7 +47,14 @@ impl Worker<'_> {
                     }
                     return;
                 }
-                self.contract_as::<f32>(contract, times, |job, _, _| job.run(token));
+                let zeros = if contract.masks.zeros { self.live[contract.left.at()].take() } else { None };
+                let wanted = contract.masks.wanted.as_ref().filter(|p| coverage(p, &self.windows) == Coverage::Partial);
+                let wanted = wanted.map(|p| live(self.tiles(), self.job.plan.tiles[contract.dst.at()], p));
+                let masks = Masks { left: zeros.as_ref(), result: wanted.as_ref() };
+                self.contract_as::<f32>(contract, times, |job, _, _| job.run_but(masks, token));
+                if zeros.is_some() {
+                    self.live[contract.left.at()] = zeros;
+                }
             }
             Carrier::F64 => self.contract_as::<f64>(contract, None, |job, _, _| job.run(token)),
             Carrier::I32 => self.contract_as::<i32>(contract, None, |job, _, _| job.run(token)),

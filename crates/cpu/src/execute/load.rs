@@ -8,7 +8,7 @@ use super::place::{Place, lengths, pitch};
 use super::worker::Worker;
 use crate::RunError;
 use crate::compile::{Access, Carrier, Dimension, Keep, Tile, Viewable};
-use crate::kernels::contract::{Elements, Layout, Matrix, PANEL, PackColumns, PackRight, Packed, PackedLeft};
+use crate::kernels::contract::{Elements, Layout, Matrix, PackColumns, PackRight, Packed, PackedLeft, panel};
 use crate::kernels::isa::dispatch;
 use crate::kernels::memory::{Asked, Line};
 use einloom_cascade::DType;
@@ -150,9 +150,10 @@ impl<'a> Worker<'a> {
     ) -> bool {
         let tile = self.job.plan.tiles[dst.at()];
         let panels = keep == Keep::Panels;
+        let token = self.job.token;
         let layout = |b: Block| match keep {
             Keep::Packed(parts) => Layout::Packed(Packed::new(parts)),
-            _ if panels => Layout::Panels,
+            _ if panels => Layout::Panels(panel(token)),
             _ => Layout::Rows(b.pitch),
         };
         let size = |b: Block| layout(b).len(b.rows, b.columns) * tile.carrier.bytes();
@@ -170,7 +171,7 @@ impl<'a> Worker<'a> {
                     let mut buffer = self.arena.spare.pop().unwrap_or_default();
                     match &mut layout {
                         Layout::Rows(_) => self.load_into(&mut buffer, tile, tensor, block),
-                        Layout::Panels => self.load_panels(&mut buffer, tile, tensor, block),
+                        Layout::Panels(panel) => self.load_panels((&mut buffer, *panel), tile, tensor, block),
                         Layout::Packed(packed) => match self.packed(tile, tensor, block, *packed, &mut buffer) {
                             Some(done) => *packed = done,
                             None => {
@@ -340,14 +341,14 @@ impl<'a> Worker<'a> {
         self.arena.slots[tile.slot] = slot;
     }
 
-    fn load_panels(&self, buffer: &mut Buffer, tile: Tile, tensor: TensorId, block: Block) {
-        for first in (0..block.columns).step_by(PANEL) {
-            let columns = PANEL.min(block.columns - first);
+    fn load_panels(&self, (buffer, panel): (&mut Buffer, usize), tile: Tile, tensor: TensorId, block: Block) {
+        for first in (0..block.columns).step_by(panel) {
+            let columns = panel.min(block.columns - first);
             let (start, to) = (block.start + first as i64 * block.inner, block.to + first * block.rows);
-            self.load_into(buffer, tile, tensor, Block { start, columns, to, pitch: PANEL, ..block });
+            self.load_into(buffer, tile, tensor, Block { start, columns, to, pitch: panel, ..block });
         }
         // The last panel is as wide as the others.
-        buffer.get_mut::<f32>(Layout::Panels.len(block.rows, block.columns));
+        buffer.get_mut::<f32>(Layout::Panels(panel).len(block.rows, block.columns));
     }
 
     fn load_into(&self, buffer: &mut Buffer, tile: Tile, tensor: TensorId, block: Block) {

@@ -50,7 +50,7 @@ impl Worker<'_> {
         let Some(summed) = summed(ends) else { return false };
         let packs = match tiles.layout(contract.right) {
             Some(Layout::Packed(right)) => usize::from(right.parts) == parts[1],
-            Some(Layout::Panels) => false,
+            Some(Layout::Panels(_)) => false,
             Some(Layout::Rows(_)) | None => {
                 matches!(self.places[contract.right.at()], Place::Slot | Place::View(..) | Place::Kept(_))
             }

@@ -19,6 +19,7 @@ mod weights;
 
 use super::isa::{Isa, Token};
 use super::lanes::{Plus, Portable};
+use super::live::Live;
 use super::memory::Line;
 pub(crate) use ahead::{Ahead, Elements, Matrix};
 use blocks::contract;
@@ -28,20 +29,24 @@ pub(crate) use left::PackedLeft;
 pub(crate) use parts::x86::{ODD, put_parts};
 pub(crate) use parts::{PackColumns, PackRight, Packed, Range, parts};
 pub use rates::{ProductRates, UnitRates};
+use std::ops::Range as IndexRange;
 pub(crate) use tiles::{Partly, Room};
 pub(crate) use weights::{Scores, Weights};
 
-/// Columns of a panel: see [`Layout::Panels`].
-pub(crate) const PANEL: usize = 64;
+/// Columns of a panel with the token's instructions, see [`Layout::Panels`]: those that a block's registers hold. Wider ones would
+/// fall on few of a cache's sets where a block goes through a part of them.
+pub(crate) fn panel(token: Token) -> usize {
+    if token.isa() == Isa::Avx512 { 64 } else { 16 }
+}
 
 /// How a matrix whose rows are adjacent elements lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// Rows this many elements apart.
     Rows(usize),
-    /// [`PANEL`] columns after the other, all rows of them: a contraction goes through them from end to end, which
-    /// caches and the processor's own prefetching like best.
-    Panels,
+    /// So many columns after the other, all rows of them: a contraction goes through them from end to end, which
+    /// caches and the processor's own prefetching like best. See [`panel`].
+    Panels(usize),
     /// As the processor's matrix unit wants it: bf16, in memory that is counted in f32.
     Packed(Packed),
 }
@@ -51,7 +56,7 @@ impl Layout {
     pub(crate) fn len(self, rows: usize, columns: usize) -> usize {
         match self {
             Self::Rows(pitch) => rows * pitch,
-            Self::Panels => rows * columns.next_multiple_of(PANEL),
+            Self::Panels(panel) => rows * columns.next_multiple_of(panel),
             Self::Packed(packed) => packed.lines(rows, columns) * (size_of::<Line>() / size_of::<f32>()),
         }
     }
@@ -61,7 +66,7 @@ impl Layout {
     pub(crate) fn at(self, rows: usize, row: usize, column: usize) -> usize {
         match self {
             Self::Rows(pitch) => row * pitch + column,
-            Self::Panels => (column / PANEL * rows + row) * PANEL + column % PANEL,
+            Self::Panels(panel) => (column / panel * rows + row) * panel + column % panel,
             Self::Packed(_) => usize::MAX,
         }
     }
@@ -70,7 +75,7 @@ impl Layout {
 /// Elements that a contraction can be over.
 pub(crate) trait Element: Plus + Send + Sync + 'static {
     /// Runs a checked contraction with the token's instructions.
-    fn contract(token: Token, job: Contraction<'_, '_, Self>);
+    fn contract(token: Token, job: (Contraction<'_, '_, Self>, Masks<'_>));
     /// Runs a checked row-by-row contraction with the token's instructions.
     fn dots(token: Token, job: Dots<'_, Self>);
 }
@@ -153,6 +158,37 @@ pub(crate) struct Contraction<'a, 's, T> {
     pub packed: Option<Range>,
 }
 
+/// What need not be computed: blocks of rows and columns that hold nothing else are left out.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Masks<'a> {
+    /// The elements of `a` that are not 0.
+    pub left: Option<&'a Live>,
+    /// The elements of the result that are wanted; the others hold anything.
+    pub result: Option<&'a Live>,
+}
+
+impl Masks<'_> {
+    /// Of a block of the result: which of these terms it needs. None of them if nothing is added; `None` if none of its columns is wanted.
+    #[inline(always)]
+    fn of(
+        &self,
+        rows: IndexRange<usize>,
+        columns: IndexRange<usize>,
+        terms: IndexRange<usize>,
+    ) -> Option<IndexRange<usize>> {
+        if let Some(result) = self.result {
+            let some = &result.rows(rows.clone())[0];
+            if some.end <= columns.start || columns.end <= some.start {
+                return None;
+            }
+        }
+        let Some(left) = self.left else { return Some(terms) };
+        let some = &left.rows(rows)[0];
+        let start = some.start.clamp(terms.start, terms.end);
+        Some(start..some.end.clamp(start, terms.end))
+    }
+}
+
 /// The operands of `c[i, j] = acc[i, j] + Σ_k a[i, k] · b[j, k]` with `k` adjacent in both factors: for results with
 /// few rows, where transposing `b` would cost more than the sums.
 pub(crate) struct Dots<'a, T> {
@@ -191,9 +227,14 @@ fn extent(lengths: [usize; 2], strides: [usize; 2]) -> usize {
 impl<T: Element> Contraction<'_, '_, T> {
     /// Runs it. The slices must hold the matrices, as tiles do; panics otherwise.
     pub(crate) fn run(self, token: Token) {
+        self.run_but(Masks::default(), token);
+    }
+
+    /// The same without what need not be computed.
+    pub(crate) fn run_but(self, masks: Masks<'_>, token: Token) {
         self.check();
         if self.m > 0 && self.n > 0 {
-            T::contract(token, self);
+            T::contract(token, (self, masks));
         }
     }
 
@@ -240,17 +281,17 @@ impl<T: Element> Dots<'_, T> {
 macro_rules! element {
     ($element:ty, $avx512:ident, $avx2:ident) => {
         impl Element for $element {
-            fn contract(token: Token, job: Contraction<'_, '_, Self>) {
+            fn contract(token: Token, job: (Contraction<'_, '_, Self>, Masks<'_>)) {
                 #[cfg(target_arch = "x86_64")]
                 {
                     use super::lanes::x86::{$avx2, $avx512};
                     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma")]
-                    unsafe fn avx512(job: Contraction<'_, '_, $element>) {
+                    unsafe fn avx512(job: (Contraction<'_, '_, $element>, Masks<'_>)) {
                         // SAFETY: the features above and the caller's checks.
                         unsafe { contract::<$avx512>(job) }
                     }
                     #[target_feature(enable = "avx2,fma")]
-                    unsafe fn avx2(job: Contraction<'_, '_, $element>) {
+                    unsafe fn avx2(job: (Contraction<'_, '_, $element>, Masks<'_>)) {
                         // SAFETY: as above.
                         unsafe { contract::<$avx2>(job) }
                     }

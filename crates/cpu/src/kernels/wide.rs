@@ -274,7 +274,7 @@ mod x86 {
 
     /// `(2 exp(r) - 2 - 2 r) / r²` for `|r| <= ln(2)/2`: least in relative error, 3.8e-9 of the exponential, by weighted least squares
     /// whose weights were raised where the error was large (Lawson, 1961).
-    const TWICE: [f32; 5] = [0.999_999_87, 0.333_330_4, 0.083_336_78, 0.016_737_434, 0.002_762_919_3];
+    const TWICE: [f32; 5] = [0.999_999_9, 0.333_330_4, 0.083_336_78, 0.016_737_434, 0.002_762_919_3];
     /// Adding it rounds to an integer, and leaves that and 126 in the lowest bits: the exponent of half its power of two.
     const ROUND: f32 = 12_582_912.0 + 126.0; // 1.5 * 2^23
 

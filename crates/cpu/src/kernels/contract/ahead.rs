@@ -1,8 +1,8 @@
 //! Tiles that the next chunk of a stream needs, copied while a contraction computes: a line now and then costs little
 //! beside the multiplications, whose loads and stores leave most of the processor's ports for them idle.
 
+use super::Layout;
 use super::blocks::{DEPTH, TURN};
-use super::{Layout, PANEL};
 use crate::kernels::memory::{Line, soon};
 use bytemuck::Pod;
 use einloom_cascade::numeric::bf16_to_f32;
@@ -124,7 +124,7 @@ impl Copying<'_> {
             while column < columns {
                 let end = match self.layout {
                     Layout::Rows(_) | Layout::Packed(_) => columns,
-                    Layout::Panels => columns.min((column / PANEL + 1) * PANEL),
+                    Layout::Panels(panel) => columns.min((column / panel + 1) * panel),
                 };
                 let at = self.layout.at(rows, row, column);
                 let to = &mut elements_of(&mut self.to)[at..][..end - column];
@@ -374,7 +374,7 @@ mod tests {
             for blocks in [0, 1, 3, 100] {
                 let all = rows * (columns / 16);
                 let element = |r: usize, c: usize| wide[start + r * pitch + c];
-                for to in [Layout::Rows(columns + 16), Layout::Panels] {
+                for to in [Layout::Rows(columns + 16), Layout::Panels(64), Layout::Panels(16)] {
                     let f32 = Matrix::f32(&wide, start, [rows, columns], pitch).expect("inside");
                     let (left, found) = copied(f32, to, blocks);
                     assert_eq!(left, all - all.min(all.div_ceil(blocks.max(1)).min(4) * blocks));

@@ -2,16 +2,16 @@
 //! part that the caches hold.
 
 use super::ahead::{Passing, Units};
-use super::{Contraction, Layout, PANEL, Scale, Start};
+use super::{Contraction, Layout, Masks, Scale, Start};
 use crate::kernels::lanes::Lanes;
 use crate::kernels::memory::soon;
+use std::ops::Range;
 
 /// Terms summed in registers before they are added to the result: keeps the part of `b` that is read again and again
 /// in the caches near by, and shortens the chains in which rounding errors grow.
 pub(super) const DEPTH: usize = 256;
-/// Elements of four bytes in a line of the caches, and lines of them in a panel's row.
+/// Elements of four bytes in a line of the caches.
 const UNIT: usize = 16;
-const LINES: usize = PANEL / UNIT;
 /// Terms between two units that are copied in passing.
 pub(super) const TURN: usize = 4;
 
@@ -37,8 +37,9 @@ struct Block<T: Copy> {
     c_i: usize,
     /// Columns in the last register.
     last: usize,
-    /// The panel that will be multiplied next, or something near; asked for in passing.
+    /// The panel that will be multiplied next, or something near, and how many of its lines are asked for in passing.
     next: *const T,
+    lines: usize,
     /// What is copied in passing, where something is adjacent in `a`; null if nothing is.
     units: *const Units,
 }
@@ -46,7 +47,7 @@ struct Block<T: Copy> {
 /// # Safety
 /// The processor has `V`'s instructions, and the job's slices hold its matrices.
 #[inline(always)]
-pub(super) unsafe fn contract<V: Lanes>(job: Contraction<'_, '_, V::Element>) {
+pub(super) unsafe fn contract<V: Lanes>((job, masks): (Contraction<'_, '_, V::Element>, Masks<'_>)) {
     let c = job.c.as_mut_ptr();
     let (mut acc, mut acc_i) = match job.start {
         Start::Zero => (std::ptr::null(), 0),
@@ -57,7 +58,7 @@ pub(super) unsafe fn contract<V: Lanes>(job: Contraction<'_, '_, V::Element>) {
     let mut passing = Passing::new(job.ahead, job.m.div_ceil(6) * job.n.div_ceil(wide) * job.k.div_ceil(DEPTH));
     let b_k = match job.b_layout {
         Layout::Rows(pitch) => pitch,
-        Layout::Panels => PANEL,
+        Layout::Panels(panel) => panel,
         Layout::Packed(_) => unreachable!("only the matrix unit multiplies what is packed for it"),
     };
     let same;
@@ -95,24 +96,30 @@ pub(super) unsafe fn contract<V: Lanes>(job: Contraction<'_, '_, V::Element>) {
                 c_i: job.c_i,
                 last: columns - (registers - 1) * V::LANES,
                 next: std::ptr::null(),
+                lines: 0,
                 units: std::ptr::null(),
             };
-            block.next = match job.b_layout {
-                Layout::Rows(_) | Layout::Packed(_) => block.b,
-                Layout::Panels if j + columns < job.n => {
-                    job.b.as_ptr().wrapping_add(job.b_layout.at(job.k, k0, j + PANEL))
+            block.next = block.b;
+            if let Layout::Panels(panel) = job.b_layout {
+                let next = if j + columns < job.n {
+                    Some(job.b.as_ptr().wrapping_add(job.b_layout.at(job.k, k0, j + panel)))
+                } else {
+                    passing.panels().map(std::ptr::without_provenance)
+                };
+                if let Some(next) = next {
+                    (block.next, block.lines) = (next, k * (panel / UNIT));
                 }
-                Layout::Panels => passing.panels().map_or(block.b, std::ptr::without_provenance),
-            };
+            }
+            let place = Place { m: job.m, columns: j..j + columns, terms: k0..k0 + k, masks };
             // SAFETY: rows 0..m of `columns` columns from `j` and terms `k0..k0 + k` lie in the checked slices.
             unsafe {
                 match (registers, block.last == V::LANES) {
-                    (4, true) => column::<V, 4, false>(job.m, block, &mut passing),
-                    (4, false) => column::<V, 4, true>(job.m, block, &mut passing),
-                    (2, true) => column::<V, 2, false>(job.m, block, &mut passing),
-                    (2, false) => column::<V, 2, true>(job.m, block, &mut passing),
-                    (_, true) => column::<V, 1, false>(job.m, block, &mut passing),
-                    (_, false) => column::<V, 1, true>(job.m, block, &mut passing),
+                    (4, true) => column::<V, 4, false>(place, block, &mut passing),
+                    (4, false) => column::<V, 4, true>(place, block, &mut passing),
+                    (2, true) => column::<V, 2, false>(place, block, &mut passing),
+                    (2, false) => column::<V, 2, true>(place, block, &mut passing),
+                    (_, true) => column::<V, 1, false>(place, block, &mut passing),
+                    (_, false) => column::<V, 1, true>(place, block, &mut passing),
                 }
             }
             j += columns;
@@ -126,16 +133,26 @@ pub(super) unsafe fn contract<V: Lanes>(job: Contraction<'_, '_, V::Element>) {
     }
 }
 
+/// Which rows, columns and terms blocks are of, and what of these is left out.
+struct Place<'a> {
+    m: usize,
+    columns: Range<usize>,
+    terms: Range<usize>,
+    masks: Masks<'a>,
+}
+
 /// All rows of `NR` registers of columns.
 #[inline(always)]
 unsafe fn column<V: Lanes, const NR: usize, const RAGGED: bool>(
-    m: usize,
+    place: Place<'_>,
     mut block: Block<V::Element>,
     passing: &mut Passing<'_, '_>,
 ) {
+    let Place { m, columns, terms, masks } = place;
+    let masked = masks.left.is_some() || masks.result.is_some();
     let mut rows = m;
     // Lines of the next panel that no block has asked for; each asks for one a turn.
-    let mut lines = if std::ptr::eq(block.next, block.b) { 0 } else { block.k * LINES };
+    let mut lines = block.lines;
     // One block with MR rows, as often as it fits.
     macro_rules! rows_of {
         ($mr:literal) => {
@@ -149,25 +166,39 @@ unsafe fn column<V: Lanes, const NR: usize, const RAGGED: bool>(
                         (true, 2) => $mr == 12 || $mr == 8,
                         _ => false,
                     };
-                if often {
-                    block.units = passing.block(block.k);
-                    if lines == 0 {
-                        block.next = passing.asks(block.k / TURN).map_or(block.b, std::ptr::without_provenance);
+                let first = m - rows;
+                let some = if masked {
+                    masks.of(first..first + $mr, columns.clone(), terms.clone())
+                } else {
+                    Some(terms.clone())
+                };
+                if let Some(some) = some {
+                    let from = some.start - terms.start;
+                    let mut here = block;
+                    here.k = some.len();
+                    here.a = block.a.wrapping_add(from * block.a_k);
+                    here.b = block.b.wrapping_add(from * block.b_k);
+                    if often {
+                        here.units = passing.block(here.k);
+                        if lines == 0 {
+                            let asks = passing.asks(here.k / TURN);
+                            here.next = asks.map_or(block.b, std::ptr::without_provenance);
+                        }
                     }
-                }
-                // SAFETY: the caller's; `rows` rows are left.
-                unsafe {
-                    if often && block.a_i == 1 {
-                        registers::<V, $mr, NR, RAGGED, ROWS>(block);
-                    } else if often && block.a_k == 1 {
-                        registers::<V, $mr, NR, RAGGED, TERMS>(block);
-                    } else {
-                        registers::<V, $mr, NR, RAGGED, NEITHER>(block);
+                    // SAFETY: the caller's; `rows` rows are left.
+                    unsafe {
+                        if often && block.a_i == 1 {
+                            registers::<V, $mr, NR, RAGGED, ROWS>(here);
+                        } else if often && block.a_k == 1 {
+                            registers::<V, $mr, NR, RAGGED, TERMS>(here);
+                        } else {
+                            registers::<V, $mr, NR, RAGGED, NEITHER>(here);
+                        }
                     }
+                    let asked = (here.k / TURN).min(lines);
+                    lines -= asked;
+                    block.next = if lines > 0 { block.next.wrapping_add(asked * UNIT) } else { block.b };
                 }
-                let asked = (block.k / TURN).min(lines);
-                lines -= asked;
-                block.next = if lines > 0 { block.next.wrapping_add(asked * UNIT) } else { block.b };
                 block.a = block.a.wrapping_add($mr * block.a_i);
                 block.c = block.c.wrapping_add($mr * block.c_i);
                 if !block.acc.is_null() {

@@ -47,7 +47,7 @@ impl Contraction<'_, '_, f32> {
                     PackRight { from: Elements::F32(b), pitch, terms: k, columns: n, parts: right, to: &mut *to };
                 (dispatch(engaged.token(), pack), bytemuck::cast_slice(to))
             }
-            Layout::Panels => unreachable!("a right factor in panels"),
+            Layout::Panels(_) => unreachable!("a right factor in panels"),
         };
         assert!(usize::from(packed.parts) == right, "a right factor of other parts");
         let lines = made.len(parts[0]) * size_of::<f32>() / size_of::<Line>();
