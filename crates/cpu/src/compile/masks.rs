@@ -1,7 +1,7 @@
 //! What masks leave of products by multiply-adds: of a left factor some elements are 0, and of a result nobody reads some. Neither
 //! is multiplied. (The matrix unit has its own way, see [`super::tiles`].)
 
-use super::{Carrier, Product, Step, Tile, reads};
+use super::{Carrier, ExpressionPlan, Product, Step, Tile, reads};
 use einloom_tile::{Predicate, ValueId};
 
 /// What of a contraction need not be computed.
@@ -9,8 +9,8 @@ use einloom_tile::{Predicate, ValueId};
 pub(crate) struct Masks {
     /// Nothing reads elements of the result for which it does not hold.
     pub wanted: Option<Predicate>,
-    /// The map that makes the left factor tells which of its elements are 0.
-    pub zeros: bool,
+    /// What the map computes that makes the left factor: where its predicates do not hold it may be 0.
+    pub left: Option<ExpressionPlan>,
 }
 
 /// Finds it for all of `steps`; `uses` counts readers of tiles.
@@ -31,16 +31,10 @@ pub(super) fn find(tiles: &[Tile], steps: &mut [Step], uses: &[usize]) {
             continue;
         }
         c.masks.wanted = wanted(after, c.dst, uses[c.dst.at()]);
-        let left = tiles[c.left.at()];
-        if left.outer.is_some() && left.inner == Some(c.sum) {
-            c.masks.zeros = before.iter_mut().any(|step| match step {
-                Step::Map { dst, plan, ends } if *dst == c.left && !plan.predicates.is_empty() => {
-                    ends.masked = true;
-                    true
-                }
-                _ => false,
-            });
-        }
+        c.masks.left = before.iter().rev().find_map(|step| match step {
+            Step::Map { dst, plan, .. } if *dst == c.left => Some(plan).filter(|p| !p.predicates.is_empty()).cloned(),
+            _ => None,
+        });
     }
 }
 

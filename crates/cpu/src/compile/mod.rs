@@ -138,8 +138,6 @@ pub(crate) struct Ends {
     /// The tile is packed for the processor's matrix unit, in so many parts of bf16: nothing reads it but a contraction, as
     /// its left factor.
     pub packed: Option<usize>,
-    /// A contraction by multiply-adds asks which elements are 0.
-    pub masked: bool,
 }
 
 impl Ends {

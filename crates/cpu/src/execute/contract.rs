@@ -1,7 +1,6 @@
 //! Contractions of tiles.
 
 use super::place::{Place, Rows, Tiles, pitch};
-use super::source::live;
 use super::worker::Worker;
 use crate::compile::{Carrier, Contract, ElementKind, Fold, Passing, Product};
 use crate::kernels::contract::{Contraction, Dots, Element, Layout, Masks, Partly, Scale, Start};
@@ -9,7 +8,6 @@ use crate::kernels::fold::{Monoid, Partial, Totals};
 use crate::kernels::isa::dispatch;
 use crate::kernels::unit::Engaged;
 use bytemuck::Pod;
-use einloom_tile::{Coverage, coverage};
 
 impl Worker<'_> {
     pub(super) fn contract(&mut self, contract: &Contract) {
@@ -47,14 +45,9 @@ impl Worker<'_> {
                     }
                     return;
                 }
-                let zeros = if contract.masks.zeros { self.live[contract.left.at()].take() } else { None };
-                let wanted = contract.masks.wanted.as_ref().filter(|p| coverage(p, &self.windows) == Coverage::Partial);
-                let wanted = wanted.map(|p| live(self.tiles(), self.job.plan.tiles[contract.dst.at()], p));
-                let masks = Masks { left: zeros.as_ref(), result: wanted.as_ref() };
+                let [left, result] = self.masks(contract);
+                let masks = Masks { left: left.as_ref(), result: result.as_ref() };
                 self.contract_as::<f32>(contract, times, |job, _, _| job.run_but(masks, token));
-                if zeros.is_some() {
-                    self.live[contract.left.at()] = zeros;
-                }
             }
             Carrier::F64 => self.contract_as::<f64>(contract, None, |job, _, _| job.run(token)),
             Carrier::I32 => self.contract_as::<i32>(contract, None, |job, _, _| job.run(token)),

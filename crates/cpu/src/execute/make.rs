@@ -144,7 +144,7 @@ impl Worker<'_> {
             return None;
         }
         let (strips, live) = match self.somewhere(value, plan) {
-            Some(Somewhere { strips, elsewhere: 0.0, live }) => (strips, Some(live)),
+            Some(Somewhere { strips, elsewhere: 0.0, live, .. }) => (strips, Some(live)),
             _ => (plan.variant(|p| coverage(p, &self.windows)), None),
         };
         let &[

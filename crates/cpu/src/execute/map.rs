@@ -3,7 +3,6 @@
 use super::arena::Scratch;
 use super::diagonals::diagonals;
 use super::elementwise::{Elementwise, Ends, Gather, Outlet, Sink};
-use super::partly::Somewhere;
 use super::place::{Place, pitch};
 use super::source::source;
 use super::worker::Worker;
@@ -19,16 +18,6 @@ use einloom_tile::{AxisId, ValueId, coverage};
 impl Worker<'_> {
     pub(super) fn map(&mut self, dst: ValueId, plan: &ExpressionPlan, ends: &compile::Ends) {
         self.live[dst.at()] = None;
-        self.map_to(dst, plan, ends);
-        if ends.masked
-            && self.live[dst.at()].is_none()
-            && let Some(Somewhere { elsewhere: 0.0, live, .. }) = self.somewhere(dst, plan)
-        {
-            self.live[dst.at()] = Some(live);
-        }
-    }
-
-    fn map_to(&mut self, dst: ValueId, plan: &ExpressionPlan, ends: &compile::Ends) {
         if ends.passed.is_some_and(|v| self.passed(v, plan, &ends.folds)) {
             return;
         }
