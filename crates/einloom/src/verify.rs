@@ -4,9 +4,11 @@ pub mod battery;
 mod range;
 mod sizes;
 
-use crate::compare::{Distance, Precision, Tolerance, distance};
-use crate::prove::sensitivity;
+use crate::compare::{Distance, Precision, Tolerance, distance, unit_roundoff};
+use crate::prove::{beyond_bounds, rounding_bounds, sensitivity};
 use crate::{Error, Planned, Tensor};
+use einloom_algebra::flatten;
+use einloom_algebra::stream::Cut;
 use einloom_cascade::meaning::Arrays;
 use std::collections::BTreeMap;
 
@@ -21,7 +23,10 @@ pub struct Verified {
     pub distance: Distance,
     /// How far it may be.
     pub tolerance: Tolerance,
-    /// It does not agree because the text itself leaves the range of f32 there: everything else of it agrees.
+    /// Integers that the text's own rounding does not determine, as the position of the larger of two equal sums: not counted in the
+    /// distance.
+    pub undetermined: usize,
+    /// It does not agree because the text itself leaves the range of f32 there, or the meaning that of f64: everything else of it agrees.
     pub range: Option<LeavesRange>,
 }
 
@@ -73,9 +78,22 @@ fn compare(
         let (Some(found), Some(expected)) = (outputs.get(name), expected.get(name)) else { continue };
         let dtype = planned.dtype(id);
         let row = expected.shape.last().copied().unwrap_or(1);
-        let distance = distance(&found.values(), &expected.values, row, precision.floor(dtype));
+        let mut distance = distance(&found.values(), &expected.values, row, precision.floor(dtype));
         let mut tolerance = precision.tolerance(dtype);
         let mut range = None;
+        let mut undetermined = 0;
+        if distance.scaled > tolerance.total() && !dtype.is_float() {
+            let inputs: Arrays = inputs.iter().map(|(name, t)| (name.clone(), range::array(t))).collect();
+            let unit = unit_roundoff(precision.arithmetic) + precision.rounding;
+            let number = cascade.outputs.iter().position(|&o| o == id).unwrap_or_default();
+            let bounds = rounding_bounds(&flatten(cascade), planned.bound(), &inputs, number, unit, Cut::Whole);
+            // Where a condition hangs on rounding no element is excused by itself.
+            if let Some((bounds, false)) = bounds {
+                let (left, excused) = beyond_bounds(&found.values(), &expected.values, &bounds);
+                distance = crate::compare::distance(&left, &expected.values, row, precision.floor(dtype));
+                undetermined = excused;
+            }
+        }
         if distance.scaled > tolerance.total() && dtype.is_float() {
             let inputs: Arrays = inputs.iter().map(|(name, t)| (name.clone(), range::array(t))).collect();
             let step = tolerance.arithmetic + tolerance.rounding;
@@ -87,9 +105,17 @@ fn compare(
                         <= tolerance.total()
                 };
                 range = own.filter(|(_, rest)| agrees(rest)).map(|(finding, _)| finding);
+                if range.is_none() {
+                    let own = range::meaning_leaves_range(cascade, planned.bound(), &inputs, id, expected);
+                    let agrees = |truth: &[f64]| {
+                        crate::compare::distance(&found.values(), truth, row, precision.floor(dtype)).scaled
+                            <= tolerance.total()
+                    };
+                    range = own.filter(|(_, truth)| agrees(truth)).map(|(finding, _)| finding);
+                }
             }
         }
-        all.push(Verified { output: name.clone(), distance, tolerance, range });
+        all.push(Verified { output: name.clone(), distance, tolerance, undetermined, range });
     }
     Ok(all)
 }

@@ -35,6 +35,11 @@ pub trait Domain {
     fn combine(&self, m: Monoid, a: &Self::Value, b: &Self::Value) -> Option<Self::Value>;
     /// Whether `a` is a more extreme value than `b` (for argmax and argmin).
     fn beats(&self, m: Monoid, a: &Self::Value, b: &Self::Value) -> bool;
+    /// Whether the second of two values is the more extreme, and the position of the one that is, of theirs.
+    fn extremum(&self, m: Monoid, [a, b]: [&Self::Value; 2], [at, other]: [Self::Value; 2]) -> (bool, Self::Value) {
+        let second = self.beats(m, b, a);
+        (second, if second { other } else { at })
+    }
 }
 
 /// f64, as the meaning has it.

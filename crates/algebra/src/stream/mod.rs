@@ -239,12 +239,14 @@ impl<D: Domain> Run<'_, D> {
         point: &Point<D::Value>,
     ) -> Option<State<D::Value>> {
         if matches!(r.monoid, Monoid::ArgMax | Monoid::ArgMin) {
-            let later = match (&a.best, &b.best) {
-                (Some(p), Some(q)) => self.domain.beats(r.monoid, q, p),
-                (None, _) => true,
-                (_, None) => false,
-            };
-            return Some(if later { b.clone() } else { a.clone() });
+            return Some(match (&a.best, &b.best) {
+                (Some(p), Some(q)) => {
+                    let (later, value) = self.domain.extremum(r.monoid, [p, q], [a.value.clone(), b.value.clone()]);
+                    State { value, ..if later { b.clone() } else { a.clone() } }
+                }
+                (None, _) => b.clone(),
+                (_, None) => a.clone(),
+            });
         }
         let mut anchors = BTreeMap::new();
         for &n in a.anchors.keys() {
@@ -303,10 +305,15 @@ impl<D: Domain> Run<'_, D> {
             }
             let v = self.term(&r.body, &inner)?;
             if matches!(r.monoid, Monoid::ArgMax | Monoid::ArgMin) {
-                if best.as_ref().is_none_or(|b| self.domain.beats(r.monoid, &v, b)) {
+                let sizes = over.iter().map(|&i| self.bound.size(self.graph.cascade[i].rank));
+                let here = self.domain.integer(sizes.zip(at).fold(0, |acc, (size, &p)| acc * size + p) as i64);
+                let (later, position) = match best {
+                    Some(best) => self.domain.extremum(r.monoid, [best, &v], [acc, here]),
+                    None => (true, here),
+                };
+                acc = position;
+                if later {
                     *best = Some(v);
-                    let sizes = over.iter().map(|&i| self.bound.size(self.graph.cascade[i].rank));
-                    acc = self.domain.integer(sizes.zip(at).fold(0, |acc, (size, &p)| acc * size + p) as i64);
                 }
             } else {
                 acc = self.domain.combine(r.monoid, &acc, &self.domain.single(r.monoid, v))?;

@@ -266,6 +266,10 @@ fn text(planned: &Planned, outcome: &Outcome, verified: Option<&[Verified]>, bac
             if let Some(finding) = &v.range {
                 formulas += &format!("  {name}: {finding}; everything else of it agrees\n");
             }
+            if v.undetermined > 0 {
+                let of = "elements that the text's own rounding does not determine, excused one by one";
+                formulas += &format!("  {name}: {of}: {}\n", v.undetermined);
+            }
             formulas += &format!("  allowed for {name}: {}\n", v.tolerance);
         }
         table.row(row);

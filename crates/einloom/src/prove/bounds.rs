@@ -170,9 +170,20 @@ impl Domain for Rounded<'_> {
     }
 
     fn beats(&self, m: Monoid, a: &Near, b: &Near) -> bool {
-        let close = a.error + b.error > 0.0 && (a.value - b.value).abs() <= a.error + b.error;
-        self.doubt.set(self.doubt.get() || close);
         self.reals.beats(m, &a.value, &b.value)
+    }
+
+    /// Where rounding may have the other one win, the position may be the other's: half as far off, in whole numbers, since twice a bound
+    /// is excused.
+    fn extremum(&self, m: Monoid, [a, b]: [&Near; 2], [at, other]: [Near; 2]) -> (bool, Near) {
+        let second = self.beats(m, b, a);
+        let (won, lost) = if second { (other, at) } else { (at, other) };
+        let close = a.error + b.error > 0.0 && (a.value - b.value).abs() <= a.error + b.error;
+        if !close {
+            return (second, won);
+        }
+        let error = won.error.max(lost.error + ((won.value - lost.value).abs() / 2.0).ceil());
+        (second, Near { error, ..won })
     }
 }
 
@@ -249,6 +260,15 @@ mod tests {
             assert!(bounds(&of(f), [1.0; 2], [1.0; 2])[0].is_infinite(), "{f}");
         }
         assert_eq!(bounds(&of("where(q > 1, 2, 3)"), [1.0; 2], [1.0; 2]).len(), 2);
+    }
+
+    #[test]
+    fn positions_of_extremes_that_rounding_may_exchange_are_told_apart_from_others() {
+        let text = "input X[n]: f64, Y[n]: f64\noutput Z: i32\nZ = argmax(n) exp(X[n] / 3)\n";
+        assert_eq!(bounds(text, [1.0, 2.0], [0.0; 2]), [0.0]);
+        assert_eq!(bounds(text, [1.0, 1.0 + 2e-16], [0.0; 2]), [1.0]);
+        let (left, excused) = beyond_bounds(&[0.0, 0.0], &[1.0, 7.0], &[1.0, 1.0]);
+        assert_eq!((left, excused), (vec![1.0, 2.0], 2), "the other of two, and nothing much farther off");
     }
 
     #[test]

@@ -18,6 +18,8 @@ mod reads;
 mod report;
 mod sensitivity;
 mod sizes;
+mod twice;
+pub mod wide;
 
 pub use bounds::{beyond_bounds, rounding_bounds};
 pub use exact::{ExactProof, prove_exactly};
@@ -295,8 +297,9 @@ impl Prover {
             // Noise that is drawn misses what happens to few values, such as a divisor that rounding makes 0. What bounds on the
             // text's own rounding errors do not determine is excused element by element, and counted.
             let mut error = error;
-            if error.scaled > tolerance.total() && dtype.is_float() {
-                let unit = unit_roundoff(precision.arithmetic) + tolerance.rounding;
+            // Positions and other integers too: rounding may exchange the two largest.
+            if error.scaled > tolerance.total() {
+                let unit = unit_roundoff(precision.arithmetic) + precision.rounding;
                 let (left, excused) =
                     self.undetermined(cascade, bound, &given.arrays, output, unit, &found, &expected.values);
                 if excused > 0 {

@@ -360,6 +360,37 @@ mod tests {
     }
 
     #[test]
+    fn a_meaning_that_leaves_the_range_of_f64_is_told_from_a_wrong_kernel() {
+        let text = |less: &str| {
+            format!(
+                "input X[n]: f32, V[n]: f32\noutput Y: f32\n\
+                 Q[n] = 0 - 900 - X[n] * X[n]\nE[n] = exp(Q[n]{less})\nY = (sum(n) E[n] * V[n]) / sum(n) E[n]\n"
+            )
+        };
+        let checked = |text: &str| {
+            let (all, _) = batteries(&einloom_cascade::parse(text).cascade, Effort::SMALL, 0);
+            run(all.iter().find(|b| b.types == Types::AsWritten).expect("as written"))
+        };
+        let mut told = 0;
+        for checked in checked(&text("")) {
+            let Some(finding) = checked.leaves_range() else { continue };
+            assert_eq!((finding.of, finding.statement.as_str()), (DType::F64, "Y"));
+            assert!(finding.becomes.is_nan() && finding.expected.is_finite(), "{finding}");
+            told += 1;
+        }
+        assert!(told > 0, "all exponentials are 0 in f64");
+        assert!(checked(&text(" + 900")).iter().all(|c| c.agrees() && c.leaves_range().is_none()));
+    }
+
+    #[test]
+    fn positions_that_rounding_exchanges_are_no_fault() {
+        let text = "input X[n]: f32\noutput A: i32\nA = argmax(n) sigmoid(X[n] + 12)\n";
+        let (all, _) = batteries(&einloom_cascade::parse(text).cascade, Effort::SMALL, 0);
+        let checked: Vec<Checked> = all.iter().flat_map(run).collect();
+        assert!(checked.iter().all(Checked::agrees), "{checked:?}");
+    }
+
+    #[test]
     fn rows_over_nothing_are_counted() {
         let text = "input X[m,n]: f32\noutput Y: f32\nY[m] = sum(n: n < m) X[m,n] / sum(n: n < m) 1";
         let (all, _) = batteries(&einloom_cascade::parse(text).cascade, Effort::SMALL, 0);

@@ -3,9 +3,9 @@
 use super::Subject;
 use super::bounds::Compared;
 use super::propagated::{Bounded, Propagated};
-use super::wide::Range;
 use einloom::compare::{Precision, distance};
 use einloom::prove;
+use einloom::prove::wide::Range;
 use einloom::random::Random;
 use einloom_algebra::exact::{Certificate, certify};
 use einloom_algebra::stream::{Cut, Reals, evaluate_in};

@@ -11,8 +11,6 @@ mod cpu;
 mod propagated;
 mod ranged;
 mod reached;
-mod twice;
-mod wide;
 
 use einloom::Derived;
 use einloom::compare::in_f64;

@@ -6,7 +6,7 @@
 //!
 //! A condition, a sign or a whole number below is taken for exact: what jumps is for others to excuse.
 
-use super::wide::{Range, Wide};
+use einloom::prove::wide::{Range, Wide};
 use einloom_algebra::NodeId;
 use einloom_algebra::stream::{Domain, combine};
 use einloom_cascade::{BinaryOp, DType, Monoid, ParamId, UnaryOp};

@@ -4,7 +4,7 @@ use super::Subject;
 use super::bounds::Compared;
 use super::compare::differs;
 use super::propagated::{Bounded, Propagated};
-use super::wide::Range;
+use einloom::prove::wide::Range;
 use einloom_algebra::Graph;
 use einloom_algebra::stream::{Cut, evaluate_in};
 use einloom_cascade::meaning::Arrays;

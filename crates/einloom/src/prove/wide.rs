@@ -13,7 +13,7 @@ use std::cell::Cell;
 
 /// `mantissa · 2^exponent`. The mantissa is 0, not finite, or in `[1, 2)` with a sign; the first two have exponent 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Wide {
+pub struct Wide {
     mantissa: Twice,
     exponent: i64,
 }
@@ -24,12 +24,13 @@ const CERTAIN: i64 = 90;
 const FARTHEST: i64 = 1 << 50;
 
 impl Wide {
-    pub(super) fn of(v: f64) -> Self {
+    /// An f64.
+    pub fn of(v: f64) -> Self {
         Self::normal(Twice::of(v), 0)
     }
 
     /// Nearest f64.
-    pub(super) fn to_f64(self) -> f64 {
+    pub fn to_f64(self) -> f64 {
         if !self.is_plain() {
             return self.mantissa.high;
         }
@@ -62,7 +63,7 @@ impl Wide {
     }
 
     /// log2 of its magnitude: of 0 minus infinity, of what is not finite infinity.
-    pub(super) fn log2_magnitude(self) -> f64 {
+    pub fn log2_magnitude(self) -> f64 {
         match self.mantissa.high.abs() {
             0.0 => f64::NEG_INFINITY,
             m if m.is_finite() => m.log2() + self.exponent as f64,
@@ -71,12 +72,13 @@ impl Wide {
     }
 
     /// Whether a sum rounds nothing: both have no more digits than an f64, and are not too far apart.
-    pub(super) fn adds_exactly(self, other: Self) -> bool {
+    pub fn adds_exactly(self, other: Self) -> bool {
         let short = self.mantissa.low == 0.0 && other.mantissa.low == 0.0;
         short && (!self.is_plain() || !other.is_plain() || (self.exponent - other.exponent).abs() < 240)
     }
 
-    pub(super) fn is_plain(self) -> bool {
+    /// Neither 0 nor infinite nor a NaN.
+    pub fn is_plain(self) -> bool {
         self.mantissa.high != 0.0 && self.mantissa.high.is_finite()
     }
 
@@ -203,28 +205,32 @@ impl Wide {
 }
 
 /// The domain of [`Wide`] numbers.
-pub(super) struct Range<'a> {
-    pub(super) graph: &'a Graph,
-    pub(super) bound: &'a Bound,
-    pub(super) inputs: &'a Arrays,
+pub struct Range<'a> {
+    /// The graph that is evaluated.
+    pub graph: &'a Graph,
+    /// Its sizes and parameters.
+    pub bound: &'a Bound,
+    /// Its inputs, by name.
+    pub inputs: &'a Arrays,
     /// Whether some operation gave a NaN.
-    pub(super) met_nan: Cell<bool>,
+    pub met_nan: Cell<bool>,
     /// Whether some input or operation gave an infinity.
-    pub(super) met_infinity: Cell<bool>,
+    pub met_infinity: Cell<bool>,
     /// Whether an infinity was multiplied or divided.
-    pub(super) met_infinite_factor: Cell<bool>,
+    pub met_infinite_factor: Cell<bool>,
     /// The largest exponent of any value.
-    pub(super) farthest: Cell<i64>,
+    pub farthest: Cell<i64>,
     /// The smallest.
-    pub(super) nearest: Cell<i64>,
+    pub nearest: Cell<i64>,
     /// Whether some sum of two numbers cancelled but for what these numbers round: it may well be 0.
-    pub(super) left_noise: Cell<bool>,
+    pub left_noise: Cell<bool>,
     /// The most that such a sum may be off by.
-    pub(super) noise: Cell<f64>,
+    pub noise: Cell<f64>,
 }
 
 impl<'a> Range<'a> {
-    pub(super) fn new(graph: &'a Graph, bound: &'a Bound, inputs: &'a Arrays) -> Self {
+    /// Nothing met so far.
+    pub fn new(graph: &'a Graph, bound: &'a Bound, inputs: &'a Arrays) -> Self {
         let (met_nan, met_infinity) = (Cell::new(false), Cell::new(false));
         let (met_infinite_factor, left_noise) = (Cell::new(false), Cell::new(false));
         let (farthest, nearest) = (Cell::new(0), Cell::new(0));

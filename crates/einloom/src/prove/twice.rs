@@ -4,16 +4,16 @@
 
 /// `high + low`, where `high` is the sum rounded to f64.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Twice {
-    pub(super) high: f64,
-    pub(super) low: f64,
+pub struct Twice {
+    pub high: f64,
+    pub low: f64,
 }
 
 /// The logarithm of 2.
-pub(super) const LN_2: Twice = Twice { high: std::f64::consts::LN_2, low: 2.319_046_813_846_299_6e-17 };
+pub const LN_2: Twice = Twice { high: std::f64::consts::LN_2, low: 2.319_046_813_846_299_6e-17 };
 
 impl Twice {
-    pub(super) fn of(v: f64) -> Self {
+    pub fn of(v: f64) -> Self {
         Self { high: v, low: 0.0 }
     }
 
@@ -25,17 +25,17 @@ impl Twice {
         Self { high, low: if high.is_finite() { low } else { 0.0 } }
     }
 
-    pub(super) fn add(self, other: Self) -> Self {
+    pub fn add(self, other: Self) -> Self {
         let (s, t) = (Self::sum(self.high, other.high), Self::sum(self.low, other.low));
         let once = Self::sum(s.high, s.low + t.high);
         Self::sum(once.high, once.low + t.low)
     }
 
-    pub(super) fn neg(self) -> Self {
+    pub fn neg(self) -> Self {
         Self { high: -self.high, low: -self.low }
     }
 
-    pub(super) fn mul(self, other: Self) -> Self {
+    pub fn mul(self, other: Self) -> Self {
         let high = self.high * other.high;
         if !high.is_finite() {
             return Self::of(high);
@@ -44,7 +44,7 @@ impl Twice {
         Self::sum(high, low)
     }
 
-    pub(super) fn div(self, other: Self) -> Self {
+    pub fn div(self, other: Self) -> Self {
         let first = self.high / other.high;
         if !first.is_finite() || first == 0.0 || !other.high.is_finite() {
             return Self::of(first);
@@ -56,12 +56,12 @@ impl Twice {
     }
 
     /// By a power of two: exact where nothing under- or overflows.
-    pub(super) fn scale(self, by: f64) -> Self {
+    pub fn scale(self, by: f64) -> Self {
         Self { high: self.high * by, low: self.low * by }
     }
 
     /// Of a number of ordinary size.
-    pub(super) fn sqrt(self) -> Self {
+    pub fn sqrt(self) -> Self {
         let root = self.high.sqrt();
         if root == 0.0 || !root.is_finite() {
             return Self::of(root);
@@ -71,7 +71,7 @@ impl Twice {
     }
 
     /// `exp` of a number below 1 in magnitude.
-    pub(super) fn exp(self) -> Self {
+    pub fn exp(self) -> Self {
         const HALVINGS: i32 = 8;
         let x = self.scale(2f64.powi(-HALVINGS));
         // exp(x) - 1, which loses nothing when it is squared: (1 + y)² - 1 = 2y + y².
@@ -86,7 +86,7 @@ impl Twice {
     }
 
     /// Of a number in `[1, 2)`.
-    pub(super) fn ln(self) -> Self {
+    pub fn ln(self) -> Self {
         // Newton's method on exp doubles the digits.
         let first = Self::of(self.high.ln());
         let quotient = self.mul(first.neg().exp());
