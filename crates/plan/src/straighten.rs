@@ -53,7 +53,12 @@ impl Straightener<'_> {
             return done;
         }
         let out = match self.x.get(e).clone() {
-            Expr::Read(n, at) => self.read(e, n, &at),
+            Expr::Read(n, at) => {
+                // What a read gathers by may be a member too.
+                let at: Vec<Coordinate> = at.iter().map(|c| self.coordinate(c)).collect();
+                let e = self.x.intern(Expr::Read(n, at.clone()));
+                self.read(e, n, &at)
+            }
             _ => {
                 let done: BTreeMap<ExprId, ExprId> =
                     self.x.children(e).into_iter().map(|c| (c, self.expr(c))).collect();
@@ -62,6 +67,13 @@ impl Straightener<'_> {
         };
         self.memo.insert(e, out);
         out
+    }
+
+    fn coordinate(&mut self, c: &Coordinate) -> Coordinate {
+        let mut values = vec![];
+        Exprs::coordinate_values(c, &mut |v| values.push(v));
+        let done: BTreeMap<ExprId, ExprId> = values.into_iter().map(|v| (v, self.expr(v))).collect();
+        self.x.map_values(c, &mut |_, v| done[&v])
     }
 
     fn read(&mut self, e: ExprId, n: NodeId, at: &[Coordinate]) -> ExprId {
@@ -101,16 +113,9 @@ impl Straightener<'_> {
         let plain: Vec<Coordinate> = (0..at.len()).map(own).collect();
         let mut value = self.x.intern(Expr::Read(n, plain));
         let mut from: Vec<IndexId> = elsewhere.iter().map(|&k| item.axes[k]).collect();
+        // With those that stand in what is gathered by: `at[c]` is told in terms of c.
         let mut mentioned = BTreeSet::new();
-        for c in at {
-            Exprs::coordinate_indices(
-                c,
-                &mut |i| {
-                    mentioned.insert(i);
-                },
-                &mut |_| {},
-            );
-        }
+        at.iter().for_each(|c| self.x.free_of_coordinate(c, &mut mentioned));
         // The wanted positions are told in terms of the very indices that the selection runs over: go by way of others.
         if from.iter().any(|i| mentioned.contains(i)) {
             let fresh: Vec<IndexId> = from.iter().map(|&i| self.fresh(i)).collect();
@@ -207,20 +212,15 @@ impl Exprs {
                 out.insert(*i);
             }
             Expr::Within(all) => all.iter().for_each(|l| out.extend(l.terms.keys())),
-            Expr::Read(_, at) => {
-                let mut values = vec![];
-                for c in at {
-                    Self::coordinate_indices(
-                        c,
-                        &mut |i| {
-                            out.insert(i);
-                        },
-                        &mut |v| values.push(v),
-                    );
-                }
-                values.into_iter().for_each(|v| self.free_of_nodes(v, out));
-            }
+            Expr::Read(_, at) => at.iter().for_each(|c| self.free_of_coordinate(c, out)),
             _ => self.children(e).into_iter().for_each(|c| self.free_of_nodes(c, out)),
         }
+    }
+
+    /// The indices that stand in a coordinate, also in what it gathers by.
+    fn free_of_coordinate(&self, c: &Coordinate, out: &mut BTreeSet<IndexId>) {
+        let mut values = vec![];
+        Self::coordinate_indices(c, &mut |i| _ = out.insert(i), &mut |v| values.push(v));
+        values.into_iter().for_each(|v| self.free_of_nodes(v, out));
     }
 }

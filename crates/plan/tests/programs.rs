@@ -201,6 +201,28 @@ fn recurrences_that_mix_positions() {
     computes(text, "T=3,N=4");
 }
 
+/// A slice is read where its own index tells, by way of what is gathered.
+#[test]
+fn recurrences_that_gather() {
+    let text = "input x[t,c]: f32, at[c]: i32\noutput B, D: f32\nD[0,c] = c\n\
+                D[t+1,c] = D[t,at[c]]/2 + x[t,c]\nB[c] = D[T,c]";
+    computes(text, "T=4,C=5");
+    let text = "input x[t,c]: f32, at[t,c]: i32\noutput B: f32\nD[0,c] = c\n\
+                D[t+1,c] = max(D[t,at[t,c]], x[t,c])\nB[c] = D[T,c]";
+    computes(text, "T=4,C=5");
+    let text = "input x[t,c,e]: f32, at[c]: i32, by[c,e]: i32\noutput B: f32\nD[0,c,e] = c - e\n\
+                D[t+1,c,e] = D[t,at[c],by[c,e]]/4 + D[t,at[at[c]],e] + x[t,c,e]\nB[c,e] = D[T,c,e]";
+    computes(text, "T=3,C=4,E=3");
+    let text = "input x[t,c]: f32\noutput B: f32\nindex c, k in C\n\
+                at[c]: i32 = where(c > 0, c - 1, C - 1)\nD[0,c] = c\n\
+                D[t+1,c] = max(D[t,at[c]], D[t,c]) + min(k) D[t,k] + x[t,c]\nB[c] = D[T,c]";
+    computes(text, "T=4,C=5");
+    // What is gathered by is a state itself, and read elsewhere too.
+    let text = "input x[t,c]: f32, p[c]: i32\noutput B: f32\nA[0,c]: i32 = p[c]\nA[t+1,c]: i32 = A[t,p[c]]\n\
+                D[0,c] = c\nD[t+1,c] = D[t,A[t,p[c]]] + x[t,A[t,c]]\nB[c] = D[T,c]";
+    computes(text, "T=4,C=4");
+}
+
 #[test]
 fn recurrences_that_look_back() {
     let text = "output F: i32\nF[0] = 1\nF[t+1] = F[t] + where(t >= 1, F[t-1], 0)";

@@ -24,7 +24,7 @@ impl Writer {
         let start = if self.chance(0.6) { self.constant() } else { self.element(&rows, None) };
         let (x, y) = (self.element(&all, Some(t)), self.element(&all, None));
         let h = at("t");
-        let step = match self.roll(10) {
+        let step = match self.roll(12) {
             0 | 1 => format!("exp(-abs({x})) * {h} + {y}"),
             2 => format!("{h} + {x}"),
             3 => format!("max({h}, {x})"),
@@ -33,6 +33,7 @@ impl Writer {
             6 => format!("tanh({h} + {x})"),
             7 => format!("where({x} > 0, {h}, {y})"),
             8 => format!("0.5 * {h} + {x} * {y}"),
+            9 | 10 if !rows.is_empty() => self.gathered_step(&name, &rows, &x, &y),
             _ => match rows.iter().find(|i| i.which == 0) {
                 Some(&row) => {
                     // A state that mixes: a product with a matrix at every step.
@@ -54,5 +55,30 @@ impl Writer {
             1 => self.define(&all, &format!("{} * {x}", at("t+1")), Known::Real),
             _ => self.define(&all, &at("t"), Known::Real),
         };
+    }
+
+    /// A step that reads the slice before where a tensor of positions says, which may carry the slice's own indices.
+    fn gathered_step(&mut self, name: &str, rows: &[Ix], x: &str, y: &str) -> String {
+        let at = rows[self.roll(rows.len())];
+        let mut told: Vec<Ix> = rows.iter().copied().filter(|_| self.random.unit() < 0.7).collect();
+        if self.chance(0.3) {
+            told.push(Ix { rank: TIME, which: 0 });
+        }
+        let positions = format!("X{}", self.tensors.len());
+        let known = Known::Positions(at.rank);
+        let place = format!("{positions}{}", scope::brackets(&told));
+        let ranks = told.iter().map(|i| i.rank).collect();
+        self.tensors.push(Tensor { name: positions, ranks, known, is_input: true, dtype: Some("i32") });
+        let read = |with: &str| {
+            let others = rows.iter().map(|i| if *i == at { with } else { i.name() });
+            format!("{name}[{}]", std::iter::once("t").chain(others).collect::<Vec<_>>().join(","))
+        };
+        let (own, there) = (read(at.name()), read(&place));
+        match self.roll(4) {
+            0 => format!("{there} / 2 + {x}"),
+            1 => format!("max({there}, {own}) * 0.5 + {y}"),
+            2 => format!("where({x} > 0, {there}, {own})"),
+            _ => format!("tanh({there} * {x} + {own})"),
+        }
     }
 }
