@@ -85,8 +85,12 @@ impl Kind {
     /// How many base units `unit` is.
     fn factor(&self, unit: &str) -> Option<f64> {
         let prefix = unit.strip_suffix(self.symbol)?;
-        // KB is everyone's spelling of kB.
-        let prefix = if prefix == "K" { "k" } else { prefix };
+        // KB is everyone's spelling of kB; micro is a letter of two alphabets, or its likeness.
+        let prefix = match prefix {
+            "K" => "k",
+            "\u{b5}" | "\u{3bc}" => "u",
+            other => other,
+        };
         self.prefixes().find(|p| p.0 == prefix).map(|p| p.1)
     }
 
@@ -210,6 +214,10 @@ impl FromStr for Bytes {
         if value >= u64::MAX as f64 {
             return Err(UnitError { message: format!("`{}` is too large", text.trim()), hint: None });
         }
+        // Of many bytes a part of one is rounding.
+        if value < 1024.0 && (value - value.round()).abs() > 1e-9 * value {
+            return Err(UnitError { message: format!("`{}` is no whole number of bytes", text.trim()), hint: None });
+        }
         Ok(Self(value.round() as u64))
     }
 }
@@ -261,12 +269,17 @@ mod tests {
         check::<Bytes>("1_000 B", "1 kB");
         check::<Bytes>("0 B", "0 B");
         check::<Bytes>("1.5 MiB", "1.5 MiB");
+        check::<Bytes>("0.29 kB", "290 B");
+        check::<Bytes>("1.1 MiB", "1.153 MB");
         check::<BytesPerSecond>("4.8 TB/s", "4.8 TB/s");
         check::<BytesPerSecond>("4800 GB/s", "4.8 TB/s");
         check::<FlopsPerSecond>("989.5 TFLOP/s", "989.5 TFLOP/s");
         check::<FlopsPerSecond>("1979 TFLOP/s", "1.979 PFLOP/s");
         check::<Hertz>("1.98 GHz", "1.98 GHz");
         check::<Seconds>("3.25 us", "3.25 us");
+        check::<Seconds>("5 \u{b5}s", "5 us");
+        check::<Seconds>("5 \u{3bc}s", "5 us");
+        check::<SquareMetres>("5 \u{b5}m2", "5 um2");
         check::<Joules>("5 nJ", "5 nJ");
         check::<Watts>("0.7 kW", "700 W");
         check::<JoulesPerByte>("60 pJ/B", "60 pJ/B");
@@ -287,6 +300,8 @@ mod tests {
             "`Gbit/s` is not a unit of bytes per second (bits are an eighth of bytes: `12.5 GB/s`)",
         );
         check::<Bytes>("228", "`228` has no unit (write bytes as `228 KiB`)");
+        check::<Bytes>("0.5 B", "`0.5 B` is no whole number of bytes");
+        check::<Bytes>("227.0001 B", "`227.0001 B` is no whole number of bytes");
         check::<Bytes>("lots", "`lots` does not start with a number (write bytes as `228 KiB`)");
         check::<Bytes>("50 mb", "`mb` is not a unit of bytes (did you mean `50 MB`?)");
         check::<FlopsPerSecond>(

@@ -169,7 +169,19 @@ fn mistakes_in_lanes_and_matrix_units_point_at_their_place() {
         "26:14: calibration reads_show: is not a fraction such as 0.8\n\
          27:16: calibration reads_joined: is not a fraction such as 0.8",
     );
-    check_gpu("\"f16\"", "\"half\"", "27:12: matrix unit 1 operands: is not a list of number types");
+    check_gpu(
+        "\"f16\"",
+        "\"half\"",
+        "27:12: matrix unit 1 operands: `half` is no number type; they are f64, f32, tf32, bf16, f16, e4m3, e5m2, i32, i16, i8, i4, u8, u4, b1",
+    );
+    check_gpu("[\"bf16\", \"f16\"]", "\"f16\"", "27:12: matrix unit 1 operands: is not a list of number types");
+    check_gpu("[\"bf16\", \"f16\"]", "[]", "27:12: matrix unit 1 operands: is empty");
+    check_gpu(
+        "columns = 256",
+        "columns = 250",
+        "30:11: matrix unit 1 columns: 250 is no multiple of the column_step of 8",
+    );
+    check_gpu("groups = [1, 2]", "groups = []", "34:10: matrix unit 1 groups: is empty");
     check_gpu("groups = [1, 2]", "groups = 2", "34:10: matrix unit 1 groups: is not a list of whole numbers");
     check_gpu(
         "[[level]]\nname = \"registers\"\nkind = \"registers\"\ncapacity = \"256 KiB\"\n",

@@ -87,6 +87,31 @@ fn matmul_is_within_five_percent_of_the_bound() {
     assert!(all > 150 && parts > 10 && short > 40, "{parts} of {all} in parts, {short} of short sums");
 }
 
+/// The same in other number types: a memory holds elements of each alike, and as many bytes as they have move.
+#[test]
+fn matmul_of_any_number_types_is_within_five_percent_of_the_bound() {
+    for ([one, other, result], far) in [
+        (["f64", "f64", "f64"], 1.05),
+        (["bf16", "bf16", "bf16"], 1.05),
+        (["bf16", "bf16", "f32"], 1.05),
+        (["e4m3", "e4m3", "f32"], 1.05),
+        (["bf16", "f32", "f32"], 1.05),
+        (["f32", "bf16", "bf16"], 1.05),
+        (["f32", "f64", "f64"], 1.05),
+    ] {
+        let text = format!(
+            "input A[m,k]: {one}, B[k,n]: {other}\noutput C: {result}\nC[m,n] = sum(k) A[m,k] * B[k,n]\n"
+        );
+        for ([m, n, k], capacity) in
+            [([512, 512, 512], 1024), ([512, 512, 512], 16384), ([519, 201, 907], 3190), ([783, 434, 127], 14061)]
+        {
+            let (moved, bound, _) = planned(&text, &format!("M={m}, N={n}, K={k}"), capacity);
+            let case = format!("{one} by {other} to {result}, {m} x {n} x {k} at {capacity}");
+            assert!((1.0..far).contains(&(moved / bound)), "{case}: {moved} of {bound}, {:.3}", moved / bound);
+        }
+    }
+}
+
 /// Families of sizes and capacities that `docs/model.md` tells of.
 #[derive(Clone, Copy, Debug)]
 enum Family {

@@ -123,6 +123,11 @@ impl<'t> Reader<'t> {
         let [rows, columns, column_step] = ["rows", "columns", "column_step"].map(&mut count);
         let [group_threads, row_blocks, reserve] = ["group_threads", "row_blocks", "reserve"].map(&mut count);
         let depth = self.quantity::<Bytes>(at, "depth").or_else(|| self.missing(at, "depth"));
+        if let (Some(columns), Some(step)) = (columns, column_step)
+            && !columns.is_multiple_of(step)
+        {
+            self.at(at, "columns", format!("{columns} is no multiple of the column_step of {step}"));
+        }
         let groups = self.counts(at, "groups");
         // Without a feeder both are left out.
         let feeder_threads = self.count(at, "feeder_threads").unwrap_or(0);
@@ -153,15 +158,29 @@ impl<'t> Reader<'t> {
 
     fn operands(&mut self, at: &Section<'_, 't>) -> Option<Vec<DType>> {
         let value = at.table.get("operands").or_else(|| self.missing(at, "operands"))?;
-        let list = value.get_ref().as_array().filter(|a| !a.is_empty());
+        let names: Option<Vec<&str>> =
+            value.get_ref().as_array().and_then(|a| a.iter().map(|v| v.get_ref().as_str()).collect());
+        let Some(names) = names else { return self.wrong_type(at, "operands", value, "a list of number types") };
+        if names.is_empty() {
+            self.at(at, "operands", "is empty".to_string());
+            return None;
+        }
         let named = |name: &str| DType::ALL.into_iter().find(|d| d.name() == name);
-        let found: Option<Vec<DType>> = list.and_then(|a| a.iter().map(|v| named(v.get_ref().as_str()?)).collect());
-        found.or_else(|| self.wrong_type(at, "operands", value, "a list of number types"))
+        if let Some(unknown) = names.iter().find(|n| named(n).is_none()) {
+            let known: Vec<&str> = DType::ALL.iter().map(|d| d.name()).collect();
+            self.at(at, "operands", format!("`{unknown}` is no number type; they are {}", known.join(", ")));
+            return None;
+        }
+        Some(names.into_iter().filter_map(named).collect())
     }
 
     fn counts(&mut self, at: &Section<'_, 't>, key: &str) -> Option<Vec<usize>> {
         let value = at.table.get(key).or_else(|| self.missing(at, key))?;
-        let list = value.get_ref().as_array().filter(|a| !a.is_empty());
+        let list = value.get_ref().as_array();
+        if list.is_some_and(|a| a.is_empty()) {
+            self.at(at, key, "is empty".to_string());
+            return None;
+        }
         let one = |v: &toml::Spanned<toml::de::DeValue<'_>>| {
             let number = v.get_ref().as_integer()?;
             usize::from_str_radix(number.as_str(), number.radix()).ok().filter(|n| *n > 0)

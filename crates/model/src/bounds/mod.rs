@@ -26,6 +26,7 @@ mod filled;
 mod lines;
 mod nest;
 mod orders;
+mod prices;
 mod results;
 mod simplex;
 mod spaces;

@@ -27,8 +27,10 @@ pub struct NestArray {
     pub over: BTreeSet<usize>,
     /// Bytes held per position of these indices: more than an element where other dimensions are taken whole.
     pub bytes: f64,
-    /// Bytes read per position; 0 for what is only accumulated.
+    /// Bytes read per position; 0 for what is only accumulated. They differ from those held on machines that count elements.
     pub read_bytes: f64,
+    /// Bytes that move per position whenever it comes in again: what is not read at first has gone out before.
+    pub again_bytes: f64,
     /// Whether points are summed into it.
     pub sum: bool,
 }
@@ -129,7 +131,7 @@ impl ProjectiveNest {
     /// From pieces that touch no more than `largest` bytes.
     fn least(&self, capacity: f64, complete: Vec<Power>, rests: f64, largest: f64) -> Incoming {
         let partial = self.ways(false);
-        let all: f64 = self.arrays.iter().map(|a| a.bytes * self.positions(&a.over)).sum();
+        let all: f64 = self.arrays.iter().map(|a| a.again_bytes * self.positions(&a.over)).sum();
         let total = all.min(largest);
         let most = |ways: &[Power], x: f64| ways.iter().map(|w| w.at(x)).fold(f64::INFINITY, f64::min);
         let mut best = Incoming::default();
@@ -193,7 +195,7 @@ impl ProjectiveNest {
         let mut arrays: Vec<(BTreeSet<usize>, f64)> = vec![];
         for a in self.arrays.iter().filter(|a| !(complete && a.sum)) {
             let whole: BTreeSet<usize> = a.over.intersection(&summed).copied().collect();
-            let (over, bytes) = (&a.over - &summed, a.bytes * self.positions(&whole));
+            let (over, bytes) = (&a.over - &summed, a.again_bytes * self.positions(&whole));
             match arrays.iter_mut().find(|x| x.0 == over) {
                 Some(x) => x.1 += bytes,
                 None => arrays.push((over, bytes)),

@@ -13,8 +13,9 @@ pub(super) struct Sides {
     pub held: [f64; 2],
     /// Those of them that are read.
     pub read: [f64; 2],
-    /// Bytes of a column that a row uses only when its weight is complete.
+    /// Bytes of a column that a row uses only when its weight is complete, held and read.
     pub last: f64,
+    pub last_read: f64,
     /// Bytes of a row's sums.
     pub sums: f64,
     /// How many there are.
@@ -113,13 +114,13 @@ impl ProjectiveNest {
     pub fn incoming_in_groups(&self, capacity: f64, beside: &Beside) -> Option<Incoming> {
         let Sides { held, read, last, positions: [q, n], repeated, .. } = self.sides(beside)?;
         let fitting = beside.rows(capacity, held, last);
-        if fitting < 1.0 || fitting >= q || held[1] <= 0.0 || n < 3.0 || n * held[1] <= capacity {
+        let all = n * read[1];
+        if fitting < 1.0 || fitting >= q || held[1] <= 0.0 || n < 3.0 || all <= capacity {
             return None;
         }
         let groups = (q / fitting).ceil();
-        let all = n * held[1];
         let passing = groups * all - (groups - 1.0) * (capacity - held[0] * q / groups);
-        Some(Incoming { passing: repeated * passing.max(all) * read[1] / held[1], resting: repeated * q * read[0] })
+        Some(Incoming { passing: repeated * passing.max(all), resting: repeated * q * read[0] })
     }
 
     /// The same for more orders: the sums of a row may be computed in parts, for each of which the row's weights are made again.
@@ -130,8 +131,8 @@ impl ProjectiveNest {
     /// While a sum is there, it is *open*, all `C` bytes that weights are made of are used. An open sum is there with its row, so that with
     /// each there are `w` bytes of a row over its sums: these are the pieces of `Pieces::passes`, `q w` bytes in all.
     pub fn incoming_with_sums(&self, capacity: f64, beside: &Beside) -> Option<Incoming> {
-        let Sides { held, read, last, positions: [q, n], repeated, .. } = self.sides(beside)?;
-        let first = n * (held[1] - last);
+        let Sides { held, read, last, last_read, positions: [q, n], repeated, .. } = self.sides(beside)?;
+        let first = n * (read[1] - last_read);
         if first <= capacity || last <= 0.0 || held[0] <= 0.0 {
             return None;
         }
@@ -139,8 +140,8 @@ impl ProjectiveNest {
         if sums.all <= capacity {
             return None;
         }
-        let passing = sums.passes(first, capacity, 0.0) + n * last;
-        Some(Incoming { passing: repeated * passing * read[1] / held[1], resting: repeated * q * read[0] })
+        let passing = sums.passes(first, capacity, 0.0) + n * last_read;
+        Some(Incoming { passing: repeated * passing, resting: repeated * q * read[0] })
     }
 
     /// The same for orders in which one side stays: all that is read of rows with what they carry, or all that weights are made of besides,
@@ -154,7 +155,7 @@ impl ProjectiveNest {
     /// Of the three the least, by `Pieces::passes` in what the side that stays leaves free. `None` where the nest is not one of rows and
     /// columns, all of which meet; where neither side fits; and where all comes in once.
     pub fn incoming_beside_a_side(&self, capacity: f64, beside: &Beside) -> Option<Incoming> {
-        let Sides { held, read, last, sums, positions: [q, n], repeated } = self.sides(beside)?;
+        let Sides { held, read, last, last_read, sums, positions: [q, n], repeated } = self.sides(beside)?;
         if last <= 0.0 || read.iter().chain(&held).any(|&b| b <= 0.0) {
             return None;
         }
@@ -164,14 +165,13 @@ impl ProjectiveNest {
         let pieces = |all: f64, count: f64| Pieces { all, count };
         // What passes more than once, if this stays. Beside a piece there are, when it is used, an element of what passes and a number that is
         // made of it; beside a row at least the number.
-        let more = |stays: f64, resting: Pieces, numbers: f64, passing: f64, read: f64| match capacity - stays {
+        let more = |stays: f64, resting: Pieces, numbers: f64, passing: f64| match capacity - stays {
             free if free <= numbers * beside.number => f64::INFINITY,
-            free => (resting.passes(passing, free, numbers * beside.number) - passing) * read,
+            free => resting.passes(passing, free, numbers * beside.number) - passing,
         };
-        let of_column = read[1] / held[1];
-        let least = more(rows, pieces(q * sums, f64::INFINITY), 2.0, first, of_column)
-            .min(more(first, pieces(rows, q), 1.0, n * last, of_column))
-            .min(more(first, pieces(n * last, results), 2.0, q * read[0], 1.0));
+        let least = more(rows, pieces(q * sums, f64::INFINITY), 2.0, n * (read[1] - last_read))
+            .min(more(first, pieces(rows, q), 1.0, n * last_read))
+            .min(more(first, pieces(n * last, results), 2.0, q * read[0]));
         let once = q * read[0] + n * read[1];
         let found = Incoming { passing: repeated * least, resting: repeated * once };
         Some(found).filter(|_| least > 0.0 && least.is_finite())
@@ -182,7 +182,7 @@ impl ProjectiveNest {
     /// - a factor comes in once, row by row: each of its rows, that is all of it that one position of the indices that stay in the result
     ///   needs, is there from its first use to its last. Every such row meets all of the other factors: `Pieces::passes`, with the factor for
     ///   which that is least;
-    /// - sums stay: none is begun and completed while as much comes in as the memory holds twice. Then no piece of the computation has
+    /// - sums stay: none is begun and completed while as much comes in as the memory holds twice, of what moves most bytes. Then no piece of the computation has
     ///   complete sums in which so much comes in, and those of [`ProjectiveNest::incoming`] that have none bound it.
     ///
     /// `None` where a row does not meet all, and where all may come in once.
@@ -204,12 +204,12 @@ impl ProjectiveNest {
                     * 2.0;
             // What moves with the rows is met by its own alone.
             let met = || factors().filter(|a| a.over.is_disjoint(&rows));
-            let (held, of_it): (f64, f64) = (met().map(|a| bytes(&a)).sum(), met().map(|a| read(&a)).sum());
-            match rows.is_empty() || held <= 0.0 {
+            let passing: f64 = met().map(|a| read(&a)).sum();
+            match rows.is_empty() || passing <= 0.0 {
                 true => 0.0,
                 false => {
                     let rows = Pieces { all: bytes(&resting), count: self.positions(&rows) };
-                    (rows.passes(held, capacity, beside) - held) * of_it / held
+                    rows.passes(passing, capacity, beside) - passing
                 }
             }
         };
@@ -236,6 +236,7 @@ impl ProjectiveNest {
             held: [beside.carried, 0.0],
             read: [0.0, 0.0],
             last: 0.0,
+            last_read: 0.0,
             sums: 0.0,
             positions: [&rows, &columns].map(|s| self.positions(s)),
             repeated: self.positions(&common),
@@ -249,7 +250,10 @@ impl ProjectiveNest {
             if !over.is_empty() {
                 found.held[side] += a.bytes;
                 found.read[side] += a.read_bytes;
-                found.last += if side == 1 && beside.last.contains(&a.name) { a.bytes } else { 0.0 };
+                if side == 1 && beside.last.contains(&a.name) {
+                    found.last += a.bytes;
+                    found.last_read += a.read_bytes;
+                }
                 found.sums += if a.sum { a.bytes } else { 0.0 };
             }
         }
@@ -276,7 +280,7 @@ mod tests {
     }
 
     fn array(name: &str, over: usize, bytes: f64, read_bytes: f64, sum: bool) -> NestArray {
-        NestArray { name: name.to_string(), over: BTreeSet::from([over]), bytes, read_bytes, sum }
+        NestArray { name: name.to_string(), over: BTreeSet::from([over]), bytes, read_bytes, again_bytes: bytes, sum }
     }
 
     #[test]
@@ -336,6 +340,7 @@ mod tests {
             over,
             bytes: 1.0,
             read_bytes: if sum { 0.0 } else { 1.0 },
+            again_bytes: 1.0,
             sum,
         };
         let arrays =

@@ -49,11 +49,12 @@ struct Chain {
 
 impl ProjectiveNest {
     /// What must come in, in orders of the module's kinds, whichever takes least. `None` where the nest is not one of rows and columns, all of which meet; where a result
-    /// does not take one element of a column each; and where all comes in once.
+    /// does not take one element of a column each; where what is read moves more bytes of one array than of another; and where all comes in once.
     pub fn incoming_in_results(&self, capacity: f64, beside: &Beside) -> Option<Incoming> {
-        let Sides { held, read, last, sums, positions: [rows, columns], repeated } = self.sides(beside)?;
+        let Sides { held, read, last, sums, positions: [rows, columns], repeated, .. } = self.sides(beside)?;
         let number = beside.number.max(1.0);
-        if last <= 0.0 || last != sums || read.iter().chain(&held).any(|&b| b <= 0.0) {
+        let alike = self.arrays.iter().filter(|a| !a.sum).all(|a| a.read_bytes == a.bytes);
+        if !alike || last <= 0.0 || last != sums || read.iter().chain(&held).any(|&b| b <= 0.0) {
             return None;
         }
         let [memory, carried, row, first, results] =
@@ -290,6 +291,7 @@ mod tests {
             over: BTreeSet::from([over]),
             bytes: 4.0,
             read_bytes: if sum { 0.0 } else { 4.0 },
+            again_bytes: 4.0,
             sum,
         };
         let arrays = vec![array("Q", 0, false), array("K", 1, false), array("V", 1, false), array("O", 0, true)];

@@ -22,16 +22,13 @@ pub(crate) struct Spaces {
     chains: Vec<Chain>,
     /// Whether programs decide what memories hold, so that rows are held whole: on abstract machines.
     placed: bool,
-    /// Bytes moved per byte held, at least: differs from 1 on abstract machines.
-    ratio: f64,
 }
 
 impl Spaces {
     pub fn new(program: &Program, kernel: &Kernel, nest: &Nest, machine: &Machine) -> Self {
         let (defs, summed) = definitions(kernel);
         let finder = Finder { program, kernel, nest, machine, defs, summed, counted: RefCell::default() };
-        let (ratio, placed) = (finder.ratio(), machine.element.is_some());
-        let mut out = Self { single: vec![], chains: vec![], placed, ratio };
+        let mut out = Self { single: vec![], chains: vec![], placed: machine.element.is_some() };
         if nest.data_dependent {
             return out;
         }
@@ -47,33 +44,37 @@ impl Spaces {
 
     /// Bytes that must be read with this much fast memory per core or group of cores.
     pub fn incoming(&self, capacity: f64) -> Needed {
-        let bytes = |i: Incoming| (i.passing + i.resting) * self.ratio;
         let (mut most, mut once) = (Needed::default(), (0.0, BoundFrom::Once));
         let mut any = |b: f64, from: BoundFrom| {
             if b > most.any.0 {
                 most.any = (b, from);
             }
         };
-        self.single.iter().for_each(|n| any(bytes(n.incoming(capacity)), BoundFrom::Contraction));
+        self.single.iter().for_each(|n| any(n.bytes(|n| n.incoming(capacity)), BoundFrom::Contraction));
         let factor = |n: &ProjectiveNest| {
-            n.incoming_beside_a_factor_or_sums(capacity).filter(|_| self.placed).map_or(0.0, bytes)
+            if self.placed { n.bytes_where_all_meet(|n| n.incoming_beside_a_factor_or_sums(capacity)) } else { 0.0 }
         };
         let a_factor = self.single.iter().map(factor).fold(0.0, f64::max);
         let [mut a_side, mut with_sums, mut in_groups] = [0.0f64; 3];
         for Chain { rows, again, parts, beside } in &self.chains {
-            let apart: f64 = parts.iter().map(|n| n.incoming_in_parts(capacity).passing * self.ratio).sum();
+            let passing = |n: &ProjectiveNest| Incoming { resting: 0.0, ..n.incoming_in_parts(capacity) };
+            let apart: f64 = parts.iter().map(|n| n.bytes(passing)).sum();
             let least = |found: f64, from| if found <= apart { (found, from) } else { (apart, BoundFrom::Apart) };
-            let again = again.as_ref().map_or(0.0, |n| bytes(n.incoming_beside_all_that_rests(capacity)));
+            let again = again.as_ref().map_or(0.0, |n| n.bytes(|n| n.incoming_beside_all_that_rests(capacity)));
             let (found, from) = least(again, BoundFrom::Parts);
             any(found, from);
-            let (found, from) = least(bytes(rows.incoming(capacity)), BoundFrom::Rows);
+            let (found, from) = least(rows.bytes(|n| n.incoming(capacity)), BoundFrom::Rows);
             if found > once.0 {
                 once = (found, from);
             }
-            let some = |found: Option<Incoming>| found.filter(|_| self.placed).map_or(0.0, bytes).min(apart);
-            with_sums = with_sums.max(some(rows.incoming_with_sums(capacity, beside)));
-            let groups = some(rows.incoming_in_groups(capacity, beside));
-            match some(rows.incoming_beside_a_side(capacity, beside)) {
+            if !self.placed {
+                continue;
+            }
+            let some =
+                |found: &dyn Fn(&ProjectiveNest) -> Option<Incoming>| rows.bytes_where_all_meet(found).min(apart);
+            with_sums = with_sums.max(some(&|n| n.incoming_with_sums(capacity, beside)));
+            let groups = some(&|n| n.incoming_in_groups(capacity, beside));
+            match some(&|n| n.incoming_beside_a_side(capacity, beside)) {
                 // Of two kinds of orders that of which the bound is less holds for both.
                 side if side > 0.0 && (groups == 0.0 || side < groups) => a_side = a_side.max(side),
                 _ => in_groups = in_groups.max(groups),
@@ -94,10 +95,10 @@ impl Spaces {
         if !self.placed {
             return vec![];
         }
-        let bytes = |i: Incoming| (i.passing + i.resting) * self.ratio;
-        let in_tiles = self.single.iter().filter_map(|n| n.incoming_in_tiles(capacity)).map(bytes).fold(0.0, f64::max);
-        let results = |c: &Chain| c.rows.incoming_in_results(capacity, &c.beside).map(bytes);
-        let in_results = self.chains.iter().filter_map(results).fold(0.0, f64::max);
+        let tiles = |n: &ProjectiveNest| n.bytes_where_all_meet(|n| n.incoming_in_tiles(capacity));
+        let in_tiles = self.single.iter().map(tiles).fold(0.0, f64::max);
+        let results = |c: &Chain| c.rows.bytes_where_all_meet(|n| n.incoming_in_results(capacity, &c.beside));
+        let in_results = self.chains.iter().map(results).fold(0.0, f64::max);
         vec![(in_results, BoundFrom::Results), (in_tiles, BoundFrom::Tiles)]
     }
 }
@@ -198,12 +199,6 @@ struct Finder<'a> {
 }
 
 impl<'a> Finder<'a> {
-    fn ratio(&self) -> f64 {
-        let tensors = self.nest.accesses.iter().map(|a| self.program.tensor(a.tensor).dtype);
-        let ratio = |d: einloom_cascade::DType| d.bytes() as f64 / self.machine.held_bytes(d).max(1) as f64;
-        tensors.map(ratio).fold(1.0, f64::min)
-    }
-
     fn depends(&self, v: ValueId) -> &BTreeSet<AxisId> {
         &self.nest.depends[v.at()]
     }
@@ -430,14 +425,17 @@ impl<'a> Finder<'a> {
             if arrays.iter().any(|a| a.name == tensor.name && a.over == over) {
                 continue;
             }
-            let bytes = self.machine.held_bytes(tensor.dtype) as f64 * leaf.others;
-            arrays.push(NestArray { name: tensor.name.clone(), over, bytes, read_bytes: bytes, sum: false });
+            let [bytes, read_bytes] =
+                [self.machine.held_bytes(tensor.dtype), tensor.dtype.bytes() as u64].map(|b| b as f64 * leaf.others);
+            let again_bytes = read_bytes;
+            arrays.push(NestArray { name: tensor.name.clone(), over, bytes, read_bytes, again_bytes, sum: false });
         }
         // Places of one tensor may overlap: together they hold at least the mean of what they hold each.
         for k in 0..arrays.len() {
             let places = arrays.iter().filter(|a| a.name == arrays[k].name).count() as f64;
             arrays[k].bytes /= places;
             arrays[k].read_bytes /= places;
+            arrays[k].again_bytes /= places;
         }
         let of_axes = |axes: &BTreeSet<AxisId>| -> BTreeSet<usize> {
             axes.iter().filter(|a| points.contains(a)).flat_map(|a| place(&Index::Whole(*a))).collect()
@@ -446,17 +444,19 @@ impl<'a> Finder<'a> {
             let value = self.kernel.value(v);
             let bytes = self.machine.held_bytes(value.dtype) as f64;
             let over = of_axes(self.depends(v));
-            arrays.push(NestArray { name: value.name.clone(), over, bytes, read_bytes: 0.0, sum: false });
+            let again_bytes = 2.0 * value.dtype.bytes() as f64;
+            arrays.push(NestArray { name: value.name.clone(), over, bytes, read_bytes: 0.0, again_bytes, sum: false });
         }
-        let stores = self.nest.accesses.iter().filter(|a| a.store);
-        let narrowest = stores.map(|a| self.machine.held_bytes(self.program.tensor(a.tensor).dtype)).min();
+        let stores = self.nest.accesses.iter().filter(|a| a.store).map(|a| self.program.tensor(a.tensor).dtype);
+        let narrowest = stores.min_by_key(|d| d.bytes());
         for &(v, rest) in sums {
             let value = self.kernel.value(v);
             let own: BTreeSet<AxisId> = self.depends(v).union(&sides(self.kernel, v)).copied().collect();
-            // It may be held as narrow as what is stored.
-            let stored = narrowest.unwrap_or(self.machine.held_bytes(value.dtype));
-            let bytes = stored as f64 * rest;
-            arrays.push(NestArray { name: value.name.clone(), over: of_axes(&own), bytes, read_bytes: 0.0, sum: true });
+            // It may be held, and go out and come in, as narrow as what is stored.
+            let stored = narrowest.unwrap_or(value.dtype);
+            let bytes = self.machine.held_bytes(stored) as f64 * rest;
+            let (over, again_bytes) = (of_axes(&own), 2.0 * stored.bytes() as f64 * rest);
+            arrays.push(NestArray { name: value.name.clone(), over, bytes, read_bytes: 0.0, again_bytes, sum: true });
         }
         let points = self.points(c, points)?;
         Some(ProjectiveNest { extents, points, arrays })

@@ -211,6 +211,7 @@ fn product([q, n, k]: [u64; 3]) -> ProjectiveNest {
         over: BTreeSet::from(over),
         bytes: 4.0,
         read_bytes: if sum { 0.0 } else { 4.0 },
+        again_bytes: 4.0,
         sum,
     };
     let arrays = vec![factor("A", [0, 2], false), factor("B", [2, 1], false), factor("C", [0, 1], true)];
