@@ -45,17 +45,7 @@ impl Deriver<'_> {
         let mut shrinks: Vec<String> =
             m.centres.iter().filter_map(|c| c.shrinks.as_ref()).map(|s| self.shrinking(s)).collect();
         shrinks.dedup();
-        // A square of several variables, such as a residual: the text's elements may be small where their moments are not.
-        let most = p.monomials.iter().map(|m| m.powers.iter().sum::<u32>()).max().unwrap_or(0);
-        let mut joined: Vec<&[u32]> =
-            (p.monomials.iter().map(|m| &m.powers[..])).filter(|powers| powers.iter().sum::<u32>() == most).collect();
-        joined.sort();
-        joined.dedup();
-        let lost = match most > 1 && joined.len() > 1 {
-            true => "; where these nearly cancel, as in the residual of a near fit, as many digits are lost",
-            false => "",
-        };
-        let why = format!("{means}, the states are {}{added}{}{lost}", states.join(", "), shrinks.concat());
+        let why = format!("{means}, the states are {}{added}{}", states.join(", "), shrinks.concat());
         let after =
             format!("{}; {} = {}", self.state_text(shown), m.node.name, show::term(&self.out, &show::unguarded(value)));
         let over = m.r.over.clone();
