@@ -352,6 +352,41 @@ fn what_cancels_still_does() {
     }
 }
 
+/// A power of a quotient is a number where the quotient of powers is none: in f64 a fourth power of 1e90 is not.
+#[test]
+fn powers_of_quotients_stay_in_range() {
+    let programs = [
+        // Skewness and kurtosis.
+        "input X[m,n]: f64\noutput G, H: f64\nmu[m] = mean(n) X[m,n]\ns[m] = sqrt(mean(n) (X[m,n] - mu[m])^2)\nZ[m,n] = (X[m,n] - mu[m]) / s[m]\nG[m] = mean(n) Z[m,n]^3\nH[m] = mean(n) Z[m,n]^4 - 3",
+        "input X[m,n]: f64\noutput H: f64\nmu[m] = mean(n) X[m,n]\nr[m] = rsqrt(mean(n) (X[m,n] - mu[m])^2)\nH[m] = mean(n) ((X[m,n] - mu[m]) * r[m])^6",
+        // About something else than the mean.
+        "input X[m,n]: f64\noutput H: f64\nc[m] = max(n) X[m,n]\na[m] = sum(n) abs(X[m,n])\nH[m] = mean(n) ((X[m,n] - c[m]) / a[m])^4",
+        // Comoments of two rows.
+        "input X[m,n]: f64, U[m,n]: f64\noutput H: f64\nmx[m] = mean(n) X[m,n]\nmu[m] = mean(n) U[m,n]\nsx[m] = sqrt(mean(n) (X[m,n] - mx[m])^2)\nsu[m] = sqrt(mean(n) (U[m,n] - mu[m])^2)\nH[m] = mean(n) ((X[m,n] - mx[m]) / sx[m])^2 * ((U[m,n] - mu[m]) / su[m])^2",
+        // Shares of a total.
+        "input X[m,n]: f64\noutput L: f64\na[m] = sum(n) abs(X[m,n])\nL[m] = sum(n) (X[m,n] / a[m])^4",
+        "input X[m,n]: f64\noutput L: f64\nparam p = 3.5\na[m] = sum(n) abs(X[m,n])\nL[m] = sum(n) (abs(X[m,n]) / a[m])^p",
+        "input X[m,n]: f64, w[n]: f64\noutput L: f64\na[m] = sqrt(sum(n) X[m,n]^2)\nL[m] = sum(n) abs(w[n]) * (abs(X[m,n]) / a[m])^3",
+        // Divided by what is given.
+        "input X[m,n]: f64, U[m,n]: f64\noutput L: f64\na[m] = max(n) abs(U[m,n])\nL[m] = sum(n) (X[m,n] / a[m])^4",
+        "input X[m,n]: f64, s[m]: f64\noutput L: f64\nL[m] = sum(n) (X[m,n] / s[m])^4",
+    ];
+    for text in programs {
+        for scale in [1.0, 1e90, 1e-100] {
+            let places = |k: usize| if k % 40 < 3 { 0.0 } else { 1.0 };
+            as_precise(text, &|name, _, v, _| if name == "w" { v } else { v * scale });
+            // Nothing but zeros at first.
+            as_precise(text, &|name, k, v, _| match name {
+                "w" => v,
+                "s" => v * scale,
+                _ => v * scale * places(k),
+            });
+            // Far from zero.
+            as_precise(text, &|name, _, v, _| if name == "w" { v } else { (v + 10.0) * scale });
+        }
+    }
+}
+
 /// A NaN is as extreme as can be, and the first one stands, wherever the cuts are.
 #[test]
 fn positions_of_extrema_among_nans() {

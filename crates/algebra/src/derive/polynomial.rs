@@ -20,6 +20,8 @@ use std::collections::BTreeSet;
 const MOST_MONOMIALS: usize = 64;
 /// Nor such with more states: one for every choice of powers up to the highest of each variable.
 const MOST_STATES: u32 = 32;
+/// Powers of numbers from here on easily leave the range of f32, where those of their quotients do not.
+pub(super) const FAR_POWER: f64 = 3.0;
 /// Nor higher powers.
 const HIGHEST_POWER: f64 = 8.0;
 
@@ -57,6 +59,21 @@ pub(super) struct Polynomial {
 }
 
 impl Polynomial {
+    /// What a variable is divided by or multiplied with, if the polynomial is of a degree that leaves the range of the
+    /// numbers: the factors of its slope that read data.
+    pub(super) fn scaled(&self, variable: usize) -> Option<Product> {
+        let degree = |m: &Monomial| m.powers.iter().sum::<u32>() + m.offsets.iter().sum::<u32>();
+        if f64::from(self.monomials.iter().map(degree).max()?) < FAR_POWER {
+            return None;
+        }
+        let slopes = self.offsets.iter().flat_map(|o| &o.slopes).filter(|s| s.0 == variable);
+        let scale = |slope: &Product| {
+            let factors = slope.factors.iter().filter(|(base, _)| base.any_read(&|_| true));
+            Product { factors: factors.cloned().collect(), ..Product::one() }
+        };
+        slopes.map(|s| scale(&s.1)).find(|d| !d.is_one())
+    }
+
     /// The number of states, at most.
     fn states(&self) -> u32 {
         let highest = |k: usize| self.monomials.iter().map(|m| m.powers[k]).max().unwrap_or(0) + 1;

@@ -1,15 +1,26 @@
 //! What is said of a vector of states.
 
 use super::Moments;
+use super::centre::Centre;
 use crate::derive::Deriver;
 use crate::derive::polynomial::{Offset, Polynomial};
-use crate::{NodeId, Reduction, Rule, Term, product, show};
+use crate::{Reduction, Rule, Term, product, show};
 
 impl Deriver<'_> {
-    /// That an exponential is taken relative to a maximum.
-    fn shrinking(&self, (by, maximum): &(Term, NodeId)) -> String {
-        let (by, maximum) = (show::term(&self.out, &show::unguarded(by)), &self.out[*maximum].name);
-        format!("; its exponential is relative to {maximum}, the maximum so far, and shrinks by {by} when that grows")
+    /// That a variable is taken relative to a maximum, or to a range.
+    fn shrinking(&self, centre: &Centre) -> Option<String> {
+        let (by, states) = centre.shrinks.as_ref()?;
+        let by = show::term(&self.out, &show::unguarded(by));
+        Some(match &centre.range {
+            Some(range) => format!(
+                "; its powers are relative to {}, the range so far, and shrink by {by} when that grows: a power of a quotient may be a number where the quotient of powers is none",
+                show::term(&self.out, &show::unguarded(range))
+            ),
+            None => format!(
+                "; its exponential is relative to {}, the maximum so far, and shrinks by {by} when that grows",
+                self.names(states)
+            ),
+        })
     }
 
     pub(super) fn explain_moments(
@@ -42,8 +53,7 @@ impl Deriver<'_> {
             (_, "extremum") => format!("the running extrema are {}", means.join(" and ")),
             _ => format!("the running {what}s are {}", means.join(" and ")),
         };
-        let mut shrinks: Vec<String> =
-            m.centres.iter().filter_map(|c| c.shrinks.as_ref()).map(|s| self.shrinking(s)).collect();
+        let mut shrinks: Vec<String> = m.centres.iter().filter_map(|c| self.shrinking(c)).collect();
         shrinks.dedup();
         let why = format!("{means}, the states are {}{added}{}", states.join(", "), shrinks.concat());
         let after =
