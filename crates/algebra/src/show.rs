@@ -25,18 +25,18 @@ fn is_quotient_guard(c: &Term, a: &Term, b: &Term) -> bool {
     }
 }
 
-fn is_positive(c: &Term) -> bool {
-    matches!(c, Term::Binary(BinaryOp::Gt, _, none) if **none == Term::Number(0.0))
+fn is_nonzero(c: &Term) -> bool {
+    matches!(c, Term::Binary(BinaryOp::Gt | BinaryOp::Ne, _, none) if **none == Term::Number(0.0))
 }
 
-/// `0 < size`, or `abs(x) < inf`, or `0 < x and abs(x) < inf`.
+/// `0 < size`, or `abs(x) < inf`, or `x != 0 and abs(x) < inf`.
 fn is_guard(c: &Term) -> bool {
     match c {
         Term::Binary(BinaryOp::Gt, a, b) => matches!(**a, Term::Size(_)) && **b == Term::Number(0.0),
         Term::Binary(BinaryOp::Lt, a, b) => {
             matches!(**a, Term::Unary(UnaryOp::Abs, _)) && **b == Term::Number(f64::INFINITY)
         }
-        Term::Binary(BinaryOp::And, a, b) => is_guard(a) || is_positive(a) && is_guard(b),
+        Term::Binary(BinaryOp::And, a, b) => is_guard(a) || is_nonzero(a) && is_guard(b),
         _ => false,
     }
 }

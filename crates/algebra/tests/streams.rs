@@ -298,6 +298,95 @@ fn statistics_far_from_zero() {
     }
 }
 
+/// A program with inputs that are made from random ones, M=3 and N=40: what is derived is as precise as what is written.
+fn as_precise(text: &str, make: &dyn Fn(&str, usize, f64, &Arrays) -> f64) {
+    let parsed = einloom_cascade::parse(text);
+    assert!(!parsed.diagnostics.iter().any(|d| d.is_error()), "{text}: {:?}", parsed.diagnostics);
+    let cascade = parsed.cascade;
+    let d = derive(&cascade);
+    let given = Given { sizes: [("M".into(), 3), ("N".into(), 40)].into(), ..Given::default() };
+    let bound = bind(&cascade, &given).expect("binds");
+    let mut random = Random(5);
+    let mut inputs = Arrays::new();
+    for t in cascade.inputs() {
+        let mut array = input(&cascade, &bound, t, Kind::Normal, &mut random);
+        let name = cascade[t].name.clone();
+        array.values = array.values.iter().enumerate().map(|(k, &v)| make(&name, k, v, &inputs)).collect();
+        inputs.insert(name, array);
+    }
+    let expected = typed(&cascade, meaning::evaluate(&cascade, &bound, &inputs).expect("a meaning"));
+    for cut in CUTS {
+        let got = evaluate(&d.derived, &bound, &inputs, cut).expect("reads inside");
+        for (_, name, e) in &expected {
+            for (&a, &b) in e.values.iter().zip(&got[name].values) {
+                assert!(
+                    a.is_finite() && (a - b).abs() <= 1e-7 * a.abs(),
+                    "{text}, {cut:?}: {name} should be {a}, is {b}"
+                );
+            }
+        }
+    }
+}
+
+/// What is small because it cancels in every element cancels in what is derived too: `Y` is nearly a multiple of `X`.
+#[test]
+fn what_cancels_still_does() {
+    let programs = [
+        // The distance of two unit vectors.
+        "input X[m,n]: f64, Y[m,n]: f64\noutput R: f64\nx[m] = sqrt(sum(n) X[m,n]^2)\ny[m] = sqrt(sum(n) Y[m,n]^2)\nR[m] = sqrt(sum(n) (X[m,n] / x[m] - Y[m,n] / y[m])^2)",
+        // The residual of a regression.
+        "input X[m,n]: f64, Y[m,n]: f64\noutput R: f64\nmx[m] = mean(n) X[m,n]\nmy[m] = mean(n) Y[m,n]\nB[m] = (sum(n) (X[m,n] - mx[m]) * (Y[m,n] - my[m])) / sum(n) (X[m,n] - mx[m])^2\nR[m] = sqrt(sum(n) (Y[m,n] - my[m] - B[m] * (X[m,n] - mx[m]))^2)",
+        // The error of a projection.
+        "input X[m,n]: f64, Y[m,n]: f64\noutput O: f64\na[m] = (sum(n) X[m,n] * Y[m,n]) / sum(n) X[m,n]^2\nO[m] = sum(n) (Y[m,n] - a[m] * X[m,n])^2",
+        // Differences of standardised values, and their product with another such difference.
+        "input X[m,n]: f64, Y[m,n]: f64\noutput O: f64\nmx[m] = mean(n) X[m,n]\nmy[m] = mean(n) Y[m,n]\nsx[m] = sqrt(mean(n) (X[m,n] - mx[m])^2)\nsy[m] = sqrt(mean(n) (Y[m,n] - my[m])^2)\nO[m] = mean(n) ((X[m,n] - mx[m]) / sx[m] - (Y[m,n] - my[m]) / sy[m])^2",
+        // Squared distances from the variance, where all are nearly alike.
+        "input X[m,n]: f64, S[m,n]: f64\noutput G: f64\nZ[m,n] = where(n < N / 2, 1, -1) * (1 + S[m,n])\nmu[m] = mean(n) Z[m,n]\nv[m] = mean(n) (Z[m,n] - mu[m])^2\nG[m] = sqrt(mean(n) ((Z[m,n] - mu[m])^2 - v[m])^2)",
+    ];
+    for text in programs {
+        as_precise(text, &|name, k, v, made| match name {
+            "Y" => 3.0 * made["X"].values[k] + 1e-6 * v,
+            "S" => 1e-6 * v,
+            _ => v,
+        });
+    }
+}
+
+/// A power of a quotient is a number where the quotient of powers is none: in f64 a fourth power of 1e90 is not.
+#[test]
+fn powers_of_quotients_stay_in_range() {
+    let programs = [
+        // Skewness and kurtosis.
+        "input X[m,n]: f64\noutput G, H: f64\nmu[m] = mean(n) X[m,n]\ns[m] = sqrt(mean(n) (X[m,n] - mu[m])^2)\nZ[m,n] = (X[m,n] - mu[m]) / s[m]\nG[m] = mean(n) Z[m,n]^3\nH[m] = mean(n) Z[m,n]^4 - 3",
+        "input X[m,n]: f64\noutput H: f64\nmu[m] = mean(n) X[m,n]\nr[m] = rsqrt(mean(n) (X[m,n] - mu[m])^2)\nH[m] = mean(n) ((X[m,n] - mu[m]) * r[m])^6",
+        // About something else than the mean.
+        "input X[m,n]: f64\noutput H: f64\nc[m] = max(n) X[m,n]\na[m] = sum(n) abs(X[m,n])\nH[m] = mean(n) ((X[m,n] - c[m]) / a[m])^4",
+        // Comoments of two rows.
+        "input X[m,n]: f64, U[m,n]: f64\noutput H: f64\nmx[m] = mean(n) X[m,n]\nmu[m] = mean(n) U[m,n]\nsx[m] = sqrt(mean(n) (X[m,n] - mx[m])^2)\nsu[m] = sqrt(mean(n) (U[m,n] - mu[m])^2)\nH[m] = mean(n) ((X[m,n] - mx[m]) / sx[m])^2 * ((U[m,n] - mu[m]) / su[m])^2",
+        // Shares of a total.
+        "input X[m,n]: f64\noutput L: f64\na[m] = sum(n) abs(X[m,n])\nL[m] = sum(n) (X[m,n] / a[m])^4",
+        "input X[m,n]: f64\noutput L: f64\nparam p = 3.5\na[m] = sum(n) abs(X[m,n])\nL[m] = sum(n) (abs(X[m,n]) / a[m])^p",
+        "input X[m,n]: f64, w[n]: f64\noutput L: f64\na[m] = sqrt(sum(n) X[m,n]^2)\nL[m] = sum(n) abs(w[n]) * (abs(X[m,n]) / a[m])^3",
+        // Divided by what is given.
+        "input X[m,n]: f64, U[m,n]: f64\noutput L: f64\na[m] = max(n) abs(U[m,n])\nL[m] = sum(n) (X[m,n] / a[m])^4",
+        "input X[m,n]: f64, s[m]: f64\noutput L: f64\nL[m] = sum(n) (X[m,n] / s[m])^4",
+    ];
+    for text in programs {
+        for scale in [1.0, 1e90, 1e-100] {
+            let places = |k: usize| if k % 40 < 3 { 0.0 } else { 1.0 };
+            as_precise(text, &|name, _, v, _| if name == "w" { v } else { v * scale });
+            // Nothing but zeros at first.
+            as_precise(text, &|name, k, v, _| match name {
+                "w" => v,
+                "s" => v * scale,
+                _ => v * scale * places(k),
+            });
+            // Far from zero.
+            as_precise(text, &|name, _, v, _| if name == "w" { v } else { (v + 10.0) * scale });
+        }
+    }
+}
+
 /// A NaN is as extreme as can be, and the first one stands, wherever the cuts are.
 #[test]
 fn positions_of_extrema_among_nans() {

@@ -17,6 +17,16 @@ pub(super) fn is_finite(x: &Term) -> Term {
     binary(BinaryOp::Lt, Term::Unary(UnaryOp::Abs, Box::new(x.clone())), Term::Number(f64::INFINITY))
 }
 
+/// Whether something can be taken relative to `x`: a finite number that is not 0.
+pub(super) fn is_usable(x: &Term) -> Term {
+    binary(BinaryOp::And, binary(BinaryOp::Ne, x.clone(), Term::Number(0.0)), is_finite(x))
+}
+
+/// `x` where something can be taken relative to it, else 1.
+pub(super) fn usable(x: &Term) -> Term {
+    where_some(is_usable(x), x.clone(), 1.0)
+}
+
 /// `x` where it is finite, else 0: a legitimate anchor in every case, since any finite number is one.
 pub(super) fn finite(x: &Term) -> Term {
     Term::Select(Box::new(is_finite(x)), Box::new(x.clone()), Box::new(Term::Number(0.0)))

@@ -22,6 +22,7 @@ mod rebuild;
 mod scale;
 mod scan;
 mod separate;
+mod whole;
 
 use crate::level::Levels;
 use crate::{Graph, Node, NodeId, Passes, Product, Refusal, Rule, Step, Term, flatten, passes};

@@ -4,6 +4,11 @@
 //! `Σ s_j·(u_j - a_j) + (β + Σ s_j·a_j)`: linear in *centred* variables `u_j - a_j`, whatever the centres `a_j` are,
 //! plus an *offset* that does not carry the indices. Products and whole powers of such sums are multiplied out.
 //!
+//! Condition: what cancels in an element of a sum still does before it is multiplied with anything that cancels like it. A
+//! sum `slope·(u - a) + offset` of one variable does, about its mean. One of several functions of the indices, such as
+//! `x/c - y/d` or `(x - c)^2 - d`, may be small where its addends are not: it stays at the first power, and alone of its kind,
+//! unless none of its addends can be negative.
+//!
 //! Where a variable is `exp(x - c)`, `exp(-c)` is its slope, and `exp(x)` is taken relative to its running maximum. Condition: it
 //! is the only one of its sum. Two of them, each relative to its own, cancel only after they have been squared.
 
@@ -15,6 +20,8 @@ use std::collections::BTreeSet;
 const MOST_MONOMIALS: usize = 64;
 /// Nor such with more states: one for every choice of powers up to the highest of each variable.
 const MOST_STATES: u32 = 32;
+/// Powers of numbers from here on easily leave the range of f32, where those of their quotients do not.
+pub(super) const FAR_POWER: f64 = 3.0;
 /// Nor higher powers.
 const HIGHEST_POWER: f64 = 8.0;
 
@@ -52,6 +59,21 @@ pub(super) struct Polynomial {
 }
 
 impl Polynomial {
+    /// What a variable is divided by or multiplied with, if the polynomial is of a degree that leaves the range of the
+    /// numbers: the factors of its slope that read data.
+    pub(super) fn scaled(&self, variable: usize) -> Option<Product> {
+        let degree = |m: &Monomial| m.powers.iter().sum::<u32>() + m.offsets.iter().sum::<u32>();
+        if f64::from(self.monomials.iter().map(degree).max()?) < FAR_POWER {
+            return None;
+        }
+        let slopes = self.offsets.iter().flat_map(|o| &o.slopes).filter(|s| s.0 == variable);
+        let scale = |slope: &Product| {
+            let factors = slope.factors.iter().filter(|(base, _)| base.any_read(&|_| true));
+            Product { factors: factors.cloned().collect(), ..Product::one() }
+        };
+        slopes.map(|s| scale(&s.1)).find(|d| !d.is_one())
+    }
+
     /// The number of states, at most.
     fn states(&self) -> u32 {
         let highest = |k: usize| self.monomials.iter().map(|m| m.powers[k]).max().unwrap_or(0) + 1;
@@ -75,8 +97,8 @@ pub(super) enum NotFinite {
     Exponent(Term),
     /// This power of a mixed sum is no positive whole number, or too high.
     Power(Term, f64),
-    /// Multiplied out this sum of exponentials separates, but what cancels in it no longer does before it is multiplied.
-    Cancels(Term),
+    /// Multiplied out this sum separates, but what cancels in it no longer does before it is multiplied.
+    Cancels { base: Term, exponentials: bool },
     /// There are more monomials than this rule makes.
     Large,
 }
@@ -86,7 +108,7 @@ impl NotFinite {
     pub(super) fn culprit(&self) -> Option<&Term> {
         match self {
             Self::Mixes(t) | Self::Exponent(t) | Self::Power(t, _) => Some(t),
-            Self::Cancels(_) | Self::Large => None,
+            Self::Cancels { .. } | Self::Large => None,
         }
     }
 }
@@ -118,17 +140,31 @@ impl Expansion<'_> {
 
     fn factors(&self, factors: &[(Term, f64)], linear: bool, p: &mut Polynomial) -> Result<Vec<Monomial>, NotFinite> {
         let mut out = vec![one()];
+        let mut cancelling = 0;
         for (base, power) in factors {
             let times = match *power {
                 k if k.fract() == 0.0 && (1.0..=HIGHEST_POWER).contains(&k) => k as u32,
                 k => return Err(NotFinite::Power(base.clone(), k)),
             };
             let sum = self.sum(base, linear, p)?;
+            if !about_one_variable(&sum) && !self.nonnegative(base) {
+                cancelling += times;
+            }
+            if cancelling > 1 {
+                return Err(NotFinite::Cancels { base: base.clone(), exponentials: false });
+            }
             for _ in 0..times {
                 out = multiply(&out, &sum)?;
             }
         }
         Ok(out)
+    }
+
+    /// Whether no addend of a sum can be negative: then nothing cancels.
+    fn nonnegative(&self, base: &Term) -> bool {
+        let mut addends = vec![];
+        flat(base, 1.0, &mut addends);
+        addends.iter().all(|(sign, t)| *sign > 0.0 && crate::sign::nonnegative(t, self.graph))
     }
 
     /// A sum that mixes.
@@ -175,7 +211,7 @@ impl Expansion<'_> {
                 return Err(NotFinite::Exponent(shift.clone()));
             }
             if linear.len() != 1 {
-                return Err(NotFinite::Cancels(base.clone()));
+                return Err(NotFinite::Cancels { base: base.clone(), exponentials: true });
             }
         }
         if !moves || linear.is_empty() {
@@ -222,8 +258,9 @@ impl Expansion<'_> {
         groups.into_iter().map(one_of).collect()
     }
 
-    /// Addends whose slopes wait for nothing are one variable: what cancels among them cancels before anything is
-    /// squared. Where nothing is, one from which the text subtracts its own extremum has that for a centre, alone.
+    /// Addends whose slopes wait for nothing are one variable, and where something is squared so are those with equal
+    /// slopes: what cancels among them cancels before that. Where nothing is squared, one from which the text subtracts its
+    /// own extremum has that for a centre, alone.
     fn gathered(
         &self,
         linear: Vec<(f64, Product, Product)>,
@@ -233,7 +270,18 @@ impl Expansion<'_> {
             (self.waits)(&outer.term())
                 || outer.is_one() && offset.is_some_and(|rest| (self.extremum)(u, -number, rest))
         };
-        let (mut out, fixed): (Vec<_>, Vec<_>) = linear.into_iter().partition(alone);
+        let (moving, fixed): (Vec<_>, Vec<_>) = linear.into_iter().partition(alone);
+        let mut out: Vec<(f64, Product, Product)> = vec![];
+        for (number, outer, u) in moving {
+            let equal = |o: &&mut (f64, Product, Product)| offset.is_none() && o.1.same_as(&outer);
+            match out.iter_mut().find(equal) {
+                Some(same) => {
+                    let both = vec![(same.0, same.2.term()), (number, u.term())];
+                    (same.0, same.2) = (1.0, Product::of(&product::sum_term(&both), self.graph));
+                }
+                None => out.push((number, outer, u)),
+            }
+        }
         if fixed.len() < 2 {
             out.extend(fixed);
             return out;
@@ -256,6 +304,19 @@ impl Monomial {
         };
         same(&self.powers, &other.powers) && same(&self.offsets, &other.offsets) && self.rest.same_as(&other.rest)
     }
+}
+
+/// Whether a sum is made of one centred variable and of what does not carry the indices: `slope·(u - a) + offset`.
+fn about_one_variable(sum: &[Monomial]) -> bool {
+    let mut variable: Option<usize> = None;
+    sum.iter().all(|m| {
+        let mut powers = m.powers.iter().enumerate().filter(|(_, k)| **k > 0);
+        match (powers.next(), powers.next()) {
+            (None, _) => m.rest.is_one(),
+            (Some((k, 1)), None) => m.rest.is_one() && *variable.get_or_insert(k) == k,
+            _ => false,
+        }
+    })
 }
 
 fn one() -> Monomial {

@@ -68,9 +68,10 @@ impl Deriver<'_> {
                 let reason = "multiplied out it needs more states than one traversal should carry".to_string();
                 return (reason, Some("a lower power, or fewer factors, would need fewer states".into()));
             }
-            NotFinite::Cancels(base) => {
+            NotFinite::Cancels { base, exponentials } => {
+                let relative = if *exponentials { ", each relative to a maximum of its own" } else { "" };
                 let reason = format!(
-                    "{} multiplied out is a sum of products that separate, each relative to a maximum of its own, but what cancels in it would no longer cancel before it is multiplied",
+                    "{} multiplied out is a sum of products that separate{relative}, but what cancels in it would no longer cancel before it is multiplied",
                     self.shown(base)
                 );
                 let hint = "it would be multiplied out if none of its addends could be negative; so would the products themselves, written as sums of their own";

@@ -1,18 +1,22 @@
-//! Sums relative to a running extremum: `Σ (|x| / max|x|)^k`, as a norm is computed that must not overflow.
+//! Sums relative to a running extremum: `Σ (|x| / max|x|)^k`, as a norm is computed that must not overflow, and powers of other
+//! quotients, `Σ (x / a)^k`.
 //!
-//! The factor `max|x|^-k` does not carry the reduced indices and could leave, but then `Σ |x|^k` may overflow where the text
-//! does not. So the state is `Σ (x / M)^k` with the maximum `M` so far; when it moves to `M'` the state is multiplied with
-//! `(M / M')^k <= 1`.
+//! The factor `a^-k` does not carry the reduced indices and could leave, but then `Σ x^k` may overflow where the text
+//! does not. So the state is `Σ (x / M)^k` with the maximum `M` of `|x|` so far; when it moves to `M'` the state is multiplied
+//! with `(M / M')^k <= 1`, and in the end with `(M / a)^k`.
 //!
 //! Conditions: a factor of the sum is divided by the largest magnitude of that very factor, over the same indices and under
 //! the same conditions, which moves in this traversal; and all such divisors together have a higher power than the first, for
 //! a number's own first power overflows no sooner than the number. Of several the one with the highest power is the anchor.
+//! Or it is divided by anything else, or multiplied with it, and both have one power that leaves the range easily (see [`super::whole`]). One that
+//! is complete before the sum starts needs no anchor: the quotient stays as it is.
 //! An anchor that is 0 or not finite is replaced by 1, which is as good an anchor: then nothing but zeros has been met, or the
 //! text has no number either.
 
 use super::separate::{Anchor, to_old};
+use super::whole::{Quotient, magnitude, quotient};
 use super::{Deriver, guard};
-use crate::{Def, NodeId, Product, Reduction, Term};
+use crate::{Def, Node, NodeId, Product, Reduction, Term};
 use einloom_cascade::{BinaryOp, Monoid, UnaryOp};
 
 /// What is summed relative to its extremum.
@@ -22,7 +26,7 @@ pub(super) struct Scaling {
     pub inside: Product,
     /// What stays outside, without the anchor's power.
     pub outside: Product,
-    /// What the finished state is multiplied with: 1 where the anchor is a positive number.
+    /// What the finished state is multiplied with: 1 where the anchor is what divides, and a positive number.
     pub left: Term,
 }
 
@@ -30,15 +34,8 @@ fn binary(op: BinaryOp, a: Term, b: Term) -> Term {
     Term::Binary(op, Box::new(a), Box::new(b))
 }
 
-/// The anchor, or 1 where it is none.
-fn usable(x: &Term) -> Term {
-    let positive = binary(BinaryOp::Gt, x.clone(), Term::Number(0.0));
-    let good = binary(BinaryOp::And, positive, guard::is_finite(x));
-    Term::Select(Box::new(good), Box::new(x.clone()), Box::new(Term::Number(1.0)))
-}
-
-fn raise(t: Term, power: f64) -> Term {
-    if power == 1.0 { t } else { binary(BinaryOp::Pow, t, Term::Number(power)) }
+fn raise(t: Term, power: &Term) -> Term {
+    if *power == Term::Number(1.0) { t } else { binary(BinaryOp::Pow, t, power.clone()) }
 }
 
 fn without_sign(t: &Term) -> &Term {
@@ -48,9 +45,52 @@ fn without_sign(t: &Term) -> &Term {
     }
 }
 
+/// What a sum relative to `base` is multiplied with when that moves. Where there was nothing to be relative to, all that was
+/// summed is 0, or infinite.
+fn moved(base: &Term, power: &Term) -> Term {
+    let old = to_old(base);
+    let ratio = raise(binary(BinaryOp::Div, old.clone(), guard::usable(base)), power);
+    guard::where_some(guard::is_usable(&old), ratio, 1.0)
+}
+
 impl Deriver<'_> {
-    /// The sum of `inside` times `outside` relative to an extremum that divides it, if there is such a one.
-    pub(super) fn scaling(&self, r: &Reduction, inside: &Product, outside: &Product, floor: usize) -> Option<Scaling> {
+    /// The sum of `inside` times `outside` relative to an extremum, if something that divides it asks for one.
+    pub(super) fn scaling(
+        &mut self,
+        node: &Node,
+        r: &Reduction,
+        inside: &Product,
+        outside: &Product,
+        floor: usize,
+    ) -> Option<Scaling> {
+        if let Some(own) = self.own_scaling(r, inside, outside, floor) {
+            return Some(own);
+        }
+        let Quotient { inside: factor, outside: place, over, by, power } = quotient(inside, outside)?;
+        let (mut scaled, mut rest) = (inside.clone(), outside.clone());
+        scaled.factors.remove(factor);
+        rest.factors.remove(place);
+        let whole = |t: Term| Product { factors: vec![(t, 1.0)], ..Product::one() }.times(&by).term();
+        let mut push = |base: Term| match power.as_number() {
+            Some(k) => scaled.factors.push((base, k)),
+            None => scaled.factors.push((raise(base, &power), 1.0)),
+        };
+        if !self.waits(&by.term(), &r.over, floor) {
+            push(whole(over));
+            return Some(Scaling { anchor: Anchor::default(), inside: scaled, outside: rest, left: Term::Number(1.0) });
+        }
+        let (state, value) = self.running_max(node, &magnitude(&over, &self.out), &r.over, &r.filter);
+        let usable = guard::usable(&value);
+        push(binary(BinaryOp::Div, over, usable.clone()));
+        let mut anchor = Anchor::default();
+        if self.levels.of(state) >= floor {
+            (anchor.state, anchor.factor) = (Some(state), Some(moved(&value, &power)));
+        }
+        Some(Scaling { anchor, inside: scaled, outside: rest, left: raise(whole(usable), &power) })
+    }
+
+    /// Relative to the sum's own extremum, if that divides it.
+    fn own_scaling(&self, r: &Reduction, inside: &Product, outside: &Product, floor: usize) -> Option<Scaling> {
         let found = outside.factors.iter().enumerate().filter_map(|(place, (base, power))| {
             let Term::Read(n, at) = base else { return None };
             let magnitude =
@@ -67,19 +107,19 @@ impl Deriver<'_> {
         let base = &outside.factors[place].0;
         let mut scaled = inside.clone();
         let (f, p) = scaled.factors.remove(factor);
-        let anchor = usable(base);
+        let anchor = guard::usable(base);
         scaled.factors.push((binary(BinaryOp::Div, f.clone(), anchor.clone()), k));
         if p > k {
             scaled.factors.push((f, p - k));
         }
         let mut rest = outside.clone();
         rest.factors.remove(place);
-        let moved = raise(binary(BinaryOp::Div, usable(&to_old(base)), anchor.clone()), k);
+        let k = Term::Number(k);
         Some(Scaling {
-            anchor: Anchor { exponent: vec![], state: Some(n), factor: Some(moved) },
+            anchor: Anchor { exponent: vec![], state: Some(n), factor: Some(moved(base, &k)) },
             inside: scaled,
             outside: rest,
-            left: raise(binary(BinaryOp::Div, anchor, base.clone()), k),
+            left: raise(binary(BinaryOp::Div, anchor, base.clone()), &k),
         })
     }
 

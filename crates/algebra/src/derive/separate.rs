@@ -119,7 +119,7 @@ impl Deriver<'_> {
             return self.barred(node, Reduction { body, ..r }, None);
         }
         let plain = parts.exponent.is_empty() && parts.mixed.is_none() && own.body.is_none();
-        if plain && let Some(scaling) = self.scaling(&r, &parts.inside, &parts.outside, floor) {
+        if plain && let Some(scaling) = self.scaling(&node, &r, &parts.inside, &parts.outside, floor) {
             return self.sum_relative(node, r, scaling, before);
         }
         let bare = self.bare(&own, &r.over, &parts, floor);
@@ -132,12 +132,19 @@ impl Deriver<'_> {
         let over = r.over.clone();
         let inner = anchor.reduction(&r, inside);
         let state = self.reduction_node(&node, "acc", inner.clone());
-        let names = self.names(&inner.streaming.anchors);
-        let factor = anchor.factor.as_ref().map_or(String::new(), |f| show::term(&self.out, &show::unguarded(f)));
-        let why = format!(
-            "relative to {names}, the maximum so far, nothing overflows that does not as written; it only grows, so the factor {factor} is at most 1"
-        );
-        let mut value = Term::Binary(BinaryOp::Mul, Box::new(self.out.read(state)), Box::new(left));
+        let why = match anchor.factor.as_ref().map(|f| show::term(&self.out, &show::unguarded(f))) {
+            Some(factor) => format!(
+                "relative to {}, the maximum so far, nothing overflows that does not as written; it only grows, so the factor {factor} is at most 1",
+                self.names(&inner.streaming.anchors)
+            ),
+            None => {
+                "the quotient stays whole: its power may be a number where the quotient of powers is none".to_string()
+            }
+        };
+        let mut value = self.out.read(state);
+        if left != Term::Number(1.0) {
+            value = Term::Binary(BinaryOp::Mul, Box::new(value), Box::new(left));
+        }
         if !outside.is_one() {
             value = times(value, &outside);
         }
@@ -193,8 +200,9 @@ impl Deriver<'_> {
         let waits = |t: &Term| self.waits(t, over, floor);
         // The coefficient costs nothing outside.
         let (mut inside, mut outside) = Product::of(body, &self.out).partition(carries);
-        let (mixed, ready): (Vec<_>, Vec<_>) = inside.factors.drain(..).partition(|(t, _)| waits(t));
+        let (mut mixed, ready): (Vec<_>, Vec<_>) = inside.factors.drain(..).partition(|(t, _)| waits(t));
         inside.factors = ready;
+        self.keep_quotients(&mut mixed, &mut outside);
         if let Some((_, t)) = inside.exponent.iter().chain(&inside.exponent2).find(|(_, t)| waits(t)) {
             return Err(NotFinite::Exponent(t.clone()));
         }

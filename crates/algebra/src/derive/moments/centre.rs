@@ -26,8 +26,10 @@ pub(super) struct Centre {
     pub(super) anchors: BTreeSet<NodeId>,
     /// Of an exponential: its maximum as an exponent, `exp(M)`, which belongs to the slope.
     pub(super) lift: Option<Product>,
-    /// Of an exponential: what it is multiplied with when its maximum moves, and the maximum's state.
-    pub(super) shrinks: Option<(Term, NodeId)>,
+    /// Of one that is divided: the range of the elements so far, which the difference is relative to.
+    pub(super) range: Option<Term>,
+    /// What it is multiplied with when what it is relative to moves, and the states of that.
+    pub(super) shrinks: Option<(Term, Vec<NodeId>)>,
 }
 
 impl Deriver<'_> {
@@ -78,7 +80,38 @@ impl Deriver<'_> {
             stood: Some(moved_from(&self.out.read(extremum))),
             anchors: moves.then_some(extremum).into_iter().collect(),
             lift: None,
+            range: None,
             shrinks: None,
+        }
+    }
+
+    /// Adds the running mean of `u`, of which powers are taken relative to the range of the elements so far: a number between
+    /// -1 and 1 has powers where its third power would leave the range of the numbers.
+    pub(super) fn ranged_centre(&mut self, m: &Moments, u: &Product) -> Centre {
+        let centre = self.centre(m, u, None);
+        let u = u.term();
+        let (high, most) = self.running_max(m.node, &u, &m.r.over, &m.r.filter);
+        let least = Reduction { monoid: Monoid::Min, body: u, streaming: Streaming::default(), ..m.r.clone() };
+        let low = self.reduction_node(m.node, "min", least);
+        let range = binary(BinaryOp::Sub, most, self.out.read(low));
+        let usable = guard::usable(&range);
+        let moves = self.levels.of(high) >= m.floor;
+        // Among equal elements, or none, every moment about their mean is 0, and nothing moves from where nothing was.
+        let old = to_old(&range);
+        let ratio = binary(BinaryOp::Div, old.clone(), usable.clone());
+        let ratio = guard::where_some(guard::is_usable(&old), ratio, 0.0);
+        let relative = |t: Term| binary(BinaryOp::Div, t, usable.clone());
+        let both = binary(BinaryOp::And, guard::is_finite(&old), guard::is_usable(&range));
+        let moved = |d: Term| guard::where_some(both, relative(d), 0.0);
+        let mut anchors = centre.anchors;
+        anchors.extend([high, low].iter().filter(|_| moves));
+        Centre {
+            difference: relative(centre.difference),
+            moved: centre.moved.map(moved),
+            anchors,
+            shrinks: moves.then(|| (ratio, vec![high, low])),
+            range: Some(usable),
+            ..centre
         }
     }
 
@@ -90,12 +123,12 @@ impl Deriver<'_> {
         let (anchor, _, maximum) = self.anchor(m.node, m.r, &exponent, m.floor);
         u.exponent = anchor.exponent;
         let lift = Product { exponent: product::sum(&maximum), ..Product::one() };
-        let shrinks = anchor.factor.zip(anchor.state);
+        let shrinks = anchor.factor.zip(anchor.state.map(|state| vec![state]));
         Centre { lift: Some(lift), ..self.centre(m, &u, shrinks) }
     }
 
     /// Adds the running mean of `u`, which is multiplied by a factor when a state moves.
-    pub(super) fn centre(&mut self, m: &Moments, u: &Product, shrinks: Option<(Term, NodeId)>) -> Centre {
+    pub(super) fn centre(&mut self, m: &Moments, u: &Product, shrinks: Option<(Term, Vec<NodeId>)>) -> Centre {
         let one = std::slice::from_ref(&shrinks);
         let (sum, count) = if m.weighted {
             let sum = m.anchor.reduction(m.r, m.weight.times(u));
@@ -149,6 +182,7 @@ impl Deriver<'_> {
             stood: None,
             anchors,
             lift: None,
+            range: None,
             shrinks,
         }
     }

@@ -22,6 +22,10 @@
 //! slope. When the maximum moves, `u` and its mean shrink by `r = exp(M_old - M_new)`: then `d = r·a_old - a_new`, and a state
 //! shrinks by `r` to its power of `u` before it is moved.
 //!
+//! A variable that is divided, or multiplied, before it is raised to a third power or a higher one is taken relative to the range of the
+//! elements so far, `u = (x - a) / (max x - min x)`, and that range belongs to its slope: `x^3` may leave the range of the
+//! numbers where `(x / s)^3` does not. When the range grows, its states shrink as those of an exponential do.
+//!
 //! The mean is weighted with `g` where no factor of `g` can be negative, else every position counts once. First
 //! moments about a mean of their own weight are 0 and no state. Any finite running mean is a legitimate one: where
 //! nothing has been counted, or something infinite, it is 0; the offset has the mean as it is, so that what is not finite
@@ -51,6 +55,8 @@ struct Moments<'a> {
     anchor: &'a Anchor,
     floor: usize,
     centres: Vec<Centre>,
+    /// What each variable that has powers relative to its range is multiplied with.
+    slopes: Vec<Option<Product>>,
     /// The means are weighted with the weight of the states.
     weighted: bool,
     /// Factors besides the weight, 1 first.
@@ -84,6 +90,7 @@ impl Deriver<'_> {
             anchor,
             floor,
             centres: vec![],
+            slopes: (0..polynomial.variables.len()).map(|k| polynomial.scaled(k)).collect(),
             weighted,
             rests: vec![Product::one()],
             states: BTreeMap::new(),
@@ -92,6 +99,7 @@ impl Deriver<'_> {
             let centre = match self.subtracted_extremum(&m, polynomial, k) {
                 Some(extremum) => self.extremum_as_centre(&m, u, extremum),
                 None if polynomial.anchored.contains(&k) => self.exponential_centre(&m, u),
+                None if m.slopes[k].is_some() => self.ranged_centre(&m, u),
                 None => self.centre(&m, u, None),
             };
             m.centres.push(centre);

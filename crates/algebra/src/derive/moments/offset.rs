@@ -39,7 +39,11 @@ impl Deriver<'_> {
         for (variable, slope) in &offset.slopes {
             let centre = &m.centres[*variable];
             let mut slope = lifted(slope, centre, 1);
-            add(1.0, slope.times(&centre.bare));
+            let mut written_out = slope.clone();
+            if centre.range.is_some() {
+                written_out = Product::of(&show::unguarded(&self.expanded(&slope.term(), 0, &mut left)), &self.out);
+            }
+            add(1.0, written_out.times(&centre.bare));
             let number = std::mem::replace(&mut slope.coefficient, 1.0);
             let scaled = match slope.is_one() {
                 true => centre.complete.clone(),

@@ -1,15 +1,26 @@
 //! What is said of a vector of states.
 
 use super::Moments;
+use super::centre::Centre;
 use crate::derive::Deriver;
 use crate::derive::polynomial::{Offset, Polynomial};
-use crate::{NodeId, Reduction, Rule, Term, product, show};
+use crate::{Reduction, Rule, Term, product, show};
 
 impl Deriver<'_> {
-    /// That an exponential is taken relative to a maximum.
-    fn shrinking(&self, (by, maximum): &(Term, NodeId)) -> String {
-        let (by, maximum) = (show::term(&self.out, &show::unguarded(by)), &self.out[*maximum].name);
-        format!("; its exponential is relative to {maximum}, the maximum so far, and shrinks by {by} when that grows")
+    /// That a variable is taken relative to a maximum, or to a range.
+    fn shrinking(&self, centre: &Centre) -> Option<String> {
+        let (by, states) = centre.shrinks.as_ref()?;
+        let by = show::term(&self.out, &show::unguarded(by));
+        Some(match &centre.range {
+            Some(range) => format!(
+                "; its powers are relative to {}, the range so far, and shrink by {by} when that grows: a power of a quotient may be a number where the quotient of powers is none",
+                show::term(&self.out, &show::unguarded(range))
+            ),
+            None => format!(
+                "; its exponential is relative to {}, the maximum so far, and shrinks by {by} when that grows",
+                self.names(states)
+            ),
+        })
     }
 
     pub(super) fn explain_moments(
@@ -42,20 +53,9 @@ impl Deriver<'_> {
             (_, "extremum") => format!("the running extrema are {}", means.join(" and ")),
             _ => format!("the running {what}s are {}", means.join(" and ")),
         };
-        let mut shrinks: Vec<String> =
-            m.centres.iter().filter_map(|c| c.shrinks.as_ref()).map(|s| self.shrinking(s)).collect();
+        let mut shrinks: Vec<String> = m.centres.iter().filter_map(|c| self.shrinking(c)).collect();
         shrinks.dedup();
-        // A square of several variables, such as a residual: the text's elements may be small where their moments are not.
-        let most = p.monomials.iter().map(|m| m.powers.iter().sum::<u32>()).max().unwrap_or(0);
-        let mut joined: Vec<&[u32]> =
-            (p.monomials.iter().map(|m| &m.powers[..])).filter(|powers| powers.iter().sum::<u32>() == most).collect();
-        joined.sort();
-        joined.dedup();
-        let lost = match most > 1 && joined.len() > 1 {
-            true => "; where these nearly cancel, as in the residual of a near fit, as many digits are lost",
-            false => "",
-        };
-        let why = format!("{means}, the states are {}{added}{}{lost}", states.join(", "), shrinks.concat());
+        let why = format!("{means}, the states are {}{added}{}", states.join(", "), shrinks.concat());
         let after =
             format!("{}; {} = {}", self.state_text(shown), m.node.name, show::term(&self.out, &show::unguarded(value)));
         let over = m.r.over.clone();

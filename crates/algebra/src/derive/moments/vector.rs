@@ -5,7 +5,7 @@ use super::{Key, Moments, binary};
 use crate::derive::polynomial::Monomial;
 use crate::derive::separate::to_old;
 use crate::derive::{Deriver, guard};
-use crate::{Def, Node, NodeId, Reduction, Repair, Streaming, Term};
+use crate::{Def, Node, NodeId, Product, Reduction, Repair, Streaming, Term};
 use einloom_cascade::BinaryOp;
 use std::collections::BTreeSet;
 
@@ -31,7 +31,22 @@ impl Deriver<'_> {
                 term = binary(BinaryOp::Mul, term, raise(offset, power));
             }
         }
-        let outer = m.centres.iter().zip(&monomial.powers).fold(monomial.outer.clone(), |o, (c, &k)| lifted(&o, c, k));
+        let mut outer =
+            m.centres.iter().zip(&monomial.powers).fold(monomial.outer.clone(), |o, (c, &k)| lifted(&o, c, k));
+        // What is relative to a range is put back before it is raised: beside what divides it, where that is there.
+        for (k, (centre, &power)) in m.centres.iter().zip(&monomial.powers).enumerate() {
+            let Some(range) = centre.range.as_ref().filter(|_| power > 0) else { continue };
+            let range = Product { factors: vec![(range.clone(), 1.0)], ..Product::one() };
+            let unit = m.slopes[k].as_ref().filter(|slope| has(&outer, slope, power));
+            let unit = match unit {
+                Some(slope) => {
+                    outer = (0..power).fold(outer, |o, _| o.without(slope));
+                    range.times(slope)
+                }
+                None => range,
+            };
+            term = binary(BinaryOp::Mul, term, raise(&unit.term(), power));
+        }
         if !outer.is_one() {
             term = binary(BinaryOp::Mul, term, outer.term());
         }
@@ -57,7 +72,7 @@ impl Deriver<'_> {
                 inside.factors.push((centre.difference.clone(), f64::from(power)));
             }
         }
-        let shrinks: Vec<Option<(Term, NodeId)>> = m.centres.iter().map(|c| c.shrinks.clone()).collect();
+        let shrinks: Vec<Option<(Term, Vec<NodeId>)>> = m.centres.iter().map(|c| c.shrinks.clone()).collect();
         let mut reduction = shrunk(m.anchor.reduction(m.r, inside), &shrinks, powers);
         let mut anchors: BTreeSet<NodeId> = reduction.streaming.anchors.iter().copied().collect();
         let mut plus: Option<Term> = None;
@@ -125,20 +140,27 @@ impl Deriver<'_> {
     }
 }
 
+/// Whether a product has all factors of another, to this power.
+fn has(product: &Product, other: &Product, power: u32) -> bool {
+    other.factors.iter().all(|(base, p)| {
+        let enough = |q: f64| q.signum() == p.signum() && q.abs() >= p.abs() * f64::from(power);
+        product.factors.iter().any(|(b, q)| b == base && enough(*q))
+    })
+}
+
 /// A state with exponentials to these powers in it, whose repair shrinks it as they shrink.
-pub(super) fn shrunk(mut r: Reduction, shrinks: &[Option<(Term, NodeId)>], powers: &[u32]) -> Reduction {
+pub(super) fn shrunk(mut r: Reduction, shrinks: &[Option<(Term, Vec<NodeId>)>], powers: &[u32]) -> Reduction {
     for (shrink, &power) in shrinks.iter().zip(powers) {
-        let Some((by, state)) = shrink.as_ref().filter(|_| power > 0) else { continue };
+        let Some((by, states)) = shrink.as_ref().filter(|_| power > 0) else { continue };
         let by = raise(by, power);
         let factor = match r.streaming.repair.take() {
             Some(repair) => binary(BinaryOp::Mul, repair.factor, by),
             None => by,
         };
         r.streaming.repair = Some(Repair { combine: BinaryOp::Mul, factor, plus: None, keep_if: None });
-        if !r.streaming.anchors.contains(state) {
-            r.streaming.anchors.push(*state);
-            r.streaming.anchors.sort();
-        }
+        r.streaming.anchors.extend(states);
+        r.streaming.anchors.sort();
+        r.streaming.anchors.dedup();
     }
     r
 }
