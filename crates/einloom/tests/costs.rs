@@ -190,6 +190,42 @@ fn tiles_can_be_given() {
     assert_eq!((group["m"].as_u64(), group["n"].as_u64()), (Some(32), Some(48)));
 }
 
+/// A capacity that no description may have has no plan.
+#[test]
+fn sweeps_leave_out_what_a_machine_cannot_have() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (over, at, told) in [
+        (
+            "L2=10KiB..1MiB",
+            0,
+            "shared memory has a capacity that contradicts another: 227 KiB is not less than the 10 KiB of `L2`",
+        ),
+        (
+            "M=100KiB..95MiB",
+            1,
+            "shared memory has a capacity that contradicts another: 95 MiB is not less than the 50 MB of `L2`",
+        ),
+    ] {
+        let args = [
+            "sweep",
+            "matmul.ein",
+            "--machine",
+            "h200",
+            "--over",
+            over,
+            "--points",
+            "2",
+            "--size",
+            "M=64,N=64,K=64",
+            "--json",
+        ];
+        let points = json(&einloom(folder.path(), &args))["points"].clone();
+        let error = points[at]["error"].as_str().expect("an error");
+        assert!(error.starts_with(told) && points[at]["bytes"].is_null(), "{error}");
+        assert!(points[1 - at]["error"].is_null() && points[1 - at]["bytes"].as_u64() > Some(0), "{points}");
+    }
+}
+
 #[test]
 fn what_cannot_be_is_told() {
     let folder = tempfile::tempdir().expect("a folder");

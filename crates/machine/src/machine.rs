@@ -183,15 +183,32 @@ impl Machine {
             return Err(format!("{elements} elements of {element} are more than can be counted"));
         };
         let innermost = self.trunk().next_back().map(|l| l.name.clone());
-        let outside = self.trunk().rev().nth(1).and_then(|l| l.capacity);
-        if let Some(outside) = outside.filter(|o| bytes >= o.0) {
-            return Err(format!("{} is not less than the {outside} of the level outside it", Bytes(bytes)));
-        }
         for level in self.levels.iter_mut().filter(|l| Some(&l.name) == innermost.as_ref()) {
             level.capacity = Some(Bytes(bytes));
         }
+        self.consistent()
+    }
+
+    /// The same machine with another capacity of one instance of a memory.
+    ///
+    /// # Errors
+    /// Which capacities contradict each other, for people: a description with them would be refused too.
+    pub fn with_level_capacity(mut self, level: usize, capacity: Bytes) -> Result<Self, String> {
+        self.levels[level].capacity = Some(capacity);
+        self.consistent()
+    }
+
+    /// The machine after one of its capacities was set.
+    fn consistent(mut self) -> Result<Self, String> {
         self.fill_exchanges();
-        Ok(self)
+        let mut contradictions = (0..self.levels.len()).filter_map(|k| {
+            let text = not_less(&self.levels, k)?;
+            Some(format!("{} has a capacity that contradicts another: {text}", self.levels[k].name))
+        });
+        match contradictions.next() {
+            Some(text) => Err(text),
+            None => Ok(self),
+        }
     }
 
     /// Cores that exchange hold together what each of them holds.
@@ -210,6 +227,19 @@ impl Machine {
         let instances = (self.levels[level].shared_by / inner.shared_by.max(1)).max(1) as u64;
         Some(Bytes(inner.capacity?.0.saturating_mul(instances)))
     }
+}
+
+/// Why a memory's capacity and that of the memory around it cannot both be, for people: memories shrink inwards.
+pub(crate) fn not_less(levels: &[Level], level: usize) -> Option<String> {
+    // Cores that exchange hold no copy of their own, and registers hold what is in no memory.
+    let mut around = levels[level].parent.map(|p| &levels[p]);
+    while let Some(o) = around.filter(|o| o.kind == LevelKind::Exchange) {
+        around = o.parent.map(|p| &levels[p]);
+    }
+    let outer = around.filter(|_| levels[level].kind == LevelKind::Memory)?;
+    let (inner, outside) = (levels[level].capacity?, outer.capacity?);
+    (inner >= outside)
+        .then(|| format!("{inner} is not less than the {outside} of `{}`, the level outside it", outer.name))
 }
 
 impl Level {

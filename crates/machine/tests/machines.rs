@@ -79,7 +79,7 @@ fn mistakes_point_at_their_place() {
     check(
         "name = \"DRAM\"",
         "name = \"DRAM\"\ncapacity = \"1 MiB\"",
-        "10:12: level 2 capacity: 1 MiB is not less than the 1 MiB of the level outside it",
+        "10:12: level 2 capacity: 1 MiB is not less than the 1 MiB of `DRAM`, the level outside it",
     );
     check("name = \"cache\"", "name = \"DRAM\"", "8:8: level 2 name: there is another level `DRAM`");
     check(

@@ -140,7 +140,7 @@ fn capacities_and_counts_that_contradict_each_other_are_refused() {
     check(
         "capacity = \"32 KiB\"",
         "capacity = \"2 MiB\"",
-        "15:12: level 3 capacity: 2 MiB is not less than the 1 MiB of the level outside it",
+        "15:12: level 3 capacity: 2 MiB is not less than the 1 MiB of `L2`, the level outside it",
     );
     check("capacity = \"8 KiB\"", "capacity = \"0 B\"", "20:12: level 4 capacity: is zero");
     check(
@@ -170,6 +170,21 @@ fn an_abstract_machine_takes_its_capacity_in_elements() {
     let wrong = |n| machine.clone().with_capacity(n).expect_err("no room");
     assert_eq!(wrong(0), "a memory without elements holds nothing; it takes at least 1");
     assert_eq!(wrong(u64::MAX), "18446744073709551615 elements of 4 B are more than can be counted");
+    let place = |m: &Machine, name: &str| m.levels.iter().position(|l| l.name == name).expect("a level");
+    let changed = |m: &str, level: &str, bytes: u64| {
+        let machine = built_in(m).expect("built in");
+        let level = place(&machine, level);
+        machine.with_level_capacity(level, Bytes(bytes))
+    };
+    assert_eq!(
+        changed("h200", "L2", 10 << 10),
+        Err("shared memory has a capacity that contradicts another: 227 KiB is not less than the 10 KiB of `L2`, the level outside it".to_string())
+    );
+    assert_eq!(
+        changed("h200", "shared memory", 95 << 20),
+        Err("shared memory has a capacity that contradicts another: 95 MiB is not less than the 50 MB of `L2`, the level outside it".to_string())
+    );
+    assert!(changed("h200", "L2", 100 << 20).is_ok() && changed("h200", "shared memory", 64).is_ok());
     let h200 = built_in("h200").expect("built in").with_capacity(1).expect_err("no abstract machine");
     assert_eq!(h200, "h200 is no abstract machine: its capacities are those of its memories");
     let cluster = built_in("two-level-cluster").expect("built in").with_capacity(100).expect("room");

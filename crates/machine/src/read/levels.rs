@@ -1,6 +1,7 @@
 //! Reads the sections `[[level]]`: a tree.
 
 use super::{Reader, Section};
+use crate::machine::not_less;
 use crate::{Bytes, BytesPerSecond, JoulesPerByte, Level, LevelKind};
 use std::ops::Range;
 
@@ -158,7 +159,7 @@ impl<'t> Reader<'t> {
 
     /// Who shares what, and what fits where. Of levels that could not be read nothing is known: `complete` without any.
     fn sizes(&mut self, written: &[Written<'_, 't>], levels: &[Level], cores: Option<usize>, complete: bool) {
-        for level in levels {
+        for (k, level) in levels.iter().enumerate() {
             let Some(w) = written.iter().find(|w| w.level.name == level.name) else { continue };
             let at = &w.section;
             let Some(outer) = level.parent.map(|p| &levels[p]) else { continue };
@@ -170,16 +171,8 @@ impl<'t> Reader<'t> {
                 let text = format!("more cores share it ({inner}) than the level outside it ({outside})");
                 self.at(at, "shared_by", text);
             }
-            // Cores that exchange hold no copy of their own, and registers hold what is in no memory.
-            let mut around = Some(outer);
-            while let Some(o) = around.filter(|o| o.kind == LevelKind::Exchange) {
-                around = o.parent.map(|p| &levels[p]);
-            }
-            if level.kind == LevelKind::Memory
-                && let (Some(inner), Some(outside)) = (level.capacity, around.and_then(|o| o.capacity))
-                && inner >= outside
-            {
-                self.at(at, "capacity", format!("{inner} is not less than the {outside} of the level outside it"));
+            if let Some(text) = not_less(levels, k) {
+                self.at(at, "capacity", text);
             }
         }
         for (k, level) in levels.iter().enumerate().filter(|(_, l)| l.kind == LevelKind::Exchange) {

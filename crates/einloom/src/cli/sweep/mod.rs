@@ -40,6 +40,24 @@ pub(crate) struct Point {
     pub error: Option<String>,
 }
 
+impl Point {
+    fn without_plan(capacity_bytes: u64) -> Self {
+        Self {
+            capacity_bytes,
+            bytes: None,
+            bound_bytes: None,
+            bound_from: None,
+            ratio: None,
+            flops: None,
+            seconds: None,
+            bound_by: None,
+            kernels: None,
+            tiles: None,
+            error: None,
+        }
+    }
+}
+
 #[derive(Debug, Serialize)]
 struct SweepJson {
     cascade: String,
@@ -58,7 +76,10 @@ pub(crate) fn command(ui: &mut Ui, args: &SweepArgs) -> Result<(), Failure> {
     prepare::not_empty(&args.sizing)?;
     let (mut points, mut sizes, mut dtypes) = (vec![], BTreeMap::new(), BTreeSet::new());
     for capacity in capacities(args.over.from, args.over.to, args.points.map(|n| n as usize)) {
-        let point = point(args, &derived, &given, &with(&machine, level, capacity), level, capacity)?;
+        let point = match machine.clone().with_level_capacity(level, Bytes(capacity)) {
+            Ok(machine) => point(args, &derived, &given, &machine, level, capacity)?,
+            Err(contradiction) => (Point { error: Some(contradiction), ..Point::without_plan(capacity) }, None),
+        };
         if let Some(planned) = &point.1 {
             let ranks = planned.cascade().ranks.iter().map(|r| r.name.clone());
             dtypes.extend(planned.program().tensors.iter().filter(|t| t.role == TensorRole::Input).map(|t| t.dtype));
@@ -118,12 +139,6 @@ fn outside(machine: &Machine, level: usize) -> usize {
     machine.levels.iter().position(|l| l.name == outer).unwrap_or(0)
 }
 
-fn with(machine: &Machine, level: usize, capacity: u64) -> Machine {
-    let mut out = machine.clone();
-    out.levels[level].capacity = Some(Bytes(capacity));
-    out
-}
-
 /// Capacities in equal ratios, both ends among them, in whole elements of 4 bytes where they are more than one.
 fn capacities(from: u64, to: u64, count: Option<usize>) -> Vec<u64> {
     let doublings = (to as f64 / from as f64).log2();
@@ -145,19 +160,7 @@ fn point(
     level: usize,
     capacity: u64,
 ) -> Result<(Point, Option<Planned>), Failure> {
-    let empty = Point {
-        capacity_bytes: capacity,
-        bytes: None,
-        bound_bytes: None,
-        bound_from: None,
-        ratio: None,
-        flops: None,
-        seconds: None,
-        bound_by: None,
-        kernels: None,
-        tiles: None,
-        error: None,
-    };
+    let empty = Point::without_plan(capacity);
     let options = prepare::options(&args.sizing, machine)?;
     let planned = derived.plan(given, machine, &options);
     let planned = match planned.and_then(|p| prepare::fits(&p).map_err(einloom::Error::Plan).map(|()| p)) {
