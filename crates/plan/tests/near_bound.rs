@@ -99,9 +99,8 @@ fn matmul_of_any_number_types_is_within_five_percent_of_the_bound() {
         (["f32", "bf16", "bf16"], 1.05),
         (["f32", "f64", "f64"], 1.05),
     ] {
-        let text = format!(
-            "input A[m,k]: {one}, B[k,n]: {other}\noutput C: {result}\nC[m,n] = sum(k) A[m,k] * B[k,n]\n"
-        );
+        let text =
+            format!("input A[m,k]: {one}, B[k,n]: {other}\noutput C: {result}\nC[m,n] = sum(k) A[m,k] * B[k,n]\n");
         for ([m, n, k], capacity) in
             [([512, 512, 512], 1024), ([512, 512, 512], 16384), ([519, 201, 907], 3190), ([783, 434, 127], 14061)]
         {
