@@ -353,8 +353,11 @@ impl Flattener {
                     body.span,
                 );
             }
+            // A statement's own reduction is over no index that its target carries, used or not.
+            let mut taken = over.clone();
+            taken.extend(self.target_order.iter().filter(|_| top));
             let to =
-                self.plainer_name(&whole, over[k], &over).or_else(|| self.shared_name(&whole, over[k], &over, top));
+                self.plainer_name(&whole, over[k], &taken).or_else(|| self.shared_name(&whole, over[k], &over, top));
             if let Some(to) = to {
                 body = rename_expr(&body, over[k], to);
                 filter = filter.map(|f| rename_expr(&f, over[k], to));

@@ -73,6 +73,16 @@ pub fn compare(written: &Graph, derived: &Graph) -> Passes {
     Passes { ranks }
 }
 
+/// Whether the second graph reads some input's fibre in more passes than the first.
+pub(crate) fn more(written: &Graph, derived: &Graph) -> bool {
+    let ranks = (0..written.cascade.ranks.len() as u32).map(RankId);
+    ranks.into_iter().any(|rank| {
+        let before = count(written, rank);
+        let more = |(tensor, passes): (String, usize)| before.iter().any(|b| b.0 == tensor && b.1 < passes);
+        count(derived, rank).into_iter().any(more)
+    })
+}
+
 /// Per input that has the rank, in order of declaration, the number of passes over its fibre.
 pub fn count(graph: &Graph, rank: RankId) -> Vec<(String, usize)> {
     traversals(graph, rank).into_iter().map(|(tensor, by)| (tensor, by.len())).collect()

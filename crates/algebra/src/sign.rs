@@ -1,7 +1,7 @@
 //! Signs of terms, and whether they are finite, as far as their form shows it.
 
-use crate::{Def, Graph, Term};
-use einloom_cascade::{BinaryOp, Monoid, UnaryOp};
+use crate::{Def, Graph, Term, product};
+use einloom_cascade::{BinaryOp, DType, Monoid, UnaryOp};
 
 /// How far definitions are followed.
 const DEPTH: usize = 12;
@@ -24,6 +24,57 @@ pub fn positive_constant(term: &Term) -> bool {
         ) => positive_constant(a) && positive_constant(b),
         _ => false,
     }
+}
+
+/// Whether the term is more than zero wherever it is a finite number and does not underflow.
+pub fn positive(term: &Term, graph: &Graph) -> bool {
+    above_zero(term, graph, DEPTH)
+}
+
+fn above_zero(term: &Term, graph: &Graph, depth: usize) -> bool {
+    if depth == 0 {
+        return false;
+    }
+    let go = |t: &Term| above_zero(t, graph, depth - 1);
+    let nonnegative = |t: &Term| at_least_zero(t, graph, depth - 1);
+    match term {
+        Term::Unary(UnaryOp::Sqrt | UnaryOp::Rsqrt, x) => go(x),
+        Term::Binary(BinaryOp::Mul | BinaryOp::Div | BinaryOp::Min, a, b) => go(a) && go(b),
+        Term::Binary(BinaryOp::Add, a, b) => go(a) && nonnegative(b) || go(b) && nonnegative(a),
+        Term::Binary(BinaryOp::Max, a, b) => go(a) || go(b),
+        Term::Binary(BinaryOp::Pow, a, p) => p.as_number().is_some() && go(a),
+        Term::Select(_, a, b) => go(a) && go(b),
+        Term::Read(n, _) => matches!(&graph[*n].def, Def::Map(t) if go(t)),
+        constant => positive_constant(constant),
+    }
+}
+
+/// Whether the term is a maximum less one of the elements that it is of, or an element less their minimum: `c·(max u - u)`.
+fn is_beyond_an_element(term: &Term, graph: &Graph) -> bool {
+    let extremum = |n| matches!(&graph[n].def, Def::Reduce(r) if matches!(r.monoid, Monoid::Max | Monoid::Min));
+    if !term.any_read(&extremum) {
+        return false;
+    }
+    let sum = product::sum(term);
+    (0..sum.len()).any(|k| {
+        let (c, Term::Read(n, at)) = &sum[k] else { return false };
+        let (node, Def::Reduce(r)) = (&graph[*n], &graph[*n].def) else { return false };
+        let exact = matches!(node.dtype, None | Some(DType::F64 | DType::F32));
+        let largest = match r.monoid {
+            Monoid::Max => *c > 0.0,
+            Monoid::Min => *c < 0.0,
+            _ => false,
+        };
+        let mut rest = sum.clone();
+        rest.remove(k);
+        product::append(&mut rest, product::sum(&r.body), *c);
+        largest
+            && exact
+            && r.filter.is_empty()
+            && r.streaming.anchors.is_empty()
+            && graph.is_plain(*n, at)
+            && rest.is_empty()
+    })
 }
 
 /// Whether the term is a finite number wherever the inputs that it reads are, unless it overflows.
@@ -90,6 +141,7 @@ fn at_least_zero(term: &Term, graph: &Graph, depth: usize) -> bool {
         },
         Term::Binary(op, a, b) => match op {
             BinaryOp::Mul if a == b => true,
+            BinaryOp::Add | BinaryOp::Sub if is_beyond_an_element(term, graph) => true,
             BinaryOp::Add | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Min => go(a) && go(b),
             BinaryOp::Max => go(a) || go(b),
             BinaryOp::Pow => go(a) || b.as_number().is_some_and(|p| (p / 2.0).fract() == 0.0),

@@ -186,6 +186,8 @@ fn programs_nobody_listed() {
         "input X[m,n]: f64, c: f64\noutput Z: f64\nZ[m] = sum(n) 2 * X[m,n] * c",
         // The covariance of two rows.
         "input X[m,n]: f64, Y[m,n]: f64\noutput C: f64\nC[m] = mean(n) ((X[m,n] - mean(n) X[m,n]) * (Y[m,n] - mean(n) Y[m,n]))",
+        // A maximum whose target carries an index that it does not read, read at another one.
+        "index c, k, z in C\ninput X[c,z]: f64, Y[c,k,z]: f64\noutput O: f64\nU[c] = 0\nV[c] = max(k) (U[k] - 1) * X[k,k]\nO[c,k] = sum(z) (Y[c,k,z] / (sum(z) Y[c,k,z]^2) + V[k])",
         // A recurrence beside a softmax.
         "input X[t,n]: f64\noutput H: f64\nH[0,n] = 0\nH[t+1,n] = 0.5 * H[t,n] + X[t,n] / (1 + sum(n) X[t,n]^2)",
     ];
@@ -384,6 +386,32 @@ fn powers_of_quotients_stay_in_range() {
             // Far from zero.
             as_precise(text, &|name, _, v, _| if name == "w" { v } else { (v + 10.0) * scale });
         }
+    }
+}
+
+/// What leaves a function with pieces changes no element's piece.
+#[test]
+fn pieces_that_stay() {
+    let programs = [
+        "input X[m,n]: f64, w[n]: f64\noutput O: f64\ns[m] = sqrt((mean(n) X[m,n]^2) + 1e-6)\nO[m] = sum(n) relu(X[m,n] / s[m]) * w[n]",
+        "input X[m,n]: f64, w[n]: f64\noutput O: f64\nr[m] = rsqrt((mean(n) X[m,n]^2) + 1e-6)\nO[m] = sum(n) relu(X[m,n] * r[m])^2 * w[n]",
+        "input X[m,n]: f64, w[n]: f64\noutput O: f64\nr[m] = rsqrt((mean(n) X[m,n]^2) + 1e-6)\nO[m] = sum(n) sign(X[m,n] * r[m]) * w[n]",
+        "input X[m,n]: f64, w[n]: f64\noutput O: f64\nr[m] = rsqrt((mean(n) X[m,n]^2) + 1e-6)\nO[m] = sum(n) where(X[m,n] * r[m] > 0, X[m,n] * r[m], 0.1 * X[m,n] * r[m]) * w[n]",
+        "input X[m,n]: f64, w[n]: f64\noutput O: f64\nr[m] = sum(n) abs(X[m,n])\nO[m] = sum(n) min(X[m,n] * r[m], 0) * w[n]",
+        "input X[m,n]: f64\noutput G: f64\nG[m] = sum(n) abs(X[m,n] - max(n) X[m,n])",
+        "input X[m,n]: f64, w[n]: f64\noutput G: f64\nG[m] = sum(n) (relu(2 * (min(n) X[m,n]) - 2 * X[m,n]) + w[n] * relu(X[m,n] - min(n) X[m,n]))",
+        "input X[m,n]: f64, Y[m,n]: f64\noutput O: f64\na[m] = mean(n) X[m,n]\nO[m] = sum(n) max(X[m,n] - a[m], Y[m,n] - a[m])",
+        "input X[m,n]: f64, Y[m,n]: f64\noutput O: f64\na[m] = mean(n) X[m,n]^2\nO[m] = max(n) min(X[m,n] * a[m], Y[m,n] * a[m])",
+        "input X[m,n]: f64\noutput L: f64\na[m] = max(n) abs(X[m,n])\nL[m] = sum(n) (abs(X[m,n]) / a[m])^2.5",
+        "param p = 3\ninput X[m,n]: f64\noutput L: f64\na[m] = max(n) abs(X[m,n])\nL[m] = sum(n) (abs(X[m,n]) / (a[m] + 1))^p",
+        // The sign is not known, the maximum is of others: nothing may leave.
+        "input X[m,n]: f64\noutput O: f64\nmu[m] = mean(n) X[m,n]\nO[m] = sum(n) relu(X[m,n] * mu[m])",
+        "input X[m,n]: f64\noutput O: f64\nlo[m] = min(n: n <= m) X[m,n]\nO[m] = sum(n) abs(X[m,n] - lo[m])",
+        "index n, k in N\ninput X[m,n]: f64\noutput O: f64\nO[m] = sum(n) abs(X[m,n] - (max(k) X[m,k]) / 2)",
+    ];
+    for text in programs {
+        as_precise(text, &|_, _, v, _| v);
+        as_precise(text, &|_, _, v, _| v * 1e-3 - 5.0);
     }
 }
 

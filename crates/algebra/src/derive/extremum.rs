@@ -27,6 +27,8 @@ impl Deriver<'_> {
         let own = self.hoist_filter(&node, &mut r);
         let before = show::reduction(&self.out, &r);
         let body = self.inline_barriers(&r.body, &r.over);
+        let leaves = |s: &Self, t: &Term| s.leave(t, &r.over, true).is_some();
+        let body = self.with_pieces_opened(&node, body, &r.over, |s, body, other| !leaves(s, body) && leaves(s, other));
         let barriers = self.barriers(&body, &r.over);
         if self.refuse_filters(&node, &r) || barriers.is_empty() {
             return self.barred(node, r, None);

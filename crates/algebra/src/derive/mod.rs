@@ -14,6 +14,7 @@ mod guard;
 mod inline;
 mod logarithm;
 mod moments;
+mod pieces;
 mod polynomial;
 mod quotient;
 mod reasons;
@@ -136,14 +137,27 @@ fn streaming(written: &Graph) -> (Graph, Vec<Step>, Vec<Refusal>) {
     // Exponents without an anchor get one only if every consumer cancels it: tried, and taken back node by node
     // where one does not. Each round takes back at least one, so this ends.
     let mut unanchored = BTreeSet::new();
+    let mut kept = BTreeSet::new();
+    let mut first: Option<(Graph, Vec<Step>, Vec<Refusal>)> = None;
     loop {
-        let mut d = Deriver::new(written, &unanchored);
+        let mut d = Deriver::new(written, &unanchored, &kept);
         d.run();
-        if d.failed.is_empty() {
-            d.finish();
-            return (d.out, d.steps, d.refusals);
+        if !d.failed.is_empty() {
+            unanchored.append(&mut d.failed);
+            continue;
         }
-        unanchored.append(&mut d.failed);
+        d.finish();
+        let worse = passes::more(written, &d.out);
+        // A sum that must wait in any case is better left as it is where its parts would be read earlier and again.
+        match first {
+            None if worse && !d.pointless.is_empty() => {
+                let pointless = std::mem::take(&mut d.pointless);
+                first = Some((d.out, d.steps, d.refusals));
+                (unanchored, kept) = (BTreeSet::new(), pointless);
+            }
+            Some(first) if worse => return first,
+            _ => return (d.out, d.steps, d.refusals),
+        }
     }
 }
 
@@ -165,6 +179,10 @@ struct Deriver<'a> {
     pinned: BTreeMap<NodeId, usize>,
     /// Nodes of `old` whose consumers did not.
     failed: BTreeSet<NodeId>,
+    /// Sums of `old` that stay as they are.
+    kept: &'a BTreeSet<NodeId>,
+    /// Sums of `old` that separate from what they must wait for all the same.
+    pointless: BTreeSet<NodeId>,
     /// Per node of `out` the reductions that it is or needs, as far as anybody has asked.
     needed: RefCell<BTreeMap<NodeId, Rc<BTreeSet<NodeId>>>>,
     /// Bodies of reductions of `out` as products, as far as anybody has asked.
@@ -182,7 +200,7 @@ struct Scaled {
 }
 
 impl<'a> Deriver<'a> {
-    fn new(old: &'a Graph, unanchored: &'a BTreeSet<NodeId>) -> Self {
+    fn new(old: &'a Graph, unanchored: &'a BTreeSet<NodeId>, kept: &'a BTreeSet<NodeId>) -> Self {
         let out = Graph { cascade: old.cascade.clone(), nodes: vec![], outputs: vec![], recurrences: vec![] };
         Self {
             old,
@@ -195,6 +213,8 @@ impl<'a> Deriver<'a> {
             levels: Levels::default(),
             pinned: BTreeMap::new(),
             failed: BTreeSet::new(),
+            kept,
+            pointless: BTreeSet::new(),
             needed: RefCell::default(),
             products: RefCell::default(),
         }

@@ -128,12 +128,19 @@ impl Deriver<'_> {
     }
 
     fn hint(&self, culprit: &Term, index: &str, needs: &str) -> Option<String> {
-        Some(match culprit {
+        // Of what the reader sees: no guard is a branch.
+        Some(match &show::unguarded(culprit) {
             Term::Read(n, _) if super::inline::rounds(&self.out[*n]) => format!(
                 "{} is rounded to {}, and rounding does not commute with a later change of {needs}",
                 self.out[*n].name,
                 self.out[*n].dtype.map_or("", |d| d.name())
             ),
+            Term::Unary(UnaryOp::Relu, x) if self.is_product(x) => {
+                "relu(x·r) would be r·relu(x) if r were known not to be negative, as a root or a sum of squares is".into()
+            }
+            Term::Unary(UnaryOp::Sign, x) if self.is_product(x) => {
+                "sign(x·r) would be sign(x) if r were known to be positive, as the root of squares and a positive number is".into()
+            }
             Term::Unary(op @ (UnaryOp::Abs | UnaryOp::Relu | UnaryOp::Sign | UnaryOp::Floor | UnaryOp::Round), x) => {
                 let inner = self.shown(x);
                 format!(

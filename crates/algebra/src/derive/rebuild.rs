@@ -2,7 +2,7 @@
 
 use super::{Deriver, inline};
 use crate::{Def, Graph, NodeId, Recurrence, Rule, Term, level};
-use einloom_cascade::Monoid;
+use einloom_cascade::{IndexId, Monoid};
 use std::collections::BTreeSet;
 
 impl Deriver<'_> {
@@ -96,7 +96,7 @@ impl Deriver<'_> {
     }
 
     /// Says which extra pass a stored tensor itself causes.
-    fn note_store(&mut self, node: &crate::Node, t: &Term) {
+    pub(super) fn note_store(&mut self, node: &crate::Node, t: &Term) {
         let stored = node.tensor.is_some_and(|t| self.old.cascade.outputs.contains(&t));
         if !stored {
             return;
@@ -104,16 +104,17 @@ impl Deriver<'_> {
         for a in inline::completed(&self.out, t) {
             let Def::Reduce(r) = &self.out[a].def else { continue };
             let over = r.over.clone();
-            if over.iter().any(|i| node.axes.contains(i)) {
+            let carried: Vec<IndexId> = over.iter().copied().filter(|i| node.axes.contains(i)).collect();
+            if !carried.is_empty() {
                 let reason = format!(
                     "{} is wanted for every {}, and each of its elements needs {} over all of them",
                     node.name,
-                    self.index_names(&over),
+                    self.index_names(&carried),
                     self.out[a].name
                 );
                 let hint = format!(
                     "if only a sum over {} were wanted of it, {} would leave that sum",
-                    self.index_names(&over),
+                    self.index_names(&carried),
                     self.out[a].name
                 );
                 self.refuse(Rule::Defer, node, &over, reason, Some(hint));
@@ -122,7 +123,7 @@ impl Deriver<'_> {
         }
     }
 
-    pub(super) fn index_names(&self, over: &[einloom_cascade::IndexId]) -> String {
+    pub(super) fn index_names(&self, over: &[IndexId]) -> String {
         over.iter().map(|&i| self.old.cascade[i].name.as_str()).collect::<Vec<_>>().join(", ")
     }
 

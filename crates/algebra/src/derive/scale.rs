@@ -8,8 +8,8 @@
 //! Conditions: a factor of the sum is divided by the largest magnitude of that very factor, over the same indices and under
 //! the same conditions, which moves in this traversal; and all such divisors together have a higher power than the first, for
 //! a number's own first power overflows no sooner than the number. Of several the one with the highest power is the anchor.
-//! Or it is divided by anything else, or multiplied with it, and both have one power that leaves the range easily (see [`super::whole`]). One that
-//! is complete before the sum starts needs no anchor: the quotient stays as it is.
+//! Or it is divided by anything else, or multiplied with it, and both have one power that leaves the range easily (see
+//! [`super::whole`]). What is complete before the sum starts needs no anchor: the quotient stays as it is.
 //! An anchor that is 0 or not finite is replaced by 1, which is as good an anchor: then nothing but zeros has been met, or the
 //! text has no number either.
 
@@ -36,6 +36,14 @@ fn binary(op: BinaryOp, a: Term, b: Term) -> Term {
 
 fn raise(t: Term, power: &Term) -> Term {
     if *power == Term::Number(1.0) { t } else { binary(BinaryOp::Pow, t, power.clone()) }
+}
+
+/// `x` of `max(x, 0)`.
+fn not_below_zero(t: &Term) -> &Term {
+    match t {
+        Term::Binary(BinaryOp::Max, x, zero) if **zero == Term::Number(0.0) => x,
+        other => other,
+    }
 }
 
 fn without_sign(t: &Term) -> &Term {
@@ -92,7 +100,8 @@ impl Deriver<'_> {
     /// Relative to the sum's own extremum, if that divides it.
     fn own_scaling(&self, r: &Reduction, inside: &Product, outside: &Product, floor: usize) -> Option<Scaling> {
         let found = outside.factors.iter().enumerate().filter_map(|(place, (base, power))| {
-            let Term::Read(n, at) = base else { return None };
+            // Of what cannot be negative: see [`super::pieces`].
+            let Term::Read(n, at) = not_below_zero(base) else { return None };
             let magnitude =
                 self.moving_magnitude(*n, r, floor).filter(|_| *power < 0.0 && self.out.is_plain(*n, at))?;
             let own = |(f, p): &(Term, f64)| *p >= -power && without_sign(f) == without_sign(magnitude);
@@ -104,7 +113,7 @@ impl Deriver<'_> {
         if total <= 1.0 {
             return None;
         }
-        let base = &outside.factors[place].0;
+        let base = not_below_zero(&outside.factors[place].0);
         let mut scaled = inside.clone();
         let (f, p) = scaled.factors.remove(factor);
         let anchor = guard::usable(base);

@@ -59,12 +59,29 @@ impl Deriver<'_> {
         let own = self.hoist_filter(&node, &mut r);
         let before = show::reduction(&self.out, &r);
         let body = self.inline_barriers(&r.body, &r.over);
+        let body =
+            self.with_pieces_opened(&node, body, &r.over, |s, body, other| s.separates_better(body, other, &r.over));
         let body = self.with_logarithms_opened(&node, body, &r.over);
         let exact = node.dtype == Some(DType::I32);
         if let Some(groups) = apart::groups(&r, &body).filter(|_| !exact && own.body.is_none()) {
             return self.product_of_sums(id, node, r, groups, before);
         }
         let barriers = self.barriers(&body, &r.over);
+        let owed = self.owed(&node, &barriers);
+        if self.kept.contains(&id) && !owed.is_empty() {
+            let reason = format!(
+                "{} is wanted for every {}, and each of its elements needs {}, which is over all of them: it must wait, and what it reads would be read before that and again",
+                node.name,
+                self.index_names(&node.axes),
+                self.names(&owed)
+            );
+            let hint =
+                format!("if only a sum of {} were wanted, {} would leave that sum", node.name, self.names(&owed));
+            return self.barred(node, r, Some((reason, hint)));
+        }
+        if !owed.is_empty() {
+            self.pointless.insert(id);
+        }
         // Integers are summed exactly as they are.
         if exact || !self.filters_ready(&r) {
             let place = self.barred(node.clone(), r.clone(), None);
@@ -124,6 +141,13 @@ impl Deriver<'_> {
         }
         let bare = self.bare(&own, &r.over, &parts, floor);
         self.rebuild_sum(id, node, r, parts, floor, anchored, own.filter, bare, before)
+    }
+
+    /// Those of these reductions that a node needs at every one of its positions and that are over all of these.
+    fn owed(&self, node: &Node, barriers: &[NodeId]) -> Vec<NodeId> {
+        let over =
+            |n: &NodeId| matches!(&self.out[*n].def, Def::Reduce(r) if r.over.iter().any(|i| node.axes.contains(i)));
+        barriers.iter().copied().filter(over).collect()
     }
 
     /// The sum relative to an extremum that divides it: see [`super::scale`].
@@ -284,6 +308,7 @@ impl Deriver<'_> {
         }
         let Cancelled { value, mut rest, divided } = self.cancel(&value);
         self.explain_sum(&node, &over, &before, &inner, &factor, anchored, stabilised, &value);
+        self.note_store(&node, &value);
         if let Some((anchor, ..)) = shift
             && stabilised
         {
