@@ -252,8 +252,8 @@ fn bytes(tensor: &TensorDecl) -> usize {
 
 fn array(tensor: &TensorDecl, dtype: einloom_cascade::DType, dims: &[usize], given: usize) -> Result<(), RunError> {
     let name = || tensor.name.clone();
-    if dims != tensor.dims {
-        return Err(RunError::Shape { tensor: name(), expected: tensor.dims.clone(), given: dims.to_vec() });
+    if dims != tensor.shape() {
+        return Err(RunError::Shape { tensor: name(), expected: tensor.shape().to_vec(), given: dims.to_vec() });
     }
     if dtype != tensor.dtype {
         return Err(RunError::Type { tensor: name(), expected: tensor.dtype, given: dtype });

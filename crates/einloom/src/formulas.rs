@@ -35,19 +35,40 @@ impl Derived {
         let stored: Vec<&str> = planned.kernels().iter().flat_map(|k| &k.materialised).map(String::as_str).collect();
         let roots: Vec<&str> = plan.materialised.iter().map(String::as_str).collect();
         let diagram = Diagram::of_kernel(form.graph, &roots, &stored)?;
-        let partition = partition(plan, tiles);
+        let groups = groups(planned, plan)?;
+        let partition = partition(&groups, tiles);
         let transfers = diagram.transfers(&partition)?;
         let memory = diagram.memory(&partition)?;
         let optimum = diagram.optimum(&partition);
-        let values = transfers.counted(numbers(planned, plan));
+        let values = transfers.counted(numbers(planned, plan, &groups));
         Ok(KernelFormulas { transfers, memory, optimum, values })
     }
 }
 
+/// A kernel's groups along the indices as written: those of an index that is two in the program are of all that share a
+/// quotient, or of one position.
+fn groups(planned: &Planned, plan: &PlannedKernel) -> Result<Vec<(String, usize)>, NoFormula> {
+    let mut groups = plan.group.clone();
+    for split in planned.splits().iter().rev() {
+        let place = |name: &str| groups.iter().position(|g| g.0 == *name);
+        let (outer, inner) = (place(&split.outer), place(&split.inner));
+        let Some(outer) = outer else { continue };
+        // What is no group is whole.
+        let (o, i) = (groups[outer].1, inner.map_or(split.by, |k| groups[k].1));
+        if i != split.by && (o, i) != (1, 1) {
+            let reason = format!("its groups are {i} of the {} positions of {} that share", split.by, split.index);
+            return Err(NoFormula { reason });
+        }
+        groups[outer] = (split.index.clone(), o * i);
+        inner.map(|k| groups.remove(k));
+    }
+    Ok(groups)
+}
+
 /// How a kernel divides its axes.
-fn partition(plan: &PlannedKernel, kernel: &Kernel) -> Partition {
+fn partition(groups: &[(String, usize)], kernel: &Kernel) -> Partition {
     let named = |one: bool| -> Vec<&str> {
-        plan.group.iter().filter(|(_, tile)| (*tile == 1) == one).map(|(name, _)| name.as_str()).collect()
+        groups.iter().filter(|(_, tile)| (*tile == 1) == one).map(|(name, _)| name.as_str()).collect()
     };
     let mut streams = vec![];
     streamed(kernel, &kernel.body, &mut streams);
@@ -69,7 +90,11 @@ fn streamed<'a>(kernel: &'a Kernel, ops: &[Op], out: &mut Vec<&'a str>) {
 }
 
 /// What a symbol is in a plan.
-fn numbers<'a>(planned: &'a Planned, plan: &'a PlannedKernel) -> impl Fn(&Symbol) -> Option<u64> + 'a {
+fn numbers<'a>(
+    planned: &'a Planned,
+    plan: &'a PlannedKernel,
+    groups: &'a [(String, usize)],
+) -> impl Fn(&Symbol) -> Option<u64> + 'a {
     let ranks = planned.cascade().ranks.iter().map(|r| r.name.as_str()).zip(planned.bound().sizes().iter().copied());
     let sizes: BTreeMap<&str, usize> = ranks.collect();
     let tile = |tiles: &[(String, usize)], name: &str| tiles.iter().find(|t| t.0 == name).map(|t| t.1);
@@ -80,7 +105,7 @@ fn numbers<'a>(planned: &'a Planned, plan: &'a PlannedKernel) -> impl Fn(&Symbol
         }
         let found = match s.kind {
             SymbolKind::Size => sizes.get(s.name.as_str()).copied(),
-            SymbolKind::Group => tile(&plan.group, &s.name),
+            SymbolKind::Group => tile(groups, &s.name),
             SymbolKind::Stream => tile(&plan.stream, &s.name),
         };
         found.map(|n| n as u64)

@@ -164,7 +164,7 @@ impl GpuProgram<'_> {
     /// [`Error::Input`] for a missing input, [`Error::Gpu`].
     pub fn run(&self, inputs: &BTreeMap<String, Tensor>) -> Result<Outcome, Error> {
         let mut outputs: Vec<Tensor> =
-            self.decls(TensorRole::Output).map(|t| Tensor::zeros(t.dtype, &t.dims)).collect::<Result<_, _>>()?;
+            self.decls(TensorRole::Output).map(|t| Tensor::zeros(t.dtype, t.shape())).collect::<Result<_, _>>()?;
         let dims: Vec<Vec<usize>> = outputs.iter().map(|t| t.dims().to_vec()).collect();
         let mut wanted: Vec<ViewMut<'_>> = outputs
             .iter_mut()

@@ -165,6 +165,11 @@ impl Planned {
         &self.plan.kernels
     }
 
+    /// Indices of the cascade that are two in the tile program.
+    pub fn splits(&self) -> &[einloom_plan::Split] {
+        &self.plan.splits
+    }
+
     /// Predicted time of all kernels, launches included: what the planner went by.
     pub fn seconds(&self) -> f64 {
         self.plan.seconds
@@ -315,7 +320,7 @@ impl Compiled<'_> {
     /// # Errors
     /// [`Error::Memory`].
     pub fn outputs(&self) -> Result<Vec<Tensor>, Error> {
-        self.decls(TensorRole::Output).map(|t| Tensor::zeros(t.dtype, &t.dims)).collect()
+        self.decls(TensorRole::Output).map(|t| Tensor::zeros(t.dtype, t.shape())).collect()
     }
 
     /// Runs it into arrays made by [`Compiled::outputs`].

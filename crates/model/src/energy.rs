@@ -52,6 +52,7 @@ impl Energy {
 
     /// What is known of it: a lower bound.
     pub fn known_joules(&self) -> f64 {
-        self.known.iter().map(|k| k.1).sum()
+        // A sum of nothing is not less than nothing.
+        self.known.iter().map(|k| k.1).fold(0.0, |a, b| a + b)
     }
 }

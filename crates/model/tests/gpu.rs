@@ -82,7 +82,7 @@ fn what_does_not_fit_says_why() {
         ),
         (
             run(matmul([4096; 3], [192, 192, 256], Bf16), Some("wgmma")),
-            "not wgmma: 385 KiB of shared memory are more than 227",
+            "not wgmma: 385 KiB of shared memory are more than 227 KiB",
         ),
         // 65536 / 512 threads, before consumers have the producer's: ptxas refuses it.
         (

@@ -48,8 +48,11 @@ pub(crate) struct Built {
     pub notes: Vec<String>,
     /// Number types of the factors of products that have two.
     pub mixed: BTreeSet<(DType, DType)>,
-    /// The same in other number types.
+    /// How these are multiplied.
+    pub products: Products,
+    /// The same in other number types, and what they take, for people.
     pub types: Vec<OtherTypes>,
+    pub types_note: Option<String>,
     /// How it runs on a GPU's core, if the machine is one and it does.
     pub gpu: Option<OnGpu>,
     /// What it computes, if another kernel computes the rest.
@@ -178,7 +181,23 @@ impl Workshop<'_> {
             notes.push(format!("the grid has {points} points for {} cores", self.machine.cores));
         }
         let types = vec![];
-        Ok(Built { roots: roots.to_vec(), cone, kernel, cost, others, repeats, notes, mixed, types, gpu, part: None })
+        let (roots, products) = (roots.to_vec(), self.products);
+        let types_note = None;
+        Ok(Built {
+            roots,
+            cone,
+            kernel,
+            cost,
+            others,
+            repeats,
+            notes,
+            mixed,
+            products,
+            types,
+            types_note,
+            gpu,
+            part: None,
+        })
     }
 
     /// Whether a kernel has contractions, and the best way found to compute it on a GPU multiplies no tiles.

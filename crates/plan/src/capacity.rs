@@ -113,8 +113,7 @@ impl Workshop<'_> {
     /// A chosen kernel with tiles, or in an order of its grid, that take longer to find, where it moves more than it has to in any order and
     /// less moves then.
     pub(crate) fn looked_at_again(&mut self, built: &Built) -> Option<Built> {
-        // What is in the best number types stays in them.
-        Memory::of(self.machine).filter(|_| built.mixed.is_empty())?;
+        Memory::of(self.machine)?;
         let program = program_of(self.p, self.x, self.types, vec![built.kernel.clone()]);
         let found = transfers(&program, self.machine).into_iter().next()?;
         let level = found.levels.iter().rev().nth(1)?;
@@ -122,9 +121,11 @@ impl Workshop<'_> {
             return None;
         }
         self.thorough = true;
-        let again = self.build(&built.roots, built.cone.clone(), built.cost.seconds);
+        // What is in the best number types stays in them.
+        let again = self.in_its_types(built, |shop| shop.build(&built.roots, built.cone.clone(), built.cost.seconds));
         self.thorough = false;
-        again.ok().filter(|b| b.cost.seconds < built.cost.seconds)
+        let better = again.ok().filter(|b| b.cost.seconds < built.cost.seconds)?;
+        Some(Built { types: built.types.clone(), types_note: built.types_note.clone(), ..better })
     }
 
     /// The ways to take some indices of loops whole, and to stream the others, as tiles by name.

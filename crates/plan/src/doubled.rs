@@ -9,7 +9,8 @@ use einloom_machine::{LevelKind, Machine, Work};
 pub struct Doubled {
     /// The resource, such as `L2 bandwidth`; of a latency half as much.
     pub resource: String,
-    /// Predicted time of all kernels of a plan made for that machine.
+    /// Predicted time of all kernels of the plan taken, less what the fastest plan for that machine saves of the fastest one for the machine as
+    /// it is. Of equally fast plans either may be taken: those that are taken differ by more than the resource buys.
     pub seconds: f64,
 }
 
@@ -28,7 +29,8 @@ pub fn doubled(
     for (resource, machine) in machines(machine) {
         let (_, plan) = choose(forms, bound, &machine, options)?;
         // Whoever has more can do as before.
-        out.push(Doubled { resource, seconds: plan.seconds.min(own.seconds) });
+        let left = (plan.fastest() / own.fastest()).min(1.0);
+        out.push(Doubled { resource, seconds: if left.is_nan() { own.seconds } else { own.seconds * left } });
     }
     out.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     Ok(out)

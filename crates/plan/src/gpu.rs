@@ -231,6 +231,7 @@ impl Trials<'_> {
         };
         let mut found: Vec<Found> = found.into_values().filter_map(fits).collect();
         found.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        let fastest = found.first().map(|f| sizes(&f.tiling));
         let limit = found.first().map_or(0.0, |f| f.seconds * EQUAL);
         let equal = found.iter().take_while(|f| f.seconds <= limit).count();
         if let Some(equal) = found.get_mut(..equal) {
@@ -242,6 +243,10 @@ impl Trials<'_> {
         // The same tiles may have been reached by two ways of giving way.
         let mut seen = BTreeSet::new();
         found.retain(|f| seen.insert(sizes(&f.tiling)));
+        // The fastest is told, however many are as good and rounder.
+        if let Some(place) = found.iter().position(|f| Some(sizes(&f.tiling)) == fastest).filter(|p| *p >= count) {
+            found.swap(place, count - 1);
+        }
         found.truncate(count);
         found.into_iter().filter_map(|f| self.tried(p, f)).collect()
     }

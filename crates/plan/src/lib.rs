@@ -35,6 +35,7 @@ mod plane;
 mod problem;
 mod products;
 mod program;
+mod quotients;
 mod reader;
 mod round_about;
 mod search;
@@ -52,6 +53,7 @@ pub use doubled::{Doubled, doubled};
 pub use lost::Lost;
 pub use options::{Fusion, Options, Plan, PlanError, PlannedKernel, Work};
 pub use parts::Part;
+pub use quotients::Split;
 
 use einloom_algebra::Graph;
 use einloom_cascade::Bound;
@@ -91,22 +93,30 @@ fn plan_knowing(
     options: &Options,
     known: &mut known::Known,
 ) -> Result<Plan, PlanError> {
-    chunks::best(graph, bound, options, &mut |chunk| plan_by(graph, bound, machine, options, chunk, known))
+    chunks::best(graph, bound, options, &mut |chunk| {
+        quotients::best(&mut |split| plan_by(graph, bound, machine, options, (chunk, split), known))
+    })
 }
 
-/// A plan in which recurrences that advance by chunks take this many positions at a time.
+/// A plan in which recurrences that advance by chunks take this many positions at a time, and indices that can be two are,
+/// or stay as they are. None if they are to be two and none can.
 fn plan_by(
     graph: &Graph,
     bound: &Bound,
     machine: &Machine,
     options: &Options,
-    chunk: usize,
+    (chunk, split): (usize, bool),
     known: &mut known::Known,
-) -> Result<Plan, PlanError> {
+) -> Result<Option<Plan>, PlanError> {
     let mut exprs = expr::Exprs::default();
     let mut types = types::Types::default();
     let mut problem = problem::Problem::new(graph, bound, &mut exprs)?;
     problem.chunk = chunk;
+    let splits = if split { problem.split_quotients(&mut exprs) } else { vec![] };
+    if split && splits.is_empty() {
+        return Ok(None);
+    }
+    let options = &options.in_parts(&splits);
     for (name, &tile) in &options.tiles {
         if tile == 0 || !problem.indices.iter().any(|i| i.name == *name) {
             let reason = if tile == 0 { "a tile has at least one position" } else { "the program has no such index" };
@@ -143,6 +153,7 @@ fn plan_by(
         let mut kernel = built.kernel.clone();
         kernel.name = unique(&kernel.name, &mut names);
         let mut notes = built.notes.clone();
+        notes.extend(built.types_note.clone());
         for n in &built.cone.computed {
             notes.extend(division.notes.get(n).into_iter().flatten().cloned());
         }
@@ -152,8 +163,9 @@ fn plan_by(
     let mut program = program::program_of(&problem, &exprs, &mut types, kernels);
     summaries::add(&mut program, &mut planned, machine);
     // Kernels that find extremes count too.
-    let seconds = planned.iter().map(|k| k.seconds).sum();
-    Ok(Plan { program, kernels: planned, seconds, work, lost })
+    let seconds: f64 = planned.iter().map(|k| k.seconds).sum();
+    let least_seconds = seconds - division.kernels.iter().map(|k| k.cost.seconds - k.fastest()).sum::<f64>();
+    Ok(Some(Plan { program, kernels: planned, seconds, least_seconds, splits, work, lost }))
 }
 
 fn unique(wanted: &str, taken: &mut BTreeSet<String>) -> String {

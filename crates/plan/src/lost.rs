@@ -5,6 +5,9 @@ use crate::build::{Built, time};
 use crate::gpu::KEPT;
 use einloom_model::{Depth, OnGpu};
 
+/// Parts of a time that sums of times differ by without meaning it.
+const ROUNDING: f64 = 1e-9;
+
 /// A plan that was worked out and not taken.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lost {
@@ -14,7 +17,7 @@ pub struct Lost {
     pub seconds: f64,
     /// What bounds the kernel in which it differs, or the longest of several.
     pub bound_by: String,
-    /// Which resource is busy for longer than in the plan taken, and by how much.
+    /// Which resource is busy for longer than in the plan taken, and by how much: of all kernels, as the time is.
     pub reason: String,
 }
 
@@ -52,6 +55,21 @@ impl Cost {
         sum
     }
 
+    /// The same with something of `other` in place of something of `own`.
+    pub(crate) fn with(&self, own: &Cost, other: &Cost) -> Self {
+        let mut parts = self.parts.clone();
+        for (name, seconds) in &other.parts {
+            if parts.iter().all(|p| p.0 != *name) && *seconds > 0.0 {
+                parts.push((name.clone(), 0.0));
+            }
+        }
+        for (name, seconds) in &mut parts {
+            let of = |cost: &Cost| cost.parts.iter().find(|p| p.0 == *name).map_or(0.0, |p| p.1);
+            *seconds += of(other) - of(own);
+        }
+        Self { seconds: self.seconds - own.seconds + other.seconds, bound_by: other.bound_by.clone(), parts }
+    }
+
     /// Why something of this cost loses to something of that one.
     pub(crate) fn reason(&self, chosen: &Cost) -> String {
         let more = |(name, seconds): &(String, f64)| {
@@ -62,10 +80,10 @@ impl Cost {
         let slower = (self.seconds / chosen.seconds - 1.0) * 100.0;
         let by = if slower >= 10.0 { format!("{slower:.0} %") } else { format!("{slower:.1} %") };
         match most {
-            _ if slower <= 0.0 => {
+            _ if slower <= ROUNDING => {
                 "as fast as the model can tell: the one taken has fewer streams or rounder tiles".to_string()
             }
-            Some((difference, name, seconds, own)) if difference > 0.0 => {
+            Some((difference, name, seconds, own)) if difference > ROUNDING * own => {
                 format!("{by} slower: {name} is busy for {}, as chosen {}", time(seconds), time(own))
             }
             _ => format!("{by} slower: no resource has more to do, but less overlaps"),
@@ -74,30 +92,27 @@ impl Cost {
 }
 
 impl Lost {
-    /// A plan in which one kernel has other tiles. `total` is the time of the plan taken.
-    pub(crate) fn tiles(total: f64, kernel: &str, chosen: &Cost, tiles: &str, other: &Cost) -> Self {
-        Self {
-            what: format!("{kernel} with tiles {tiles}"),
-            seconds: total - chosen.seconds + other.seconds,
-            bound_by: other.bound_by.clone(),
-            reason: other.reason(chosen),
-        }
+    /// A plan in which one kernel, of `own` cost in the plan taken, costs something else. `taken` is what the plan taken costs in all.
+    pub(crate) fn kernel(taken: &Cost, what: String, own: &Cost, other: &Cost) -> Self {
+        let whole = taken.with(own, other);
+        Self { what, seconds: whole.seconds, reason: whole.reason(taken), bound_by: whole.bound_by }
     }
 }
 
 /// The depths of a kernel's pipelines that were worked out: those that take longer as plans that lost, and all as a note.
-/// `total` is the time of the plan taken, `chosen` that of the kernel.
+/// `total` is the time of the plan taken, launches included, `chosen` that of the kernel.
 pub(crate) fn depths(total: f64, kernel: &str, chosen: &OnGpu) -> Vec<Lost> {
     let slower = |d: &&Depth| d.seconds > chosen.seconds * (1.0 + 1e-9);
     let one = |d: &Depth| {
-        let by = (d.seconds / chosen.seconds - 1.0) * 100.0;
+        let seconds = total - chosen.seconds + d.seconds;
+        let by = (seconds / total - 1.0) * 100.0;
         let why = match d.blocks < chosen.blocks {
             true => format!("its stages leave room for {} blocks a core, as chosen {}", d.blocks, chosen.blocks),
             false => "fewer chunks are under way, and what is waited for shows".to_string(),
         };
         Lost {
             what: format!("{kernel} in {}", stages(d.stages)),
-            seconds: total - chosen.seconds + d.seconds,
+            seconds,
             bound_by: "latency".to_string(),
             reason: format!("{by:.1} % slower: {why}"),
         }
@@ -129,7 +144,21 @@ pub(crate) fn best(mut all: Vec<Lost>, count: usize) -> Vec<Lost> {
     all
 }
 
+impl Built {
+    /// Its time if of tiles that are about as fast it had the fastest.
+    pub(crate) fn fastest(&self) -> f64 {
+        // The others of a part are of the whole.
+        let others = self.others.iter().filter(|_| self.part.is_none());
+        others.map(|o| o.1.seconds).fold(self.cost.seconds, f64::min)
+    }
+}
+
 impl Plan {
+    /// The least time of a plan that was worked out, this one or one that lost to it for another reason than its time.
+    pub(crate) fn fastest(&self) -> f64 {
+        self.lost.iter().map(|l| l.seconds).fold(self.least_seconds, f64::min)
+    }
+
     /// This plan as one that lost.
     pub(crate) fn as_lost(&self, what: String) -> Lost {
         let longest = self.kernels.iter().reduce(|a, b| if b.seconds > a.seconds { b } else { a });

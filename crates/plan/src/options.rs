@@ -2,6 +2,7 @@
 
 use crate::lost::Lost;
 use crate::parts::Part;
+use crate::quotients::Split;
 use einloom_model::OnGpu;
 use einloom_tile::Program;
 use std::collections::BTreeMap;
@@ -42,6 +43,10 @@ pub struct Plan {
     pub kernels: Vec<PlannedKernel>,
     /// Predicted time of all kernels.
     pub seconds: f64,
+    /// The same if of tiles that are about as fast each kernel had the fastest, and not the roundest.
+    pub least_seconds: f64,
+    /// Indices that are two in its program.
+    pub splits: Vec<Split>,
     /// What the search for it has looked at.
     pub work: Work,
     /// The best of the plans that were worked out and not taken, best first.

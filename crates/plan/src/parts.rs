@@ -261,10 +261,7 @@ impl Workshop<'_> {
         let names = [one, other].map(|k| frame.kernel().axis(frame.free[k][0]).name.clone());
         let kernel = built.kernel.clone();
         let mut ways = vec![Way { kernel, frame: frame.clone(), places: [one, other], reordered: false }];
-        if !built.mixed.is_empty() {
-            return ways;
-        }
-        for kernel in self.written(&built.roots, &built.cone) {
+        for kernel in self.in_its_types(built, |shop| shop.written(&built.roots, &built.cone)) {
             for (k, grid) in orders(&kernel).into_iter().enumerate() {
                 let kernel = Kernel { grid, ..kernel.clone() };
                 let program = program_of(self.p, self.x, self.types, vec![kernel.clone()]);

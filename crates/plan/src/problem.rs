@@ -20,6 +20,8 @@ pub(crate) struct Item {
     pub name: String,
     pub axes: Vec<IndexId>,
     pub extents: Vec<usize>,
+    /// The extents as declared, where an index of it became two.
+    pub shape: Option<Vec<usize>>,
     pub def: ItemDef,
     /// The declared number type.
     pub dtype: Option<DType>,
@@ -165,6 +167,7 @@ impl Problem {
                 name: node.name.clone(),
                 axes: node.axes.clone(),
                 extents: node.extents.iter().map(|e| bound.extent(e).max(0) as usize).collect(),
+                shape: None,
                 def: reader.def(&node.def)?,
                 dtype: node.dtype,
                 role: node.tensor.map_or(Role::Intermediate, |t| cascade[t].role),
@@ -295,7 +298,7 @@ impl Problem {
         out
     }
 
-    fn topological(&self, exprs: &Exprs) -> Vec<NodeId> {
+    pub(crate) fn topological(&self, exprs: &Exprs) -> Vec<NodeId> {
         let needs = |n: NodeId| -> Vec<NodeId> {
             match self[n].recurrence {
                 // All that any member needs comes before the first of them.

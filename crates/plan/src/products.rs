@@ -78,6 +78,14 @@ impl Products {
 }
 
 impl Workshop<'_> {
+    /// What `find` gives where factors of two number types are multiplied as in a kernel that was built.
+    pub(crate) fn in_its_types<T>(&mut self, built: &Built, find: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(&mut self.products, built.products);
+        let found = find(self);
+        self.products = before;
+        found
+    }
+
     /// Whether wider factors may be rounded, and whether there is a unit that wants them alike.
     pub(crate) fn liberties(&self) -> (bool, bool) {
         (self.options.narrow_contractions && !self.options.exact, !self.machine.matrix.is_empty())
@@ -120,7 +128,7 @@ impl Workshop<'_> {
             out.types.push(OtherTypes { what, seconds, cost });
         }
         if told.len() > 1 {
-            out.notes.push(told.join("; "));
+            out.types_note = Some(told.join("; "));
         }
         out
     }
@@ -165,7 +173,7 @@ impl Workshop<'_> {
             }
         };
         let name = way.name(&built.mixed, true, false);
-        out.notes.push(format!("products in {name}, which the machine multiplies fastest"));
+        out.types_note = Some(format!("products in {name}, which the machine multiplies fastest"));
         out
     }
 
@@ -197,15 +205,14 @@ fn surely(other: &Built, than: &Built) -> bool {
 }
 
 impl OtherTypes {
-    /// As a plan that lost to one of `total` seconds in which the kernel costs `chosen`.
-    pub(crate) fn lost(&self, total: f64, chosen: &Cost) -> Lost {
-        let (bound_by, reason) = match &self.cost {
-            Some(cost) => (cost.bound_by.clone(), cost.reason(chosen)),
-            None => {
-                let slower = (self.seconds / chosen.seconds - 1.0) * 100.0;
-                ("arithmetic".to_string(), format!("at least {slower:.0} % slower: its products alone take as long"))
-            }
-        };
-        Lost { what: self.what.clone(), seconds: total - chosen.seconds + self.seconds, bound_by, reason }
+    /// As a plan that lost to one that costs `taken`, in which the kernel costs `own`.
+    pub(crate) fn lost(&self, taken: &Cost, own: &Cost) -> Lost {
+        if let Some(cost) = &self.cost {
+            return Lost::kernel(taken, self.what.clone(), own, cost);
+        }
+        let seconds = taken.seconds - own.seconds + self.seconds;
+        let slower = (seconds / taken.seconds - 1.0) * 100.0;
+        let reason = format!("at least {slower:.0} % slower: its products alone take as long");
+        Lost { what: self.what.clone(), seconds, bound_by: "arithmetic".to_string(), reason }
     }
 }

@@ -33,7 +33,14 @@ pub(crate) fn program_of(p: &Problem, x: &Exprs, types: &mut Types, mut kernels:
             Role::Intermediate => TensorRole::Temporary,
         };
         let dtype = p.storage(n, types, x);
-        TensorDecl { name: item.name.clone(), dims: item.extents.clone(), dtype, role, layout: None }
+        TensorDecl {
+            name: item.name.clone(),
+            dims: item.extents.clone(),
+            shape: item.shape.clone(),
+            dtype,
+            role,
+            layout: None,
+        }
     };
     Program { name: p.name.clone(), tensors: order.iter().map(declare).collect(), kernels }
 }

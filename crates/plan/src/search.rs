@@ -310,15 +310,24 @@ impl<'a> Search<'a> {
     /// What lost to this division: its kernels with other tiles, and other divisions.
     pub(crate) fn lost(&self, best: &Division) -> Vec<Lost> {
         let mut out = vec![];
-        for kernel in &best.kernels {
+        let chosen = Cost::of_all(best.kernels.iter().map(Rc::as_ref));
+        // What lost to a kernel in parts lost to all of them, and the first tells it.
+        let first = |k: &&Rc<Built>| k.part.as_ref().is_none_or(|p| p.place[0] == 0);
+        for kernel in best.kernels.iter().filter(first) {
+            let parts = best.kernels.iter().filter(|k| k.part.is_some() && k.roots == kernel.roots);
+            let own = match kernel.part {
+                Some(_) => Cost::of_all(parts.map(Rc::as_ref)),
+                None => kernel.cost.clone(),
+            };
+            let name = &kernel.kernel.name;
+            let piece = if kernel.part.is_some() { " in one piece" } else { "" };
             let tiles = |(tiles, other): &(String, Cost)| {
-                Lost::tiles(best.seconds, &kernel.kernel.name, &kernel.cost, tiles, other)
+                Lost::kernel(&chosen, format!("{name}{piece} with tiles {tiles}"), &own, other)
             };
             out.extend(kernel.others.iter().map(tiles));
-            out.extend(kernel.types.iter().map(|t| t.lost(best.seconds, &kernel.cost)));
-            out.extend(kernel.gpu.iter().flat_map(|g| lost::depths(best.seconds, &kernel.kernel.name, g)));
+            out.extend(kernel.types.iter().map(|t| t.lost(&chosen, &own)));
+            out.extend(kernel.gpu.iter().flat_map(|g| lost::depths(best.seconds, name, g)));
         }
-        let chosen = Cost::of_all(best.kernels.iter().map(Rc::as_ref));
         let same = |other: &Division| {
             let roots = |d: &Division| d.kernels.iter().map(|k| k.roots.clone()).collect::<BTreeSet<_>>();
             roots(other) == roots(best)

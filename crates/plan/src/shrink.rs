@@ -56,6 +56,7 @@ impl Workshop<'_> {
         let tries = open.len() + TRIES;
         let mut seen: BTreeSet<Vec<(IndexId, bool, usize)>> = BTreeSet::new();
         let (mut templates, mut tried, mut failed): (_, Vec<Tried>, _) = (Templates::new(), vec![], None);
+        let mut nearest_misfit = f64::INFINITY;
         for _ in 0..tries {
             let nearest = (0..open.len()).min_by(|&a, &b| open[a].excess.total_cmp(&open[b].excess));
             let Some(wish) = nearest.map(|k| open.remove(k)) else { break };
@@ -87,7 +88,11 @@ impl Workshop<'_> {
                     if alone { 1.0 } else { continue }
                 }
                 Some((reason, excess)) => {
-                    failed = Some(PlanError::unsupported(name, format!("its tiles do not fit a core: {reason}")));
+                    // The smallest tells what would fit.
+                    if excess < nearest_misfit {
+                        nearest_misfit = excess;
+                        failed = Some(PlanError::unsupported(name, format!("its tiles do not fit a core: {reason}")));
+                    }
                     excess
                 }
             };
@@ -108,11 +113,11 @@ impl Workshop<'_> {
     fn measured(&mut self, roles: &Roles, one: &Template, tiling: &Tiling, limit: f64) -> Option<Measured> {
         let kernel = one.kernel();
         let fit = by_lanes(&one.program, kernel, self.machine)?;
-        let shared = fit.shared_bytes > fit.shared_limit || fit.misfit().is_none();
+        let shared = fit.shared_needed() > fit.shared_limit || fit.misfit().is_none();
         let weights = fit.by_axis.iter().map(|w| w[usize::from(!shared)]);
         let halves = self.halves(kernel, weights, roles, (tiling, &one.tried.demoted));
         let excess = match shared {
-            true => fit.shared_bytes as f64 / fit.shared_limit.max(1) as f64,
+            true => fit.shared_needed() as f64 / fit.shared_limit.max(1) as f64,
             false => fit.slowdown(),
         };
         let misfit = fit.misfit().map(|reason| (reason, excess));

@@ -188,6 +188,7 @@ impl Straightener<'_> {
             name: format!("{name}.at"),
             extents: axes.iter().map(|&i| self.p[i].extent).collect(),
             axes: axes.clone(),
+            shape: None,
             def: ItemDef::Fold(fold),
             dtype: None,
             role: Role::Intermediate,

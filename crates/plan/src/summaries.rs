@@ -109,8 +109,14 @@ fn declare(program: &mut Program, (of, dim, tile): Tiles) -> [TensorId; 2] {
     dims[dim] = dims[dim].div_ceil(tile.max(1));
     ["low", "high"].map(|what| {
         let name = format!("{}.{what}{tile}", base.name);
-        let decl =
-            TensorDecl { name, dims: dims.clone(), dtype: base.dtype, role: TensorRole::Temporary, layout: None };
+        let decl = TensorDecl {
+            name,
+            dims: dims.clone(),
+            shape: None,
+            dtype: base.dtype,
+            role: TensorRole::Temporary,
+            layout: None,
+        };
         program.tensors.push(decl);
         TensorId(program.tensors.len() as u32 - 1)
     })

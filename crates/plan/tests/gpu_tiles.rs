@@ -9,7 +9,7 @@
 mod support;
 
 use einloom_algebra::derive;
-use einloom_machine::built_in;
+use einloom_machine::{Bytes, built_in};
 use einloom_plan::{Options, plan};
 use std::path::Path;
 use support::{read, sized};
@@ -34,6 +34,32 @@ fn check_file(name: &str) {
         return;
     }
     assert_eq!(found, expected, "{} is out of date: EINLOOM_BLESS=1 rewrites it", file.display());
+}
+
+/// A core that holds no tile is told with what would do, whichever unit multiplies.
+#[test]
+fn a_core_too_small_for_any_tile_is_refused() {
+    let with_shared = |bytes: u64| {
+        let machine = built_in("h200").expect("a machine");
+        let level = machine.levels.iter().position(|l| l.name == "shared memory").expect("a level");
+        machine.with_level_capacity(level, Bytes(bytes)).expect("less than L2")
+    };
+    for (program, dtype, sizes) in [
+        ("matmul", "f32", "M=256, N=256, K=256"),
+        ("matmul", "bf16", "M=256, N=256, K=256"),
+        ("softmax", "bf16", "M=256, N=65536"),
+        ("softmax", "f32", "M=256, N=100"),
+    ] {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cascades").join(format!("{program}.ein"));
+        let cascade = read(&std::fs::read_to_string(&source).expect("a cascade").replace("f32", dtype));
+        let derivation = derive(&cascade);
+        let planned =
+            |bytes: u64| plan(&derivation.derived, &sized(&cascade, sizes), &with_shared(bytes), &Options::default());
+        let told = planned(64).expect_err("64 bytes").to_string();
+        let need = told.strip_suffix(" KiB of shared memory are more than 64 B").and_then(|t| t.rsplit(' ').next());
+        let need: u64 = need.and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{program}: {told}"));
+        assert!(planned(need << 10).is_ok(), "{program} in {dtype}: {need} KiB would do");
+    }
 }
 
 /// The tiles of every kernel, and how it runs on a core.

@@ -48,7 +48,7 @@ const TWO: f64 = 2.0;
 /// Sizes and capacities of attention that are drawn at random.
 const CASES: usize = 150;
 
-/// Plans are within 5 % of the bound, however much is summed up, from a few tiles a side on without exception, and with one to three
+/// Plans are within 5 % of the bound, for short and for long sums, from a few tiles a side on without exception, and with one to three
 /// tiles but for a few whose last tile just fails to fit. Within 10 % of `2abc/√M + ac` they are from two tiles a side on, where that is the bound's closed form.
 #[test]
 fn matmul_is_within_five_percent_of_the_bound() {
@@ -226,6 +226,25 @@ fn tiles_that_stay_are_held_once() {
     // 512 rows of 64 fit, with a column of the other factor and one of the result; twice as many elements do not.
     let (moved, bound, _) = planned(MATMUL, "M=1024, N=1024, K=64", 512 * 64 + 512 + 64);
     assert!((1.0..1.06).contains(&(moved / bound)), "{moved} of {bound}");
+}
+
+/// Weights are wider than the values that they multiply, in other number types: what fits is the same, and so are the plans.
+#[test]
+fn attention_in_narrow_types_is_as_near_to_its_bound() {
+    let narrow = ATTENTION.replace("f32", "bf16");
+    for ([m, n, d], capacity) in [
+        ([1024, 256, 128], 49408),
+        ([2048, 128, 16], 3104),
+        ([1365, 184, 115], 33975),
+        ([2048, 256, 64], 24704),
+        ([4096, 2136, 110], 387199),
+    ] {
+        let sizes = format!("M={m}, N={n}, D={d}, E={d}");
+        let wide = planned(ATTENTION, &sizes, capacity).0;
+        let (moved, bound, _) = planned(&narrow, &sizes, capacity);
+        assert!((1.0..1.05).contains(&(moved / bound)), "{sizes} at {capacity}: {moved} of {bound}");
+        assert!((2.0 * moved / wide - 1.0).abs() < 0.01, "{sizes} at {capacity}: {moved} and {wide}");
+    }
 }
 
 /// Numbers from `low` to `high`.

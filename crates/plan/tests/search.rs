@@ -206,6 +206,36 @@ fn plans_that_lost_say_by_what() {
     }
 }
 
+/// How much slower a plan is that lost is told of all its kernels, as its time is.
+#[test]
+fn plans_that_lost_are_compared_as_wholes() {
+    let two_level = machine("two-level").with_capacity(4096).expect("room for elements");
+    for (path, sizes, machine, kernels) in [
+        // One kernel in two parts.
+        ("cascades/matmul.ein", "M=256, N=256, K=256", &two_level, 2),
+        ("cascades/swiglu.ein", "M=1024, D=1024, F=4096, E=1024", &machine("h200"), 2),
+        ("cascades/rmsnorm_matmul.ein", "M=512, D=512, N=512", &machine("cpu-generic"), 1),
+    ] {
+        let cascade = program(path);
+        let plan = planned(&cascade, &sized(&cascade, sizes), machine);
+        assert!(plan.kernels.len() >= kernels, "{path}: {} kernels", plan.kernels.len());
+        let mut compared = 0;
+        for lost in &plan.lost {
+            let Some((told, _)) = lost.reason.split_once(" % slower") else { continue };
+            let told: f64 = told.trim_start_matches("at least ").parse().expect("a number");
+            let slower = (lost.seconds / plan.seconds - 1.0) * 100.0;
+            assert!((told - slower).abs() <= if told >= 10.0 { 0.5 } else { 0.051 }, "{path}: {slower} and {lost:?}");
+            compared += 1;
+        }
+        assert!(compared > 0, "{path}: {:#?}", plan.lost);
+    }
+    let cascade = program("cascades/matmul.ein");
+    let plan = planned(&cascade, &sized(&cascade, "M=256, N=256, K=256"), &two_level);
+    let tiles = plan.lost.iter().find(|l| l.what == "c in one piece with tiles m:64 n:52 k:2").expect("its tiles");
+    // What those tiles move when they are asked for, by the memory's 4 GB/s.
+    assert_eq!(tiles.seconds, 2579008.0 / 4e9);
+}
+
 #[test]
 fn what_binds_a_plan_is_what_twice_of_it_helps() {
     let softmax = program("cascades/softmax.ein");
@@ -222,6 +252,29 @@ fn what_binds_a_plan_is_what_twice_of_it_helps() {
     // The ones that do not bind it buy next to nothing.
     let tensor_cores = all.iter().find(|d| d.resource == "tensor cores rate").expect("a pipe");
     assert!((tensor_cores.seconds / plan.seconds - 1.0).abs() < 1e-9, "{all:#?}");
+}
+
+/// Of tiles that are about as fast the roundest are taken; another resource may make others the roundest, which is nothing that it buys.
+#[test]
+fn what_breaks_a_tie_is_no_gain() {
+    let matmul = read("input A[m,k]: bf16, B[k,n]: bf16\noutput C: bf16\nC[m,n] = sum(k) A[m,k] * B[k,n]");
+    let bound = sized(&matmul, "M=8192, N=8192, K=8192");
+    let machine = machine("h200");
+    let derivation = derive(&matmul);
+    let plan = planned(&matmul, &bound, &machine);
+    assert!(
+        plan.least_seconds < 0.99 * plan.seconds,
+        "another tile is as good: {} {}",
+        plan.least_seconds,
+        plan.seconds
+    );
+    let all = doubled(&Form::all(&derivation), &bound, &machine, &options(&machine)).expect("plans");
+    let gain = |resource: &str| {
+        let found = all.iter().find(|d| d.resource == resource).expect("a resource");
+        plan.seconds / found.seconds
+    };
+    assert_eq!(gain("FP32 and FP64 rate"), 1.0, "{all:#?}");
+    assert!(gain("tensor cores rate") > 1.01, "{all:#?}");
 }
 
 /// A recurrence may read itself at positions of another index only where all of it is in memory: a step would need another

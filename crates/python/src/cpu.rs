@@ -42,7 +42,7 @@ impl Loaded {
             .map(|(t, &address)| {
                 // SAFETY: by the contract.
                 let bytes = unsafe { std::slice::from_raw_parts(pointer(t, address), length(t)) };
-                View { dtype: t.dtype, dims: &t.dims, bytes }
+                View { dtype: t.dtype, dims: t.shape(), bytes }
             })
             .collect();
         let mut outputs: Vec<ViewMut<'_>> = role(TensorRole::Output)
@@ -50,7 +50,7 @@ impl Loaded {
             .map(|(t, &address)| {
                 // SAFETY: by the contract.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(pointer(t, address), length(t)) };
-                ViewMut { dtype: t.dtype, dims: &t.dims, bytes }
+                ViewMut { dtype: t.dtype, dims: t.shape(), bytes }
             })
             .collect();
         let pool = if self.threads == 1 { None } else { Some(crate::pool::pool(self.threads)?) };

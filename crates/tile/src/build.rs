@@ -66,7 +66,14 @@ impl Builder {
 
     /// Declares a tensor.
     pub fn tensor(&mut self, name: impl Into<String>, dims: &[usize], dtype: DType, role: TensorRole) -> TensorId {
-        self.program.tensors.push(TensorDecl { name: name.into(), dims: dims.to_vec(), dtype, role, layout: None });
+        self.program.tensors.push(TensorDecl {
+            name: name.into(),
+            dims: dims.to_vec(),
+            shape: None,
+            dtype,
+            role,
+            layout: None,
+        });
         TensorId(self.program.tensors.len() as u32 - 1)
     }
 

@@ -60,6 +60,9 @@ pub struct TensorDecl {
     pub name: String,
     /// Elements per dimension; may be empty (a scalar) or hold zeros.
     pub dims: Vec<usize>,
+    /// The caller's shape, where one of its dimensions is several of `dims`: the same elements in the same order. `None` if it is
+    /// `dims`.
+    pub shape: Option<Vec<usize>>,
     /// Number type in memory.
     pub dtype: DType,
     /// What it is to the caller.

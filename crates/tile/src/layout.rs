@@ -41,6 +41,26 @@ impl Layout {
 }
 
 impl TensorDecl {
+    /// Elements per dimension as the caller has them.
+    pub fn shape(&self) -> &[usize] {
+        self.shape.as_deref().unwrap_or(&self.dims)
+    }
+
+    /// A layout of the caller's shape as one of `dims`.
+    fn split(&self, layout: Layout) -> Layout {
+        let Some(shape) = self.shape.as_ref().filter(|s| s.len() == layout.strides.len()) else { return layout };
+        let mut dims = self.dims.iter().copied().peekable();
+        let mut strides = vec![];
+        for (&size, &stride) in shape.iter().zip(&layout.strides) {
+            let mut parts: Vec<usize> = dims.by_ref().take(1).collect();
+            while parts.iter().product::<usize>() < size && dims.peek().is_some() {
+                parts.extend(dims.next());
+            }
+            strides.extend(Layout::dense(&parts).strides.iter().map(|s| s.saturating_mul(stride)));
+        }
+        Layout { strides, ..layout }
+    }
+
     /// Elements from one coordinate to the next, per dimension.
     pub fn strides(&self) -> Vec<usize> {
         match &self.layout {
@@ -86,13 +106,18 @@ impl TensorDecl {
         }
         let strides = self.strides();
         let count: usize = self.dims.iter().product();
-        (0..count).find_map(|mut number| {
-            let mut index = vec![0; self.dims.len()];
-            for (at, dim) in index.iter_mut().zip(&self.dims).rev() {
+        let indexed = |mut number: usize, dims: &[usize]| {
+            let mut index = vec![0; dims.len()];
+            for (at, dim) in index.iter_mut().zip(dims).rev() {
                 (*at, number) = (number % dim, number / dim);
             }
+            index
+        };
+        (0..count).find_map(|position| {
+            let index = indexed(position, &self.dims);
             let place: usize = index.iter().zip(&strides).map(|(i, s)| i * s).sum();
-            bytes.get(place).filter(|b| wrong(b)).map(|&b| (index, value(b)))
+            let wrong = bytes.get(place).filter(|b| wrong(b))?;
+            Some((indexed(position, self.shape()), value(*wrong)))
         })
     }
 
@@ -128,6 +153,7 @@ impl Program {
     pub fn with_layouts(mut self, layouts: impl IntoIterator<Item = Option<Layout>>) -> Self {
         let outside = self.tensors.iter_mut().filter(|t| t.role != TensorRole::Temporary);
         for (tensor, layout) in outside.zip(layouts) {
+            let layout = layout.map(|l| tensor.split(l));
             let usual = layout.as_ref().is_some_and(|l| *l == Layout::dense(&tensor.dims));
             tensor.layout = layout.filter(|_| !usual);
         }
@@ -142,7 +168,7 @@ mod tests {
 
     fn tensor(role: TensorRole, dims: &[usize], strides: &[usize]) -> TensorDecl {
         let layout = Some(Layout { strides: strides.to_vec(), alignment: 4 });
-        TensorDecl { name: "X".to_string(), dims: dims.to_vec(), dtype: DType::F32, role, layout }
+        TensorDecl { name: "X".to_string(), dims: dims.to_vec(), shape: None, dtype: DType::F32, role, layout }
     }
 
     #[test]

@@ -155,7 +155,7 @@ fn rounded(guard: Guard, dtype: DType) -> String {
     let mut program = Program::default();
     for name in ["x", "low", "high"] {
         let role = TensorRole::Input;
-        program.tensors.push(TensorDecl { name: name.into(), dims: vec![50], dtype, role, layout: None });
+        program.tensors.push(TensorDecl { name: name.into(), dims: vec![50], shape: None, dtype, role, layout: None });
     }
     match guard.rounded(|_| dtype, &kernel()) {
         Ok(guard) => print_guard(&program, &kernel(), &guard),

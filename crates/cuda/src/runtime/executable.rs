@@ -281,8 +281,8 @@ fn array(tensor: &TensorDecl, dtype: einloom_cascade::DType, dims: &[usize], len
     if dtype != tensor.dtype {
         return Err(RunError::Type { tensor: name, expected: tensor.dtype, given: dtype });
     }
-    if dims != tensor.dims {
-        return Err(RunError::Shape { tensor: name, expected: tensor.dims.clone(), given: dims.to_vec() });
+    if dims != tensor.shape() {
+        return Err(RunError::Shape { tensor: name, expected: tensor.shape().to_vec(), given: dims.to_vec() });
     }
     length(tensor, len)
 }

@@ -100,6 +100,12 @@ pub(crate) fn work_text(planned: &Planned) -> String {
 /// All of it for people.
 pub(crate) fn text(planned: &Planned, doubled: &[Doubled]) -> String {
     let mut out = format!("\nlooked at {}\n", work_text(planned));
+    if planned.machine().element.is_some() {
+        let taken = units::seconds(planned.seconds());
+        out += &format!(
+            "times from here on are of what passes the memories, as the planner goes by: {taken} as planned\n"
+        );
+    }
     if !planned.lost().is_empty() {
         out += "\nlost to this plan\n";
         let mut table = Table::new(&["plan", "time", "bound by", "why"]);

@@ -7,7 +7,7 @@ use super::ui::Ui;
 use super::{explain, kernel_formula, prepare, source, units};
 use einloom::{Derived, Planned};
 use einloom_model::bounds::BoundFrom;
-use einloom_model::{KernelTransfers, OnGpu};
+use einloom_model::{KernelTransfers, OnGpu, by_lanes};
 use einloom_plan::PlannedKernel;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +27,8 @@ struct PlanJson {
     seconds: f64,
     /// Of all kernels; `null` where the machine does not tell.
     energy_joules: Option<f64>,
+    /// What the planner went by: `lost` and `doubled` are compared with it. On a machine that counts elements what passes its memories.
+    planner_seconds: f64,
     lost: Vec<explain::LostJson>,
     /// With `--explain`.
     doubled: Option<Vec<explain::DoubledJson>>,
@@ -155,6 +157,7 @@ pub(crate) fn command(ui: &mut Ui, args: &PlanArgs) -> Result<(), Failure> {
         least_bytes: planned.least_bytes(&all.iter().map(|(_, t)| t.clone()).collect::<Vec<_>>()),
         seconds: all.iter().map(|(k, t)| time(&planned, k, t).0).sum(),
         energy_joules: all.iter().map(|(_, t)| t.energy.joules()).sum(),
+        planner_seconds: planned.seconds(),
         lost: explain::lost(&planned),
         doubled: doubled.as_ref().map(|d| explain::doubled(&planned, d)),
         work: explain::work(&planned),
@@ -258,9 +261,14 @@ pub(crate) fn time<'a>(planned: &Planned, kernel: &'a PlannedKernel, transfers: 
 /// What a level holds: of the memory of a GPU's core what its blocks take, which the core's model knows.
 fn resident(planned: &Planned, kernel: &PlannedKernel, level: &einloom_model::LevelTransfers) -> u64 {
     let innermost = planned.machine().trunk().next_back().is_some_and(|l| l.name == level.level);
-    match &kernel.gpu {
-        Some(gpu) if innermost => gpu.shared_bytes.saturating_mul(gpu.blocks as u64),
-        _ => level.resident_bytes,
+    let by_lanes = || {
+        let program = planned.program();
+        let found = by_lanes(program, program.kernels.iter().find(|k| k.name == kernel.name)?, planned.machine())?;
+        Some((found.shared_bytes, found.blocks))
+    };
+    match kernel.gpu.as_ref().map(|g| (g.shared_bytes, g.blocks)).or_else(by_lanes).filter(|_| innermost) {
+        Some((bytes, blocks)) => bytes.saturating_mul(blocks as u64),
+        None => level.resident_bytes,
     }
 }
 

@@ -8,7 +8,7 @@ use super::cycles::Clock;
 use super::lane_products::{Stand, beside};
 use super::operand;
 use super::registers::pressure;
-use super::run::SHARED_RESERVE;
+use super::run::{SHARED_RESERVE, too_much};
 use super::uses::{each, reads};
 use crate::nest::sides;
 use einloom_machine::Machine;
@@ -53,6 +53,8 @@ pub struct ByLanes {
     /// where reductions decide how threads share tiles, some factor does not stream or no result has two sides: then how threads
     /// stand is not known here.
     pub beside_products: Option<f64>,
+    /// Blocks of a core at once.
+    pub blocks: usize,
     /// Stages of the copies of what streams: with one nothing is copied while another chunk is multiplied.
     pub stages: u64,
 }
@@ -60,16 +62,16 @@ pub struct ByLanes {
 impl ByLanes {
     /// Why it does not fit, if it does not.
     pub fn misfit(&self) -> Option<String> {
-        if self.shared_bytes > self.shared_limit {
-            let kib = |bytes: u64| bytes.div_ceil(1024);
-            return Some(format!(
-                "{} KiB of shared memory are more than {}",
-                kib(self.shared_bytes),
-                kib(self.shared_limit)
-            ));
+        if self.shared_needed() > self.shared_limit {
+            return Some(too_much(self.shared_needed(), self.shared_limit));
         }
         let bearable = SPILLED * self.register_limit;
         (self.registers > bearable).then(|| format!("{} registers a thread are more than {bearable}", self.registers))
+    }
+
+    /// Bytes of shared memory without which no block runs.
+    pub fn shared_needed(&self) -> u64 {
+        self.shared_bytes.max(SHARED_RESERVE)
     }
 
     /// How many times longer it takes because some of its registers are in memory; 1 if none is.
@@ -146,7 +148,10 @@ pub fn by_lanes(program: &Program, kernel: &Kernel, machine: &Machine) -> Option
         let here = factors.iter().filter(|v| own(v)).map(|&v| bytes(v)).sum();
         [here, held.iter().filter(|v| own(v)).map(|&v| 4 * block.elements(v) as u64).sum()]
     });
-    let shared_bytes = if factors.is_empty() { 0 } else { shared + EXCHANGE + SHARED_RESERVE };
+    // Tiles that are all alike stay with their threads.
+    let of_threads = held.iter().map(|&v| sides(kernel, v)).filter(|s| !s.is_empty()).collect::<BTreeSet<_>>();
+    let passes = !factors.is_empty() || reduces || of_threads.len() > 1;
+    let shared_bytes = if passes { shared + EXCHANGE + SHARED_RESERVE } else { 0 };
     let shared_limit = clock.shared_capacity();
     // What is loaded in a stream is copied ahead where there is room.
     let streamed: u64 =
@@ -164,6 +169,7 @@ pub fn by_lanes(program: &Program, kernel: &Kernel, machine: &Machine) -> Option
         if by_blocks && area.is_some() { beside(program, kernel, &clock, &in_unit, stand) } else { None };
     Some(ByLanes {
         beside_products,
+        blocks,
         stages,
         threads: block.threads,
         registers,

@@ -13,6 +13,12 @@ use std::collections::BTreeMap;
 
 /// Shared memory for barriers, and for where the first tile must begin.
 pub(super) const SHARED_RESERVE: u64 = 1024;
+/// Why so many bytes of shared memory have no place in so many, for people.
+pub(super) fn too_much(need: u64, have: u64) -> String {
+    let text = |bytes: u64, kib: u64| if bytes < 1024 { format!("{bytes} B") } else { format!("{kib} KiB") };
+    format!("{} of shared memory are more than {}", text(need, need.div_ceil(1024)), text(have, have / 1024))
+}
+
 /// Stages that are looked at, at most: with a feeder that runs ahead, and where groups copy themselves.
 const MOST_STAGES: [u64; 2] = [8, 4];
 /// Stages beyond these hide nothing more: the calibration was fitted to kernels with up to as many.
@@ -37,8 +43,7 @@ impl Block<'_> {
         let most = MOST_STAGES[usize::from(self.unit.is_none_or(|u| u.feeder_threads == 0))];
         let fit = room.checked_div(stage).map_or(0, |n| n.min(most));
         if fixed + SHARED_RESERVE > shared_limit || stage > 0 && fit < fewest {
-            let need = (fixed + SHARED_RESERVE + fewest * stage).div_ceil(1024);
-            return Err(format!("{need} KiB of shared memory are more than {}", shared_limit / 1024));
+            return Err(too_much(fixed + SHARED_RESERVE + fewest * stage, shared_limit));
         }
         let points = grid_points(self.kernel);
         let task = self.task(points);

@@ -194,3 +194,14 @@ fn what_has_no_closed_form_says_why() {
     let best = row.optimum(&Partition::whole().group(&["m"]).stream("n")).expect("everything moves once");
     assert_eq!(best.to_string(), "H* = M·N", "what is stored is of lower order");
 }
+
+#[test]
+fn at_a_square_of_the_width_the_bounds_of_attention_and_of_its_products_meet() {
+    // Saha and Ye: N²d²/M from M = d² on, N²d/√M below; leading terms without their constants.
+    let (n, d, capacity) = (4096.0, 128.0, 16384.0);
+    let sizes = [("Q", n), ("X", n), ("D", d), ("A", n), ("B", d), ("C", n)];
+    let attention = derived(ATTENTION).optimum(&flash()).expect("a formula").eval(capacity, with(&sizes));
+    near((attention - 2.0 * d * n) / 4.0, 16777216.0);
+    let product = derived(MATMUL).optimum(&tiled()).expect("a formula").eval(capacity, with(&sizes));
+    near(2.0 * (product - n * n) / 4.0, 16777216.0);
+}

@@ -59,6 +59,14 @@ fn resources_allow_three_warpgroups() {
 }
 
 #[test]
+fn registers_of_a_thread_limit_warps() {
+    let registers = h100().registers().expect("registers").0 as f64;
+    for (each, warps) in [(146.0, 14), (147.0, 13), (157.0, 13), (158.0, 12), (255.0, 8)] {
+        assert_eq!(warpgroups(registers, 0.0, 32.0 * 4.0 * each) as u64, warps, "{each} registers a thread");
+    }
+}
+
+#[test]
 fn clocks_per_query_and_batch() {
     let d = mixed();
     about(cycles(&d, "S", Work::Products).0, 16384.0);

@@ -28,7 +28,7 @@ pub fn interpret(program: &Program, inputs: &Arrays) -> Result<Arrays, String> {
         }
     }
     let named = program.tensors.iter().zip(memory);
-    Ok(named.map(|(t, values)| (t.name.clone(), Array { shape: t.dims.clone(), values })).collect())
+    Ok(named.map(|(t, values)| (t.name.clone(), Array { shape: t.shape().to_vec(), values })).collect())
 }
 
 fn round(dtype: DType, v: f64) -> f64 {
