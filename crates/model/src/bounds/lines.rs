@@ -36,11 +36,11 @@ impl Lines {
             let mut best = vec![f64::INFINITY; columns + 1];
             for (one, other) in parts(r, lost[0]) {
                 let both = found.least[one].iter().zip(&found.least[other]);
-                best.iter_mut().zip(both).for_each(|(best, (x, y))| *best = best.min(x + y));
+                best.iter_mut().zip(both).for_each(|(best, (x, y))| *best = less(*best, x + y));
             }
             for (s, &lined) in best.iter().enumerate().skip(1 - lost[1]) {
                 let row = &found.least[r];
-                let across = parts(s, lost[1]).map(|(one, other)| row[one] + row[other]).fold(lined, f64::min);
+                let across = less(lined, in_two(row, s, lost[1]));
                 found.across = across;
                 found.least[r][s] = across.min(takes((r * step[0]) as f64, (s * step[1]) as f64));
             }
@@ -55,6 +55,29 @@ impl Lines {
             [r, s] => self.least[r / self.step[0]][s / self.step[1]],
         }
     }
+}
+
+/// As `f64::min` of numbers, in one instruction.
+fn less(a: f64, b: f64) -> f64 {
+    if b < a { b } else { a }
+}
+
+/// The least that both parts of so many steps take together.
+fn in_two(row: &[f64], all: usize, lost: usize) -> f64 {
+    let (from, Some(both)) = (1 - lost, all.checked_sub(lost)) else { return f64::INFINITY };
+    let Some(ones) = row.get(from..=both / 2) else { return f64::INFINITY };
+    let others = &row[both - both / 2..=both - from];
+    // Four at a time.
+    let mut least = [f64::INFINITY; 4];
+    let (ones, others) = (ones.chunks_exact(4), others.rchunks_exact(4));
+    let rest = ones.remainder().iter().zip(others.remainder().iter().rev());
+    let rest = rest.fold(f64::INFINITY, |least, (x, y)| less(least, x + y));
+    for (one, other) in ones.zip(others) {
+        for k in 0..4 {
+            least[k] = less(least[k], one[k] + other[3 - k]);
+        }
+    }
+    least.into_iter().fold(rest, less)
 }
 
 /// Both parts of so many steps, of which so many are lost; each is less than all.

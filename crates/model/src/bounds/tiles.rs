@@ -32,7 +32,8 @@ use super::few::{FEW, Few};
 use super::filled::{Strip, least_filled};
 use super::{Incoming, ProjectiveNest};
 use lined::Lined;
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
 
 mod lined;
 
@@ -42,6 +43,8 @@ const MOST_SIDE: f64 = 1024.0;
 const MOST_TILES: f64 = 256.0;
 /// Numbers of tiles beyond the fewest that are gone through one by one.
 const MORE_TILES: usize = 12;
+/// Products whose bounds are kept, at most.
+const MOST_FOUND: usize = 4096;
 
 /// A product of matrices, in elements.
 #[derive(Clone, Copy, Debug)]
@@ -82,8 +85,28 @@ impl ProjectiveNest {
 }
 
 impl Product {
-    /// Elements of the factors that come in, at least; `None` if there is no such order.
+    /// Elements of the factors that come in, at least; `None` if there is no such order. What was found is kept: plans ask for few products,
+    /// again and again.
     fn least(self) -> Option<f64> {
+        thread_local! {
+            static FOUND: RefCell<HashMap<[u64; 4], Option<f64>>> = RefCell::default();
+        }
+        let [q, n] = self.sides;
+        let key = [q, n, self.steps, self.memory].map(f64::to_bits);
+        if let Some(found) = FOUND.with_borrow(|all| all.get(&key).copied()) {
+            return found;
+        }
+        let found = self.found();
+        FOUND.with_borrow_mut(|all| {
+            if all.len() >= MOST_FOUND {
+                all.clear();
+            }
+            all.insert(key, found)
+        });
+        found
+    }
+
+    fn found(self) -> Option<f64> {
         let [q, n] = self.sides;
         let rows = |rows: f64, columns: f64, row: f64| rows * self.steps + self.groups(rows, row, columns * self.steps);
         let crowded = |rows: f64, columns: f64| rows * self.steps + self.crowded_groups(rows, columns);
