@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Halves of a core's private cache that tiles may take before they count as overflowing it, where a body also computes with them. Measured
 /// (docs/model.md, "Tiles that overflow a core's cache"): attention loses 5 to 9 % from 0.9 to 1.6 halves.
 const COMPUTED: f64 = 1.25;
-/// The same where a matrix unit multiplies tiles and nothing else is done with them: it goes through factors in parts that are packed
+/// The same where tiles are multiplied and nothing else is done with them: factors are gone through in parts that are packed
 /// shortly before. Measured: a product loses nothing up to three times as much. More than the cache is not asked for.
 const MULTIPLIED: f64 = 2.0;
 
@@ -346,6 +346,9 @@ impl Workshop<'_> {
         // That time has what every tile costs beside its products.
         let overhead = match products {
             Some(_) => self.machine.overhead.kernel.0,
+            None if self.machine.lanes.is_none() && only_products(&k.body) => {
+                overhead::seconds(k, self.machine) + overhead::seconds_of_sums(k, self.machine)
+            }
             None => overhead::seconds(k, self.machine),
         };
         let more = products.unwrap_or(0.0);
@@ -355,11 +358,9 @@ impl Workshop<'_> {
         }
         let t = kernel_transfers_counted(&template.program, k, self.machine, counts);
         // Tiles that overflow the private caches are moved again by every operation.
-        let unit =
-            || self.machine.pipes.iter().any(|p| p.work == einloom_machine::Work::Products) && only_products(&k.body);
         let near = match self.machine.lanes {
             Some(_) => 1.0,
-            None if unit() => MULTIPLIED,
+            None if only_products(&k.body) => MULTIPLIED,
             None => COMPUTED,
         };
         let budget = self.budget() as f64 * near;
@@ -466,6 +467,8 @@ impl Workshop<'_> {
                 (64, 128, 256),
                 (128, 128, 256),
                 (128, 256, 128),
+                (64, 256, 256),
+                (128, 256, 256),
                 (128, 512, 256),
                 (256, 512, 256),
                 (32, 128, 256),

@@ -1,14 +1,35 @@
 //! What issuing tile operations costs, whatever their size: why tiles must not be small. How long each takes is the
 //! machine's (`[overhead]`).
 
-use einloom_machine::Machine;
+use einloom_machine::{Level, Machine};
 use einloom_model::passed_again;
 use einloom_tile::{AxisId, AxisKind, Kernel, Op, Window, chunks, grid_points, initial_windows, set_grid_point};
+
+/// See [`seconds_of_sums`].
+const UNHIDDEN: f64 = 2.0;
 
 /// The part of a kernel's time that does not depend on how large its tiles are.
 pub(crate) fn seconds(kernel: &Kernel, machine: &Machine) -> f64 {
     let each = &machine.overhead;
     each.kernel.0 + per_core(kernel, machine, &|_, _| 1.0) * each.operation.0
+}
+
+/// What it costs that sums of products are added to in parts: registers hold a few of them, so that a tile of sums passes the innermost
+/// memory that holds it, in and out, with every product of tiles. Nothing of that is hidden where each part of a product starts and ends, so it
+/// takes twice what its bandwidth says. Measured on a Zen 3, f32, one thread, 512 to 2048 cubed: tiles of 128 by 256 take 3 to 5 % longer for 128 steps each
+/// than for 256. For kernels that do nothing but multiply: where more is done with the sums, larger tiles were found to gain more than this
+/// says they lose (docs/model.md).
+pub(crate) fn seconds_of_sums(kernel: &Kernel, machine: &Machine) -> f64 {
+    let passes = |op: &Op, windows: &[Window]| {
+        let Op::Mma { dst, acc: Some(_), .. } = op else { return 0.0 };
+        let tile = kernel.value(*dst);
+        let len = |axis: Option<AxisId>| axis.map_or(1, |a| windows[a.at()].len) as f64;
+        let bytes = len(tile.rows) * len(tile.cols) * tile.dtype.bytes() as f64;
+        let holds = |l: &&Level| l.per_core().is_none_or(|c| c.0 as f64 >= bytes);
+        let level = machine.trunk().filter(holds).last();
+        level.map_or(0.0, |l| UNHIDDEN * 2.0 * bytes / l.bandwidth.0)
+    };
+    per_core(kernel, machine, &passes) * machine.cores.max(1) as f64
 }
 
 /// What it costs that tiles are parts of rows: a row of a tile that is not a tensor's whole row, or the next of which
