@@ -26,7 +26,7 @@ pub(crate) fn seconds_of_sums(kernel: &Kernel, machine: &Machine) -> f64 {
         let len = |axis: Option<AxisId>| axis.map_or(1, |a| windows[a.at()].len) as f64;
         let bytes = len(tile.rows) * len(tile.cols) * tile.dtype.bytes() as f64;
         let holds = |l: &&Level| l.per_core().is_none_or(|c| c.0 as f64 >= bytes);
-        let level = machine.trunk().filter(holds).next_back();
+        let level = machine.trunk().rfind(holds);
         level.map_or(0.0, |l| UNHIDDEN * 2.0 * bytes / l.bandwidth.0)
     };
     per_core(kernel, machine, &passes) * machine.cores.max(1) as f64
