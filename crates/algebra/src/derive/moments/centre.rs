@@ -101,7 +101,11 @@ impl Deriver<'_> {
         let ratio = binary(BinaryOp::Div, old.clone(), usable.clone());
         let ratio = guard::where_some(guard::is_usable(&old), ratio, 0.0);
         let relative = |t: Term| binary(BinaryOp::Div, t, usable.clone());
-        let both = binary(BinaryOp::And, guard::is_finite(&old), guard::is_usable(&range));
+        // A range that an earlier traversal completes was the same before.
+        let both = match moves {
+            true => binary(BinaryOp::And, guard::is_finite(&old), guard::is_usable(&range)),
+            false => guard::is_usable(&range),
+        };
         let moved = |d: Term| guard::where_some(both, relative(d), 0.0);
         let mut anchors = centre.anchors;
         anchors.extend([high, low].iter().filter(|_| moves));
