@@ -4,7 +4,8 @@
 //! the model predicts; how a kernel then looks follows from the algebra alone. This crate recognises no operators and
 //! knows no backend.
 //!
-//! The way of a graph through it: `problem` fills in sizes and puts every node into one of four forms; `search`
+//! The way of a graph through it: `problem` fills in sizes and puts every node into one of four forms; `quotients` makes two of
+//! an index that arrays are read by a quotient of, where that is faster; `search`
 //! decides which nodes are in memory; `cone` inlines everything else into the kernels that read it; `cuts` gives
 //! every index of a kernel its kind and tile, in a few styles or, on a GPU, in all that fit a core (`gpu`; `shrink`
 //! where no matrix unit multiplies); `lower` finds contractions and what can leave a sum; `emit` writes the kernel, once for
