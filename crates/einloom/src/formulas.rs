@@ -32,6 +32,11 @@ impl Derived {
         let form = forms.get(planned.form()).ok_or_else(|| missing("form"))?;
         let plan = planned.kernels().get(kernel).ok_or_else(|| missing("kernel"))?;
         let tiles = planned.program().kernels.get(kernel).ok_or_else(|| missing("kernel"))?;
+        if let Some(shares) =
+            planned.shares().iter().find(|s| s.called.iter().any(|c| tiles.axes.iter().any(|a| a.name == *c)))
+        {
+            return Err(NoFormula { reason: format!("its states are partial: {shares}") });
+        }
         let stored: Vec<&str> = planned.kernels().iter().flat_map(|k| &k.materialised).map(String::as_str).collect();
         let roots: Vec<&str> = plan.materialised.iter().map(String::as_str).collect();
         let diagram = Diagram::of_kernel(form.graph, &roots, &stored)?;

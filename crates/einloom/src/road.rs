@@ -170,6 +170,11 @@ impl Planned {
         &self.plan.splits
     }
 
+    /// Indices of the cascade that reductions of the tile program go through in shares.
+    pub fn shares(&self) -> &[einloom_plan::Shares] {
+        &self.plan.shares
+    }
+
     /// Predicted time of all kernels, launches included: what the planner went by.
     pub fn seconds(&self) -> f64 {
         self.plan.seconds

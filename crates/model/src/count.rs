@@ -6,7 +6,7 @@
 
 use crate::counts::{Counts, Known};
 use crate::nest::Loop;
-use crate::ranges::{Stretch, Windows, stretches};
+use crate::ranges::{Stretch, Windows, covered, stretches};
 use einloom_tile::{AxisId, AxisKind, Kernel, Predicate, Window, initial_windows, stream_range};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -207,6 +207,11 @@ impl Group {
         let first = Window { base: all.base, len: tile };
         let last = Window { base: all.base + full * tile, len: all.len % tile };
         let mut total = 0;
+        // Windows of the outer loop that nothing else depends on touch together what their ranges cover.
+        let covers = most
+            && self.factors.iter().filter(inside).count() == 1
+            && self.factors.iter().all(|f| !f.axes.contains(&outer.axis));
+        let mut ranges = vec![];
         for run in
             [Windows { axis: outer.axis, first, count: full }, Windows { axis: outer.axis, first: last, count: 1 }]
         {
@@ -214,6 +219,7 @@ impl Group {
                 continue;
             }
             let found = stretches(inner.extent, inner.axis, within, run, windows)?;
+            ranges.extend(found.iter().copied().filter(|_| covers));
             let values = found.iter().map(value).collect::<Option<Vec<i128>>>()?;
             let values = if most { values.into_iter().max().unwrap_or(0) } else { values.into_iter().sum() };
             windows[outer.axis.at()] = run.first;
@@ -223,6 +229,12 @@ impl Group {
             windows[inner.axis.at()] = Window::default();
             let values = u64::try_from(values).unwrap_or(u64::MAX).saturating_mul(each);
             total = if most { values.max(total) } else { values.saturating_add(total) };
+        }
+        if covers {
+            windows[inner.axis.at()] = Window { base: 0, len: 1 };
+            let each = self.factors.iter().fold(1, |product, f| (f.size)(windows).saturating_mul(product));
+            windows[inner.axis.at()] = Window::default();
+            total = total.max(u64::try_from(covered(&ranges, own)).unwrap_or(u64::MAX).saturating_mul(each));
         }
         Some(total)
     }

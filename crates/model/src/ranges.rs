@@ -92,6 +92,43 @@ impl Stretch {
             _ => (self.from..self.to).map(length).max().unwrap_or(0),
         }
     }
+
+    /// At least how many positions its ranges cover together, each begun at a multiple of the tile, and between which they all lie: all if
+    /// each begins where the one before ends or sooner, or none before the one before ends; else those of the longest.
+    fn covered(&self, tile: usize) -> ([i128; 2], i128) {
+        let size = tile as i128;
+        let begin = |i: i128| size * self.low.value(i).div_euclid(size);
+        let ends = [self.from, self.to - 1];
+        let hull = [
+            ends.map(begin)[0].min(ends.map(begin)[1]),
+            ends.map(|i| self.high.value(i)).into_iter().fold(0, i128::max),
+        ];
+        let rises = self.low.by >= 0 && self.high.by >= 0;
+        // What lies between a range's end and the beginning of the next, at both ends of the stretch.
+        let gap = |i: i128| self.low.value(i + 1) - self.high.value(i);
+        let gaps = [gap(self.from), gap((self.to - 2).max(self.from))];
+        let aligned = self.low.at % size == 0 && self.low.by % size == 0;
+        let apart = if aligned { 0 } else { size - 1 };
+        let covered = match rises {
+            true if self.count() > 1 && gaps.iter().all(|&g| g >= apart) => self.lengths(tile),
+            true if self.count() > 1 && gaps.iter().all(|&g| g <= 0) => hull[1] - hull[0],
+            _ => self.longest(tile),
+        };
+        (hull, covered)
+    }
+}
+
+/// At least how many positions the ranges of all stretches cover together.
+pub(crate) fn covered(stretches: &[Stretch], tile: usize) -> i128 {
+    let mut all: Vec<([i128; 2], i128)> = stretches.iter().map(|s| s.covered(tile)).collect();
+    all.sort_unstable();
+    let (mut total, mut end) = (0, 0);
+    for ([from, to], covered) in all {
+        // What begins before the others end may be the same positions.
+        total = if from >= end { total + covered } else { covered.max(total) };
+        end = end.max(to);
+    }
+    total
 }
 
 /// The stretches of a loop over `axis` of this extent under conditions, where the axes but that of `outer` stand as in `windows`; as

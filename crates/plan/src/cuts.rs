@@ -120,6 +120,7 @@ impl Roles {
             let limit = if self.stored.contains(&i) { style.whole_stored } else { style.whole };
             let one = demoted.contains(&i) || self.single.contains(&i) && asked(i).is_none();
             let whole = match asked(i) {
+                _ if p.is_shared(i) => false,
                 Some(tile) => tile >= extent,
                 None => extent <= limit.max(style.stream) && !one || extent == 1,
             };
@@ -129,6 +130,7 @@ impl Roles {
                 Cut { kind: AxisKind::Whole, tile: if extent == 0 { 2 } else { extent }, extent }
             } else {
                 let tile = if one { 1 } else { even(extent, asked(i).unwrap_or(style.stream), 16) };
+                let tile = p.dividing(i, tile);
                 Cut { kind: AxisKind::Stream, tile, extent }
             };
             out.cuts.insert(i, cut);
@@ -240,8 +242,9 @@ pub(crate) fn contracts(p: &Problem, x: &Exprs, cone: &Cone) -> bool {
 /// Whether a reduction is a sum of products over operands that share no further index.
 pub(crate) fn is_contraction(p: &Problem, x: &Exprs, facts: &mut Facts, n: NodeId, fold: &Fold) -> bool {
     fold.monoid == FoldMonoid::Sum && factors_read(x, fold.body) >= 2 && {
-        let free = facts.of(p, x, fold.body).free.len();
-        let own = p[n].axes.len();
-        free > own && own >= 1 && !fold.over.is_empty()
+        let free = &facts.of(p, x, fold.body).free;
+        // The number of a share is in its bounds, not in what it multiplies.
+        let own = p[n].axes.iter().filter(|i| free.contains(i)).count();
+        free.len() > own && own >= 1 && !fold.over.is_empty()
     }
 }

@@ -41,6 +41,7 @@ mod reader;
 mod round_about;
 mod search;
 mod sections;
+mod shares;
 mod shrink;
 mod straighten;
 mod substitute;
@@ -55,6 +56,7 @@ pub use lost::Lost;
 pub use options::{Fusion, Options, Plan, PlanError, PlannedKernel, Work};
 pub use parts::Part;
 pub use quotients::Split;
+pub use shares::Shares;
 
 use einloom_algebra::Graph;
 use einloom_cascade::Bound;
@@ -95,7 +97,9 @@ fn plan_knowing(
     known: &mut known::Known,
 ) -> Result<Plan, PlanError> {
     chunks::best(graph, bound, options, &mut |chunk| {
-        quotients::best(&mut |split| plan_by(graph, bound, machine, options, (chunk, split), known))
+        shares::best(machine, &mut |shares| {
+            quotients::best(&mut |split| plan_by(graph, bound, machine, options, (chunk, split, shares), known))
+        })
     })
 }
 
@@ -106,7 +110,7 @@ fn plan_by(
     bound: &Bound,
     machine: &Machine,
     options: &Options,
-    (chunk, split): (usize, bool),
+    (chunk, split, shares): (usize, bool, &[Shares]),
     known: &mut known::Known,
 ) -> Result<Option<Plan>, PlanError> {
     let mut exprs = expr::Exprs::default();
@@ -117,7 +121,19 @@ fn plan_by(
     if split && splits.is_empty() {
         return Ok(None);
     }
-    let options = &options.in_parts(&splits);
+    let mut options = options.in_parts(&splits);
+    let mut shared = vec![];
+    let asked = problem.asked(&options.shares, &exprs)?;
+    for one in shares.iter().chain(&asked) {
+        if !problem.has(one) {
+            return Ok(None);
+        }
+        let one = problem.share(one, &mut exprs);
+        // A point of the grid for every share.
+        options.tiles.insert(one.called[0].clone(), 1);
+        shared.push(one);
+    }
+    let options = &options;
     for (name, &tile) in &options.tiles {
         if tile == 0 || !problem.indices.iter().any(|i| i.name == *name) {
             let reason = if tile == 0 { "a tile has at least one position" } else { "the program has no such index" };
@@ -166,7 +182,10 @@ fn plan_by(
     // Kernels that find extremes count too.
     let seconds: f64 = planned.iter().map(|k| k.seconds).sum();
     let least_seconds = seconds - division.kernels.iter().map(|k| k.cost.seconds - k.fastest()).sum::<f64>();
-    Ok(Some(Plan { program, kernels: planned, seconds, least_seconds, splits, work, lost }))
+    let idle = |k: &std::rc::Rc<build::Built>| shares::Idle::of(&problem, &exprs, k, machine);
+    let idle = if options.shares.is_empty() { division.kernels.iter().filter_map(idle).collect() } else { vec![] };
+    let shares = shared;
+    Ok(Some(Plan { program, kernels: planned, seconds, least_seconds, splits, shares, idle, work, lost }))
 }
 
 fn unique(wanted: &str, taken: &mut BTreeSet<String>) -> String {

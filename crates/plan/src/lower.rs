@@ -256,7 +256,7 @@ impl Lowering<'_> {
     fn move_out(&mut self, fold: &Fold, body: ExprId) -> (ExprId, Option<Product>) {
         let mut all = Product::default();
         self.factorise(body, false, &mut all);
-        let empty = !fold.filter.is_empty() || fold.over.iter().any(|&i| self.p[i].extent == 0);
+        let empty = fold.filter.iter().any(|&f| !self.p.is_span(f)) || fold.over.iter().any(|&i| self.p[i].extent == 0);
         let anchors = self.anchors(fold);
         let stays = |s: &mut Self, e: &ExprId| {
             let fact = s.facts.of(s.p, s.x, *e);
@@ -327,10 +327,10 @@ impl Lowering<'_> {
         out
     }
 
-    /// The filter's affine part and its data-dependent part.
+    /// The filter's affine part and its data-dependent part, without what loops see to.
     fn masks(&mut self, filter: &[ExprId]) -> [Option<ExprId>; 2] {
         let mut parts = [None, None];
-        for &f in filter {
+        for &f in filter.iter().filter(|&&f| !self.p.is_span(f)) {
             let part = &mut parts[usize::from(!matches!(self.x.get(f), Expr::Within(_)))];
             *part = Some(part.map_or(f, |before| self.x.binary(BinaryOp::And, before, f)));
         }

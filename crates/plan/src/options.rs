@@ -3,6 +3,7 @@
 use crate::lost::Lost;
 use crate::parts::Part;
 use crate::quotients::Split;
+use crate::shares::{Idle, Shares};
 use einloom_model::OnGpu;
 use einloom_tile::Program;
 use std::collections::BTreeMap;
@@ -16,6 +17,8 @@ pub struct Options {
     /// Tile sizes by index name, in place of the planner's choice. One as large as the index makes it whole where
     /// that is possible.
     pub tiles: BTreeMap<String, usize>,
+    /// In how many shares reductions over an index are computed, by its name, in place of the planner's choice.
+    pub shares: BTreeMap<String, usize>,
     /// Round the wider operand of a contraction to the number type of the narrower one, as tensor cores want it.
     pub narrow_contractions: bool,
     /// Whether several nodes may share a kernel.
@@ -47,6 +50,10 @@ pub struct Plan {
     pub least_seconds: f64,
     /// Indices that are two in its program.
     pub splits: Vec<Split>,
+    /// Indices that reductions of it go through in shares.
+    pub shares: Vec<Shares>,
+    /// Kernels of it that leave cores idle.
+    pub(crate) idle: Vec<Idle>,
     /// What the search for it has looked at.
     pub work: Work,
     /// The best of the plans that were worked out and not taken, best first.
@@ -64,6 +71,14 @@ pub struct Work {
     pub tilings: usize,
     /// Of those, the ones that a bound on their time excluded before all was counted.
     pub pruned: usize,
+}
+
+impl std::ops::Add for Work {
+    type Output = Self;
+    fn add(mut self, other: Self) -> Self {
+        self += other;
+        self
+    }
 }
 
 impl std::ops::AddAssign for Work {

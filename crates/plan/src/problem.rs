@@ -3,6 +3,7 @@
 use crate::PlanError;
 use crate::expr::{Atom, Coordinate, Expr, ExprId, Exprs};
 use crate::reader::Reader;
+use crate::shares::Span;
 use einloom_algebra::{Def, Graph, NodeId};
 use einloom_cascade::{BinaryOp, Bound, DType, IndexId, Monoid, MonoidId, Role};
 use std::collections::BTreeSet;
@@ -31,6 +32,8 @@ pub(crate) struct Item {
     pub recurrence: Option<usize>,
     /// Made by the planner: nothing outside its recurrence reads it.
     pub internal: bool,
+    /// It goes through memory whatever the search finds: a partial state ([`crate::shares`]).
+    pub stored: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -113,6 +116,10 @@ pub(crate) struct Problem {
     pub outputs: Vec<NodeId>,
     /// Every item after those it needs, the members of a recurrence in their own order.
     pub order: Vec<NodeId>,
+    /// Conditions that the bounds of a loop over an index answer for: see [`crate::shares`].
+    pub spans: Vec<Span>,
+    /// Sets of items that begin in one kernel.
+    pub together: Vec<BTreeSet<NodeId>>,
     /// Positions per chunk, of recurrences that advance by chunks.
     pub chunk: usize,
 }
@@ -174,6 +181,7 @@ impl Problem {
                 statement: node.statement,
                 recurrence: None,
                 internal: false,
+                stored: false,
             });
         }
         let mut loops = vec![];
@@ -202,6 +210,8 @@ impl Problem {
             monoids,
             outputs: graph.outputs.clone(),
             order: vec![],
+            spans: vec![],
+            together: vec![],
             chunk: 1,
         };
         for (k, node) in graph.nodes.iter().enumerate() {

@@ -100,7 +100,8 @@ impl<'a> Search<'a> {
         for &n in &self.p.order {
             let item = &self.p[n];
             let fold = matches!(item.def, ItemDef::Fold(_)) && item.recurrence.is_none();
-            if matches!(item.def, ItemDef::Iterative(_)) && !item.internal
+            if item.stored
+                || matches!(item.def, ItemDef::Iterative(_)) && !item.internal
                 || fold && self.shop.options.fuse == Fusion::None
             {
                 memory.insert(n);
@@ -468,7 +469,7 @@ impl<'a> Search<'a> {
             }
         }
         let mut kernels = vec![];
-        for nodes in self.together.clone() {
+        for nodes in self.together.iter().chain(&self.p.together).cloned().collect::<Vec<_>>() {
             let alone = |d: &&Vec<NodeId>| d.len() == 1 && nodes.contains(&d[0]);
             let roots: Vec<NodeId> = drafts.iter().filter(alone).flatten().copied().collect();
             // Where they cannot share a kernel they have one each.
@@ -550,6 +551,10 @@ impl<'a> Search<'a> {
                 || kernels.iter().enumerate().any(|(k, o)| k != a && k != b && o.cone.loads.contains(n))
         };
         let (kept, dropped): (Vec<NodeId>, Vec<NodeId>) = roots.iter().copied().partition(wanted);
+        // Shares in one kernel with what joins them are no shares.
+        if dropped.iter().any(|&n| self.p[n].stored) {
+            return Err(None);
+        }
         let inside: BTreeSet<NodeId> = match kept.is_empty() {
             true => memory.clone(),
             false => {

@@ -195,6 +195,7 @@ impl Straightener<'_> {
             statement: self.p[self.reader].statement,
             recurrence: Some(self.r),
             internal: true,
+            stored: false,
         };
         let same = |o: &Item| {
             o.axes == item.axes && matches!((&o.def, &item.def), (ItemDef::Fold(a), ItemDef::Fold(b)) if a == b)

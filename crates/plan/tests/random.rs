@@ -2,9 +2,10 @@
 
 mod support;
 
+use einloom_algebra::{derive, flatten};
 use einloom_plan::{Fusion, Options};
 use std::collections::BTreeSet;
-use support::{check, read, sized};
+use support::{check, machine, read, sized};
 
 /// A small generator of numbers; the same seed gives the same program.
 struct Dice(u64);
@@ -121,4 +122,29 @@ fn random_programs() {
         let label = format!("seed {seed}, {sizes}\n{text}");
         check(&label, &cascade, &bound, &Options { tiles, fuse, ..Options::default() }, seed);
     }
+}
+
+/// With reductions in shares wherever that can be.
+#[test]
+fn random_programs_in_shares() {
+    let mut some = 0;
+    for seed in 0..400 {
+        let (text, sizes) = program(seed);
+        let cascade = read(&text);
+        let bound = sized(&cascade, &sizes);
+        let tile = [None, Some(1), Some(2)][seed as usize % 3];
+        for index in &cascade.indices {
+            let shares = [(index.name.clone(), 2 + seed as usize % 3)].into();
+            let tiles = cascade.indices.iter().filter_map(|i| Some((i.name.clone(), tile?))).collect();
+            let options = Options { tiles, shares, ..Options::default() };
+            let plans =
+                |graph| einloom_plan::plan(&graph, &bound, &machine(), &options).is_ok_and(|p| !p.shares.is_empty());
+            if plans(flatten(&cascade)) && plans(derive(&cascade).derived) {
+                let label = format!("seed {seed}, {sizes}, shares of {}\n{text}", index.name);
+                check(&label, &cascade, &bound, &options, seed);
+                some += 1;
+            }
+        }
+    }
+    assert!(some > 200, "{some}");
 }

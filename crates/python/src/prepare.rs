@@ -103,12 +103,13 @@ pub(crate) fn seconds(planned: &Planned) -> f64 {
     planned.kernels().iter().zip(&planned.transfers()).map(one).sum()
 }
 
-/// The tile of every index that is tiled alike in all kernels.
+/// The tile of every index that is tiled alike in all kernels, shares apart: how many there are is planned for the sizes at hand.
 pub(crate) fn tiles(planned: &Planned) -> BTreeMap<String, usize> {
     let mut out: BTreeMap<String, Option<usize>> = BTreeMap::new();
     for (name, tile) in planned.kernels().iter().flat_map(|k| k.group.iter().chain(&k.stream)) {
         out.entry(name.clone()).and_modify(|t| *t = t.filter(|t| t == tile)).or_insert(Some(*tile));
     }
+    planned.shares().iter().flat_map(|s| &s.called).for_each(|own| _ = out.remove(own));
     out.into_iter().filter_map(|(name, tile)| Some((name, tile?))).collect()
 }
 

@@ -125,6 +125,10 @@ pub(crate) struct Sizing {
     /// whole where that is possible
     #[arg(long = "tile", value_name = "INDEX=SIZE", value_delimiter = ',')]
     pub tiles: Vec<Assignment>,
+    /// In how many shares reductions over indices are computed and then joined, in place of the planner's choice, such
+    /// as n=16
+    #[arg(long, value_name = "INDEX=COUNT", value_delimiter = ',')]
+    pub shares: Vec<Assignment>,
 }
 
 /// For which machine.

@@ -29,6 +29,7 @@ struct PlanJson {
     energy_joules: Option<f64>,
     /// What the planner went by: `lost` and `doubled` are compared with it. On a machine that counts elements what passes its memories.
     planner_seconds: f64,
+    shares: Vec<SharesJson>,
     lost: Vec<explain::LostJson>,
     /// With `--explain`.
     doubled: Option<Vec<explain::DoubledJson>>,
@@ -84,6 +85,14 @@ struct KernelJson {
     formula: kernel_formula::KernelFormulaJson,
     gpu: Option<GpuJson>,
     notes: Vec<String>,
+}
+
+/// An index that reductions go through in `count` shares of `each` positions.
+#[derive(Debug, Serialize)]
+struct SharesJson {
+    index: String,
+    count: usize,
+    each: usize,
 }
 
 /// How a kernel runs on one core of a GPU; `groups` are those down and across.
@@ -158,6 +167,7 @@ pub(crate) fn command(ui: &mut Ui, args: &PlanArgs) -> Result<(), Failure> {
         seconds: all.iter().map(|(k, t)| time(&planned, k, t).0).sum(),
         energy_joules: all.iter().map(|(_, t)| t.energy.joules()).sum(),
         planner_seconds: planned.seconds(),
+        shares: planned.shares().iter().map(shares).collect(),
         lost: explain::lost(&planned),
         doubled: doubled.as_ref().map(|d| explain::doubled(&planned, d)),
         work: explain::work(&planned),
@@ -168,6 +178,10 @@ pub(crate) fn command(ui: &mut Ui, args: &PlanArgs) -> Result<(), Failure> {
         ui.note(&format!("planned in {}: {}", units::seconds(took), explain::work_text(&planned)));
     }
     Ok(())
+}
+
+fn shares(s: &einloom_plan::Shares) -> SharesJson {
+    SharesJson { index: s.index.clone(), count: s.count, each: s.each }
 }
 
 /// Bytes that kernels move at the outermost memory.

@@ -4,7 +4,7 @@ use super::args::{Backend, Sizing, Stage, Target};
 use super::failure::Failure;
 use super::ui::Ui;
 use super::units;
-use super::values::Count;
+use super::values::{Assignment, Count};
 use einloom::{Derived, Error, Finding, PlanOptions, Planned};
 use einloom_cascade::Given;
 use einloom_cuda::Arch;
@@ -73,14 +73,20 @@ pub(crate) fn planned(
 pub(crate) fn options(sizing: &Sizing, machine: &Machine) -> Result<PlanOptions, Failure> {
     // Matrix units multiply narrow types: the one liberty of the language, unless forbidden.
     let narrow_contractions = einloom::machines::rounds_wider_factors(machine) && !sizing.exact;
-    let mut tiles: BTreeMap<String, usize> = BTreeMap::new();
-    for tile in &sizing.tiles {
-        if tiles.insert(tile.rank.clone(), tile.size).is_some_and(|before| before != tile.size) {
-            let message = format!("two sizes are given for tiles of {}", tile.rank);
-            return Err(Error::Input(Finding::error("contradictory-tile", message).hint(Some("give it once"))).into());
+    let tiles = by_index(&sizing.tiles, "sizes are given for tiles", "contradictory-tile")?;
+    let shares = by_index(&sizing.shares, "numbers are given for shares", "contradictory-shares")?;
+    Ok(PlanOptions { exact: sizing.exact, narrow_contractions, tiles, shares, ..PlanOptions::default() })
+}
+
+fn by_index(given: &[Assignment], what: &str, code: &'static str) -> Result<BTreeMap<String, usize>, Failure> {
+    let mut out: BTreeMap<String, usize> = BTreeMap::new();
+    for one in given {
+        if out.insert(one.rank.clone(), one.size).is_some_and(|before| before != one.size) {
+            let message = format!("two {what} of {}", one.rank);
+            return Err(Error::Input(Finding::error(code, message).hint(Some("give it once"))).into());
         }
     }
-    Ok(PlanOptions { exact: sizing.exact, narrow_contractions, tiles, ..PlanOptions::default() })
+    Ok(out)
 }
 
 /// The backend whose plans a machine takes: matrix units are a GPU's.

@@ -115,6 +115,7 @@ fn plan(case: &Case, folder: &Path, args: &BenchArgs, gpu: Option<&Gpu>) -> Resu
     let sizing = Sizing {
         sizes: assignments(&case.sizes),
         tiles: assignments(&case.tiles),
+        shares: vec![],
         params: case.params.iter().map(|(name, &value)| ParamValue { name: name.clone(), value }).collect(),
         exact: case.exact || args.sizing.exact,
     };

@@ -9,10 +9,10 @@
 
 use crate::bounds::compulsory;
 use crate::levels::{Into, Reuse, Traffic};
-use crate::nest::{Nest, coord_axes};
+use crate::nest::{Loop, Nest, coord_axes};
 use crate::transfers::innermost;
 use einloom_machine::{Bytes, Level, Machine};
-use einloom_tile::{AxisId, Kernel, Program, TensorId, grid_points, grid_steps};
+use einloom_tile::{Axis, AxisId, Kernel, Program, TensorId, Window, grid_points, grid_steps, stream_range};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The traffic of one kernel, counted when it is first asked for.
@@ -62,7 +62,7 @@ impl Counted {
         let nest = Nest::new(kernel);
         let inner = innermost(program, kernel, &nest);
         let least = compulsory(&Reuse { program, kernel, nest: &nest, resident_bytes: 0, element: None, held: None });
-        let axes = tensor_axes(&nest);
+        let axes = tensor_axes(kernel, &nest);
         Self { nest, inner, least, axes }
     }
 
@@ -98,15 +98,37 @@ impl Counted {
 }
 
 /// The axes of the grid that move each tensor's accesses.
-fn tensor_axes(nest: &Nest) -> BTreeMap<TensorId, BTreeSet<AxisId>> {
+fn tensor_axes(kernel: &Kernel, nest: &Nest) -> BTreeMap<TensorId, BTreeSet<AxisId>> {
     let mut out: BTreeMap<TensorId, BTreeSet<AxisId>> = BTreeMap::new();
     for access in &nest.accesses {
         let axes = out.entry(access.tensor).or_default();
         axes.extend(nest.depends[access.tile.at()].iter().copied());
         access.at.iter().for_each(|c| axes.extend(coord_axes(c)));
-        // A stream's range moves with the axes of its condition, but what it reads is the same.
+        // A stream's range moves with the axes of its condition. What it reads is the same, unless no range meets the next.
+        axes.extend(kernel.grid.iter().filter(|&&a| access.loops.iter().any(|l| parts(kernel, l, a))));
     }
     out
+}
+
+/// Whether a stream's ranges at two windows of an axis of the grid that follow each other have nothing in common.
+fn parts(kernel: &Kernel, stream: &Loop, grid: AxisId) -> bool {
+    let Some(within) = stream.within.as_ref().filter(|w| w.all.iter().any(|e| e.terms.iter().any(|t| t.1 == grid)))
+    else {
+        return false;
+    };
+    let axis = kernel.axis(grid);
+    if grid_steps(axis) < 2 {
+        return false;
+    }
+    let all = |a: &Axis| Window { base: 0, len: a.extent };
+    let mut windows: Vec<Window> = kernel.axes.iter().map(all).collect();
+    let mut range = |step: usize| {
+        let base = step * axis.tile;
+        windows[grid.at()] = Window { base, len: axis.tile.min(axis.extent - base) };
+        stream_range(kernel.axis(stream.axis).extent, stream.axis, within, &windows)
+    };
+    let [(from, to), (next, last)] = [range(0), range(1)];
+    to <= next || last <= from
 }
 
 /// How many tasks of a wave read the same elements of a tensor.

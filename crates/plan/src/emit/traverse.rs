@@ -195,7 +195,13 @@ impl Emitter<'_> {
         let mut out = vec![n];
         for m in self.l.order.clone() {
             let f = &self.l.folds[&m];
-            if m == n || f.level != level || f.over.iter().copied().collect::<BTreeSet<_>>() != over {
+            // A loop is bounded by what all its reductions are filtered by.
+            let spans = |f: &Lowered| f.filter.iter().copied().filter(|&e| self.p.is_span(e)).collect::<Vec<_>>();
+            if m == n
+                || f.level != level
+                || spans(f) != spans(&self.l.folds[&n])
+                || f.over.iter().copied().collect::<BTreeSet<_>>() != over
+            {
                 continue;
             }
             let read = self.x.plain(m, &self.p[m].axes);

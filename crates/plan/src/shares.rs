@@ -1,0 +1,485 @@
+//! Reductions in shares: split-K for products, flash-decoding for attention, one kernel of partial sums for a vector's norm.
+//!
+//! A kernel whose grid has few points leaves cores idle for as long as it streams, or has small tiles. Then what it
+//! reduces over `n` is reduced for every share `n_share` of `n` by itself, the *partial states* go through memory, and a second
+//! reduction over the shares `n_joined` joins them: partial states are moved to the joint anchors as a stream's state is when
+//! its anchors move, which is what `merge` of a streaming form says. Whether it is worth that is decided by what is predicted.
+//!
+//! Conditions, without which a reduction stays in one piece: it is in no recurrence, and the index is no recurrence's; all
+//! reductions whose running values it reads, and all that read its own, are in shares with it, over the same indices.
+
+use crate::build::{Built, time};
+use crate::expr::{Atom, Coordinate, Expr, ExprId, Exprs, Linear};
+use crate::problem::{Fold, Index, Item, ItemDef, Problem};
+use crate::{Lost, Plan, PlanError, Work};
+use einloom_algebra::NodeId;
+use einloom_cascade::{BinaryOp, IndexId, Role};
+use einloom_machine::Machine;
+use einloom_tile::{AxisKind, grid_points};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What shares must save of the predicted time: the model may err by as much.
+const WORTH_SHARES: f64 = 0.9;
+/// Points of the grid that are aimed at, in multiples of the cores, as long as more are faster. A kernel for shares may have fewer points
+/// for each than the one it takes the place of.
+const WAVES: [usize; 5] = [1, 2, 4, 8, 16];
+/// Points of the grid for each core, below which shares are looked at: so few are one wave and a part of one, and their tiles may be
+/// small for no other reason than that there are not fewer.
+const FEW: usize = 2;
+/// Positions of a share at least: a tile of a matrix unit, or a line of a cache.
+const LEAST: usize = 64;
+/// Parts of a share that its length is rounded to, so that tiles divide it.
+const ROUND: usize = 8;
+/// Times that a plan is divided further.
+const ROUNDS: usize = 3;
+
+/// An index that is reduced over in shares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shares {
+    /// The index as written, such as `n`.
+    pub index: String,
+    /// Positions of a share; the last may have fewer.
+    pub each: usize,
+    /// How many there are.
+    pub count: usize,
+    /// What the number of a share is called in the program, such as `n_share`, and where shares are joined, such as `n_joined`.
+    pub called: [String; 2],
+    /// The reductions, by their items.
+    folds: BTreeSet<NodeId>,
+    /// The index, as numbered.
+    over: IndexId,
+}
+
+/// The condition that an index stands in a share. Where every share begins at a multiple of a loop's tile, the loop's bounds see to
+/// it, and no element is tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub over: IndexId,
+    pub within: ExprId,
+    /// Positions of a share.
+    pub each: usize,
+}
+
+/// A kernel that leaves cores idle while it reduces.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Idle {
+    folds: BTreeSet<NodeId>,
+    over: IndexId,
+    extent: usize,
+    points: usize,
+    /// Seconds that shares save at most.
+    gain: f64,
+}
+
+/// Divides reductions of the plan that `plan` makes with these shares, for as long as that is predicted to gain.
+pub(crate) fn best(
+    machine: &Machine,
+    plan: &mut dyn FnMut(&[Shares]) -> Result<Plan, PlanError>,
+) -> Result<Plan, PlanError> {
+    let mut best = plan(&[])?;
+    let mut shares: Vec<Shares> = vec![];
+    for _ in 0..ROUNDS {
+        let worth = |i: &&Idle| i.gain > (1.0 - WORTH_SHARES) * best.seconds;
+        let open = |i: &&Idle| worth(i) && shares.iter().all(|s| s.folds.is_disjoint(&i.folds));
+        let most = best.idle.iter().filter(open).max_by(|a, b| a.gain.total_cmp(&b.gain));
+        let Some(idle) = most.cloned() else { break };
+        let mut before = best.seconds;
+        let (mut better, mut lost): (Option<(Plan, Shares)>, Vec<Plan>) = (None, vec![]);
+        for each in idle.lengths(machine.cores) {
+            let one = Shares::new(idle.folds.clone(), idle.over, idle.extent, each);
+            let all: Vec<Shares> = shares.iter().cloned().chain([one.clone()]).collect();
+            let Ok(found) = plan(&all) else { continue };
+            let slower = found.seconds >= before;
+            before = found.seconds;
+            let limit = better.as_ref().map_or(best.seconds * WORTH_SHARES, |b| b.0.seconds);
+            if found.seconds < limit {
+                lost.extend(better.replace((found, one)).map(|b| b.0));
+            } else {
+                lost.push(found);
+            }
+            // More are slower still.
+            if slower {
+                break;
+            }
+        }
+        let gained = better.is_some();
+        if let Some((found, one)) = better {
+            shares.push(one);
+            lost.push(std::mem::replace(&mut best, found));
+        }
+        let what = |p: &Plan| match p.shares.last() {
+            Some(last) => last.to_string(),
+            None => "all reductions in one piece".to_string(),
+        };
+        let told: Vec<String> = lost.iter().map(|p| format!("{}: {}", what(p), time(p.seconds))).collect();
+        let note = format!("{}: predicted {} in all; {}", what(&best), time(best.seconds), told.join(", "));
+        best.work += lost.iter().fold(Work::default(), |work, p| work + p.work);
+        let lost: Vec<Lost> = lost.iter().map(|p| p.as_lost(what(p))).collect();
+        best.lose(lost);
+        if let Some(kernel) = best.kernels.first_mut() {
+            kernel.notes.push(note);
+        }
+        if !gained {
+            break;
+        }
+    }
+    Ok(best)
+}
+
+impl Shares {
+    fn new(folds: BTreeSet<NodeId>, over: IndexId, extent: usize, each: usize) -> Self {
+        let called = [String::new(), String::new()];
+        Self { index: String::new(), each, count: extent.div_ceil(each), called, folds, over }
+    }
+}
+
+impl std::fmt::Display for Shares {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} in {} shares of {}", self.index, self.count, self.each)
+    }
+}
+
+impl Idle {
+    /// What a kernel could be divided by, if it leaves cores idle: the longest index that it reduces over.
+    pub(crate) fn of(p: &Problem, x: &Exprs, built: &Built, machine: &Machine) -> Option<Self> {
+        let points = grid_points(&built.kernel);
+        if points >= FEW * machine.cores || points == 0 || machine.element.is_some() {
+            return None;
+        }
+        // What passes the outermost memory stays, pipes have all cores to work on, and there is a second kernel. Inner memories move less
+        // with larger tiles, and nothing need wait.
+        let (outermost, inner) = (machine.trunk().take(1), machine.trunk().skip(1));
+        let outermost: Vec<&str> = outermost.map(|l| l.name.as_str()).collect();
+        let eased: Vec<&str> = inner.map(|l| l.name.as_str()).chain(["latency", "launch"]).collect();
+        let used = (points as f64 / machine.cores as f64).min(1.0);
+        let stays = |(name, seconds): &(String, f64)| match name.as_str() {
+            name if eased.contains(&name) => 0.0,
+            name if outermost.contains(&name) => *seconds,
+            _ => seconds * used,
+        };
+        let least = built.cost.parts.iter().map(stays).fold(0.0, f64::max) + 2.0 * machine.overhead.kernel.0;
+        let inside = |i: IndexId| {
+            let own = |a: &&einloom_tile::Axis| a.name == p[i].name;
+            built.kernel.axes.iter().find(own).is_some_and(|a| a.kind != AxisKind::Grid)
+        };
+        // What is in shares already takes more of them in one step.
+        let folds = built.cone.folds.keys().filter(|&&n| !p[n].stored).filter_map(|&n| Some((n, p.fold(n)?)));
+        let candidates = folds.flat_map(|(n, f)| f.over.iter().map(move |&i| (n, i))).filter(|&(_, i)| inside(i));
+        let sets = candidates.filter_map(|(n, i)| Some((i, p.in_shares_with(n, i, x).ok()?)));
+        let (over, folds) = sets.max_by_key(|(i, _)| p[*i].extent)?;
+        let extent = p[over].extent;
+        (extent >= 2 * LEAST).then_some(Self { folds, over, extent, points, gain: built.cost.seconds - least })
+    }
+
+    /// Lengths of shares that give all cores something to do.
+    fn lengths(&self, cores: usize) -> Vec<usize> {
+        let mut out: Vec<usize> = vec![];
+        for waves in WAVES {
+            let wanted = (self.extent * self.points).div_ceil(cores * waves).max(LEAST);
+            let unit = (wanted / ROUND).next_power_of_two().max(LEAST);
+            let each = wanted.next_multiple_of(unit);
+            if each < self.extent && !out.contains(&each) {
+                out.push(each);
+            }
+        }
+        out
+    }
+}
+
+impl Problem {
+    fn fold(&self, n: NodeId) -> Option<&Fold> {
+        match &self[n].def {
+            ItemDef::Fold(f) if self[n].recurrence.is_none() => Some(f),
+            _ => None,
+        }
+    }
+
+    /// The shares that are asked for: of each index so many.
+    pub(crate) fn asked(&self, shares: &BTreeMap<String, usize>, x: &Exprs) -> Result<Vec<Shares>, PlanError> {
+        let mut out: Vec<Shares> = vec![];
+        for (name, &count) in shares {
+            let refused = |reason: &str| Err(PlanError::unsupported(name, reason));
+            let Some(over) = self.indices.iter().position(|i| i.name == *name) else {
+                return refused("the program has no such index");
+            };
+            if count == 0 {
+                return refused("there is at least one share");
+            }
+            let (extent, before, mut why) = (self.indices[over].extent, out.len(), "no reduction is over it");
+            let over = IndexId(over as u32);
+            for n in (0..self.items.len() as u32).map(NodeId) {
+                let reduces = matches!(&self[n].def, ItemDef::Fold(f) if f.over.contains(&over));
+                if !reduces {
+                    continue;
+                }
+                if out.iter().any(|s| s.folds.contains(&n)) {
+                    why = "its reductions are in shares of another index";
+                    continue;
+                }
+                match self.in_shares_with(n, over, x) {
+                    Ok(folds) => out.push(Shares::new(folds, over, extent, extent.div_ceil(count).max(1))),
+                    Err(reason) => why = reason,
+                }
+            }
+            if out.len() == before {
+                return refused(why);
+            }
+        }
+        // One share is no share.
+        out.retain(|s| s.count > 1);
+        Ok(out)
+    }
+
+    /// All reductions that read each other's running values, this one among them, if all can be in shares of an index.
+    fn in_shares_with(&self, n: NodeId, over: IndexId, x: &Exprs) -> Result<BTreeSet<NodeId>, &'static str> {
+        if self.loops.iter().any(|l| l.index == over || l.within.contains(&over)) {
+            return Err("a recurrence goes along it");
+        }
+        let indices = |f: &Fold| f.over.iter().copied().collect::<BTreeSet<_>>();
+        let Some(own) = self.fold(n).map(indices) else { return Err("its reduction is part of a recurrence") };
+        let mut out = BTreeSet::from([n]);
+        loop {
+            let before = out.len();
+            for k in (0..self.items.len() as u32).map(NodeId) {
+                let Some(f) = self.fold(k) else { continue };
+                // An anchor over other indices is complete.
+                let joined: Vec<NodeId> =
+                    f.anchors.iter().copied().filter(|&a| self.fold(a).is_some_and(|f| indices(f) == own)).collect();
+                if out.contains(&k) {
+                    out.extend(joined);
+                } else if indices(f) == own && joined.iter().any(|a| out.contains(a)) {
+                    out.insert(k);
+                }
+            }
+            if out.len() == before {
+                break;
+            }
+        }
+        let all = out.iter().all(|&k| {
+            let Some(f) = self.fold(k) else { return false };
+            let old = |e: ExprId| {
+                x.olds(e).into_iter().all(|o| out.contains(&o) || self.fold(o).is_none_or(|f| indices(f) != own))
+            };
+            indices(f) == own && f.parts().into_iter().all(old)
+        });
+        if all { Ok(out) } else { Err("its states move with states over other indices") }
+    }
+
+    /// Whether the index of these shares is one here: what is divided in another way has others.
+    pub(crate) fn has(&self, shares: &Shares) -> bool {
+        let index = self.indices.get(shares.over.0 as usize);
+        index.is_some_and(|i| i.extent.div_ceil(shares.each) == shares.count)
+            && shares.folds.iter().all(|&n| self.fold(n).is_some_and(|f| f.over.contains(&shares.over)))
+    }
+
+    /// The largest tile of at most so many positions of which every share of the index has a whole number.
+    pub(crate) fn dividing(&self, index: IndexId, tile: usize) -> usize {
+        let shares: Vec<usize> = self.spans.iter().filter(|s| s.over == index).map(|s| s.each).collect();
+        let fits = |tile: &usize| shares.iter().all(|each| each.is_multiple_of(*tile));
+        (1..=tile).rev().find(fits).unwrap_or(1)
+    }
+
+    /// The index is gone through in shares.
+    pub(crate) fn is_shared(&self, index: IndexId) -> bool {
+        self.spans.iter().any(|s| s.over == index)
+    }
+
+    /// The condition is one that a loop's bounds see to.
+    pub(crate) fn is_span(&self, condition: ExprId) -> bool {
+        self.spans.iter().any(|s| s.within == condition)
+    }
+
+    /// Puts reductions into shares: says how the index is called.
+    pub(crate) fn share(&mut self, shares: &Shares, x: &mut Exprs) -> Shares {
+        let (over, count) = (shares.over, shares.count);
+        let name = self[over].name.clone();
+        let [share, joined] = ["share", "joined"].map(|end| self.new_index(&format!("{name}_{end}"), count));
+        let mut partial: BTreeMap<NodeId, NodeId> = BTreeMap::new();
+        for (k, &n) in shares.folds.iter().enumerate() {
+            partial.insert(n, NodeId((self.items.len() + k) as u32));
+        }
+        let within = self.share_of(over, share, shares.each, x);
+        for &n in &shares.folds {
+            let Some(fold) = self.fold(n).cloned() else { continue };
+            let item = self[n].clone();
+            let mut own = Partial { p: self, x, partial: &partial, running: &fold.anchors, share };
+            let mut part = fold.clone();
+            part.body = own.expr(part.body);
+            part.filter.iter_mut().for_each(|e| *e = own.expr(*e));
+            part.filter.push(within);
+            part.anchors.iter_mut().for_each(|a| *a = *partial.get(a).unwrap_or(a));
+            if let Some(r) = &mut part.repair {
+                r.factor = own.expr(r.factor);
+                r.plus = r.plus.map(|e| own.expr(e));
+                r.keep_if = r.keep_if.map(|e| own.expr(e));
+            }
+            let body = self.moved(n, &fold, &partial, joined, x);
+            let mut part = Item {
+                name: format!("{}.{name}_share", item.name),
+                def: ItemDef::Fold(part),
+                dtype: None,
+                role: Role::Intermediate,
+                shape: None,
+                stored: true,
+                ..item
+            };
+            // In front, so that what was contiguous is.
+            part.axes.insert(0, share);
+            part.extents.insert(0, count);
+            self.items.push(part);
+            let join = Fold { over: vec![joined], filter: vec![], body, ..fold };
+            self.items[n.0 as usize].def = ItemDef::Fold(join);
+        }
+        self.spans.push(Span { over, within, each: shares.each });
+        self.together.push(partial.into_values().collect());
+        self.order = self.topological(x);
+        let called = [share, joined].map(|i| self[i].name.clone());
+        Shares { index: name, called, ..shares.clone() }
+    }
+
+    fn new_index(&mut self, wanted: &str, extent: usize) -> IndexId {
+        let mut name = wanted.to_string();
+        while self.indices.iter().any(|i| i.name == name) {
+            name.push('\'');
+        }
+        self.indices.push(Index { name, extent });
+        IndexId(self.indices.len() as u32 - 1)
+    }
+
+    /// `share·each ≤ over < (share + 1)·each`.
+    fn share_of(&self, over: IndexId, share: IndexId, each: usize, x: &mut Exprs) -> ExprId {
+        let each = each as i64;
+        let from = Linear { terms: [(over, 1), (share, -each)].into(), constant: 0 };
+        let below = Linear { terms: [(over, -1), (share, each)].into(), constant: each - 1 };
+        x.intern(Expr::Within(vec![from, below]))
+    }
+
+    /// A partial state, moved from its own anchors to the joint ones.
+    fn moved(
+        &self,
+        n: NodeId,
+        fold: &Fold,
+        partial: &BTreeMap<NodeId, NodeId>,
+        joined: IndexId,
+        x: &mut Exprs,
+    ) -> ExprId {
+        let read = |n: NodeId, x: &mut Exprs| match partial.get(&n) {
+            Some(&part) => {
+                let axes: Vec<IndexId> = [joined].into_iter().chain(self[n].axes.iter().copied()).collect();
+                x.plain(part, &axes)
+            }
+            None => x.plain(n, &self[n].axes),
+        };
+        let state = read(n, x);
+        let Some(r) = &fold.repair else { return state };
+        let mut before = |e: ExprId| {
+            let olds: BTreeMap<NodeId, ExprId> = x.olds(e).into_iter().map(|n| (n, read(n, x))).collect();
+            x.replace_olds(e, &olds)
+        };
+        let (factor, plus, keep) = (before(r.factor), r.plus.map(&mut before), r.keep_if.map(&mut before));
+        let mut out = x.binary(r.combine, state, factor);
+        if let Some(plus) = plus {
+            out = x.binary(BinaryOp::Add, out, plus);
+        }
+        match keep {
+            Some(keep) => {
+                let nothing = x.constant(self.identity(fold.monoid));
+                x.select(keep, out, nothing)
+            }
+            None => out,
+        }
+    }
+}
+
+impl Exprs {
+    /// The reductions whose value before the chunk an expression reads.
+    fn olds(&self, e: ExprId) -> BTreeSet<NodeId> {
+        let (mut out, mut seen, mut todo) = (BTreeSet::new(), BTreeSet::new(), vec![e]);
+        while let Some(e) = todo.pop() {
+            if seen.insert(e) {
+                out.extend(if let Expr::Old(n) = self.get(e) { Some(*n) } else { None });
+                todo.extend(self.children(e));
+            }
+        }
+        out
+    }
+
+    fn replace_olds(&mut self, e: ExprId, by: &BTreeMap<NodeId, ExprId>) -> ExprId {
+        match self.get(e) {
+            Expr::Old(n) => by.get(n).copied().unwrap_or(e),
+            _ => self.rebuild(e, &mut |x, e| x.replace_olds(e, by)),
+        }
+    }
+}
+
+/// Expressions of a reduction in shares: running values are those of its share.
+struct Partial<'a> {
+    p: &'a Problem,
+    x: &'a mut Exprs,
+    partial: &'a BTreeMap<NodeId, NodeId>,
+    /// The reductions that are read while they run.
+    running: &'a [NodeId],
+    share: IndexId,
+}
+
+impl Partial<'_> {
+    fn expr(&mut self, e: ExprId) -> ExprId {
+        match self.x.get(e).clone() {
+            Expr::Old(n) => match self.partial.get(&n) {
+                Some(&n) => self.x.intern(Expr::Old(n)),
+                None => e,
+            },
+            Expr::Read(n, at) => match self.partial.get(&n).filter(|_| self.running.contains(&n)) {
+                Some(&part) => {
+                    let at = at.iter().map(|c| self.coordinate(c)).collect::<Vec<_>>();
+                    let at = [Coordinate::index(self.share)].into_iter().chain(at).collect();
+                    self.x.intern(Expr::Read(part, at))
+                }
+                None => match self.p[n].def {
+                    ItemDef::Map(inside) if self.reaches(n) => {
+                        let at: Vec<Coordinate> = at.iter().map(|c| self.coordinate(c)).collect();
+                        let by = self.p[n].axes.iter().copied().zip(at).collect();
+                        let inside = self.x.substitute(inside, &by);
+                        self.expr(inside)
+                    }
+                    _ => {
+                        let at = at.iter().map(|c| self.coordinate(c)).collect();
+                        self.x.intern(Expr::Read(n, at))
+                    }
+                },
+            },
+            _ => {
+                let done: BTreeMap<ExprId, ExprId> =
+                    self.x.children(e).into_iter().map(|c| (c, self.expr(c))).collect();
+                self.x.rebuild(e, &mut |_, c| done[&c])
+            }
+        }
+    }
+
+    /// Whether a pointwise node is made of running values.
+    fn reaches(&self, n: NodeId) -> bool {
+        let (mut seen, mut todo) = (BTreeSet::new(), vec![n]);
+        while let Some(n) = todo.pop() {
+            if self.running.contains(&n) {
+                return true;
+            }
+            if seen.insert(n) && matches!(self.p[n].def, ItemDef::Map(_)) {
+                todo.extend(self.p.needs(n, self.x));
+            }
+        }
+        false
+    }
+
+    fn coordinate(&mut self, c: &Coordinate) -> Coordinate {
+        let mut out = Coordinate::fixed(c.offset);
+        for (atom, &factor) in &c.terms {
+            let atom = match atom {
+                Atom::Index(i) => Atom::Index(*i),
+                Atom::Floor(n, by) => Atom::Floor(Box::new(self.coordinate(n)), *by),
+                Atom::Value(e) => Atom::Value(self.expr(*e)),
+            };
+            out.push(factor, atom);
+        }
+        out
+    }
+}

@@ -1,0 +1,164 @@
+//! Reductions in shares: that they change nothing, when they are taken, and when they are refused.
+
+mod support;
+
+use einloom_algebra::{derive, flatten};
+use einloom_cascade::Cascade;
+use einloom_machine::built_in;
+use einloom_plan::{Options, Plan, plan};
+use support::{check, check_on, machine, planned, planned_on, read, sized};
+
+const ATTENTION: &str = "input Q[m,d]: f32, K[n,d]: f32, V[n,e]: f32\noutput O: f32, L: f32\n\
+    S[m,n] = sum(d) Q[m,d] * K[n,d]\nP[m,n] = exp(S[m,n] - max(n) S[m,n])\n\
+    L[m] = max(n) S[m,n] + log(sum(n) P[m,n])\nO[m,e] = sum(n) P[m,n] / (sum(n) P[m,n]) * V[n,e]\n";
+
+fn asked(index: &str, count: usize) -> Options {
+    Options { shares: [(index.to_string(), count)].into(), ..Options::default() }
+}
+
+/// In so many shares, with such a tile.
+fn in_shares(text: &str, sizes: &str, index: &str, count: usize, tile: usize) -> Plan {
+    let cascade = read(text);
+    let bound = sized(&cascade, sizes);
+    let mut options = asked(index, count);
+    options.tiles.insert(index.to_string(), tile);
+    check(text, &cascade, &bound, &options, (count + tile) as u64);
+    planned(&cascade, &bound, true, &options)
+}
+
+fn told(plan: &Plan) -> Vec<String> {
+    plan.shares.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn partial_states_are_joined() {
+    // Shares that do not divide the index, and tiles that do not divide shares.
+    for (n, count, tile) in [(12, 3, 2), (13, 4, 3), (7, 7, 1), (9, 2, 4), (5, 8, 64)] {
+        let plan = in_shares(ATTENTION, &format!("M=3, N={n}, D=2, E=2"), "n", count, tile);
+        assert_eq!(plan.shares.len(), 1, "maximum, sum and product move together: {:?}", told(&plan));
+        let each = n / count + usize::from(n % count > 0);
+        assert_eq!((plan.shares[0].each, plan.shares[0].count), (each, n.div_ceil(each)));
+        let partial = |k: &einloom_plan::PlannedKernel| k.group.iter().any(|g| g == &("n_share".to_string(), 1));
+        assert_eq!(plan.kernels.iter().filter(|k| partial(k)).count(), 1, "one loop has all of them");
+    }
+}
+
+#[test]
+fn states_of_every_kind_are_joined() {
+    let cases = [
+        ("input X[n]: f32\noutput Y: f32\nY = prod(n) X[n]", "N=7"),
+        ("input X[m,n]: f32\noutput A: i32, M: f32\nA[m] = argmax(n) X[m,n]\nM[m] = min(n) X[m,n]", "M=2, N=9"),
+        // A vector of states: the spread moves with the mean.
+        (
+            "input X[m,n]: f32\noutput V: f32\nA[m] = sum(n) X[m,n] / N\nV[m] = sum(n) (X[m,n] - A[m])^2 / N",
+            "M=3, N=11",
+        ),
+        // A condition of its own, under which some shares have nothing.
+        (
+            "input X[m,n]: f32\noutput Y: f32\nE[m,n] = exp(X[m,n] - max(n: n <= m) X[m,n])\n\
+             Y[m] = sum(n: n <= m) E[m,n] * X[m,n] / (sum(n: n <= m) E[m,n])",
+            "M=6, N=8",
+        ),
+        // Over several indices, and what one reduction makes of another.
+        ("input X[k,n]: f32\noutput Y: f32, Z: f32\nY = sum(k,n) X[k,n]\nZ[k] = sum(n) (X[k,n] - Y) * n", "K=3, N=5"),
+        ("input X[n]: f32, I[n]: i32\noutput Y: f32\nY = sum(n) X[I[n]] * X[n]", "N=6"),
+    ];
+    for (text, sizes) in cases {
+        for (count, tile) in [(2, 2), (3, 1), (4, 64)] {
+            in_shares(text, sizes, "n", count, tile);
+        }
+    }
+}
+
+/// What would find that a partial state of one share is taken for that of all.
+#[test]
+fn shares_that_are_not_joined_are_found() {
+    let cascade = read(ATTENTION);
+    let bound = sized(&cascade, "M=3, N=12, D=2, E=2");
+    let options = asked("n", 3);
+    let mut plan = planned(&cascade, &bound, true, &options);
+    let inputs = support::inputs(&cascade, &bound, 1);
+    let expected = einloom_cascade::meaning::evaluate(&cascade, &bound, &inputs).expect("a meaning");
+    let wrong = |plan: &Plan| {
+        let found = support::interpret::interpret(&plan.program, &inputs).expect("it runs");
+        // What was never written is no number.
+        let far = |(w, g): (&f64, &f64)| (w - g).abs() > 1e-3 || g.is_nan();
+        expected["O"].values.iter().zip(&found["O"].values).any(far)
+    };
+    assert!(!wrong(&plan));
+    // The last share is never visited.
+    for axis in plan.program.kernels.iter_mut().flat_map(|k| &mut k.axes).filter(|a| a.name == "n_share") {
+        axis.extent -= 1;
+    }
+    assert!(wrong(&plan));
+}
+
+#[test]
+fn few_rows_are_divided() {
+    let h200 = built_in("h200").expect("built in");
+    let options = Options { narrow_contractions: true, ..Options::default() };
+    let on = |text: &str, sizes: &str| {
+        let cascade = read(text);
+        planned_on(&h200, &cascade, &sized(&cascade, sizes), true, &options)
+    };
+    let dot = "input X[n]: f32, Y[n]: f32\noutput L: f32\nL = sum(n) X[n] * Y[n]";
+    let plan = on(dot, "N=100000000");
+    assert!(plan.shares[0].count >= h200.cores * 9 / 10, "{:?}", told(&plan));
+    let moved = einloom_model::transfers(&plan.program, &h200)[0].levels[0].bytes;
+    assert!((800_000_000..800_100_000).contains(&moved), "all shares read different elements: {moved}");
+    // A single query for a long sequence, in one piece where there are enough of them.
+    let heads = ATTENTION.replace("[", "[b,").replace("L: f32", "L: f32\nrank B = 1");
+    let heads = heads.replace("\nrank B = 1", "");
+    assert_eq!(on(&heads, "B=16, M=16, N=65536, D=64, E=64").shares.len(), 1);
+    assert!(on(&heads, "B=2048, M=16, N=4096, D=64, E=64").shares.is_empty());
+    // What is over before a second kernel could start.
+    assert!(on(dot, "N=1000").shares.is_empty());
+    // One core has nobody to share with, and a machine that counts elements only moves more.
+    let two = built_in("two-level").expect("built in");
+    let cascade = read(dot);
+    assert!(planned_on(&two, &cascade, &sized(&cascade, "N=1000000"), true, &options).shares.is_empty());
+}
+
+#[test]
+fn what_cannot_be_divided_is_refused() {
+    let refusal = |text: &str, sizes: &str, index: &str, count: usize| {
+        let cascade: Cascade = read(text);
+        let bound = sized(&cascade, sizes);
+        let graph = if text.contains("t+1") { flatten(&cascade) } else { derive(&cascade).derived };
+        plan(&graph, &bound, &machine(), &asked(index, count)).expect_err("a refusal").to_string()
+    };
+    let dot = "input X[m,n]: f32\noutput L: f32\nL[m] = sum(n) X[m,n]";
+    assert_eq!(refusal(dot, "M=2, N=9", "q", 2), "cannot plan `q`: the program has no such index");
+    assert_eq!(refusal(dot, "M=2, N=9", "m", 2), "cannot plan `m`: no reduction is over it");
+    assert_eq!(refusal(dot, "M=2, N=9", "n", 0), "cannot plan `n`: there is at least one share");
+    let scan = "input X[k,t]: f32, W[k,k]: f32\noutput S: f32\nrank T = 1\nS[k,0] = 0\n\
+                S[k,t+1] = tanh(sum(j) W[k,j] * S[j,t]) + X[k,t]";
+    let scan = scan.replace("W[k,k]", "W[k,j]").replace("rank T = 1\n", "index j in K\n");
+    assert_eq!(refusal(&scan, "K=3, T=4", "j", 2), "cannot plan `j`: its reduction is part of a recurrence");
+}
+
+#[test]
+fn one_share_is_none() {
+    let cascade = read(ATTENTION);
+    let bound = sized(&cascade, "M=3, N=5, D=2, E=2");
+    let plan = planned(&cascade, &bound, true, &asked("n", 1));
+    assert!(plan.shares.is_empty() && plan.kernels.len() == 1);
+}
+
+/// The tiles of a matrix unit begin with every share.
+#[test]
+fn on_a_gpu_no_element_is_tested() {
+    let h200 = built_in("h200").expect("built in");
+    let text =
+        ATTENTION.replace("f32, K", "bf16, K").replace("f32, V", "bf16, V").replace("V[n,e]: f32", "V[n,e]: bf16");
+    let cascade = read(&text);
+    let bound = sized(&cascade, "M=64, N=4096, D=64, E=64");
+    let options = Options { narrow_contractions: true, ..asked("n", 5) };
+    let plan = planned_on(&h200, &cascade, &bound, true, &options);
+    let printed = einloom_tile::print(&plan.program);
+    assert!(printed.contains("while 820*n_share <= n and n <= 820*n_share + 819"), "{printed}");
+    assert!(!printed.contains("where(820"), "{printed}");
+    // Weights that are rounded to the type of what they multiply are compared by another test.
+    let small = sized(&cascade, "M=5, N=37, D=4, E=4");
+    check_on(&h200, &text, &cascade, &small, &asked("n", 5), 3);
+}
