@@ -100,6 +100,9 @@ impl Workshop<'_> {
             let mut trials =
                 Trials { cone, roles, name, unit, launch, templates, numbers, found, leaders, limit, misfit };
             self.search_space(&space, &mut trials);
+            if unit.is_some() && trials.multiplies_nothing() {
+                self.search_space(&Space::of_lanes(), &mut trials);
+            }
             if trials.found.values().any(|o| !matches!(o, Outcome::Misfit)) {
                 return (Some(trials.best(self.p, KEPT)), misfits);
             }
@@ -222,6 +225,12 @@ impl Workshop<'_> {
 }
 
 impl Trials<'_> {
+    /// Whether no kernel that fits has products for a matrix unit.
+    fn multiplies_nothing(&self) -> bool {
+        let mut fitting = self.found.values().filter_map(|o| if let Outcome::Fits(f) = o { Some(f) } else { None });
+        fitting.all(|f| f.gpu.unit.is_none())
+    }
+
     /// The best so many, best first. Of those that are as good as the best the roundest is first.
     fn best(&mut self, p: &Problem, count: usize) -> Vec<Tried> {
         let found = std::mem::take(&mut self.found);

@@ -5,7 +5,7 @@ use super::cycles::{Busy, COPY_INSTRUCTIONS};
 use super::operand;
 use crate::nest::sides;
 use einloom_cascade::{BinaryOp, UnaryOp};
-use einloom_tile::{AxisId, Coverage, Op, Scalar, ValueId, Window, coverage};
+use einloom_tile::{AxisId, Coord, CoordAtom, Coverage, Op, Scalar, TensorId, ValueId, Window, coverage};
 use std::collections::BTreeSet;
 
 /// Bytes that memory gives at a time.
@@ -21,7 +21,7 @@ impl Block<'_> {
         let mut direct = false;
         for op in ops {
             match op {
-                Op::Load { dst, tensor, .. } => {
+                Op::Load { dst, tensor, at, .. } => {
                     let bytes = self.window_elements(*dst, windows) * self.program.tensor(*tensor).dtype.bytes() as f64;
                     busy.outside += bytes / self.clock.outside;
                     if self.shared.contains(dst) {
@@ -29,12 +29,16 @@ impl Block<'_> {
                     } else {
                         busy.direct += bytes / self.clock.outside;
                         self.scattered(*dst, bytes, &mut busy);
+                        let wasted = self.wasted(*tensor, at, bytes);
+                        busy.outside += wasted;
+                        busy.direct += wasted;
                         direct |= self.elements(*dst) > 1.0;
                     }
                 }
-                Op::Store { tensor, src, .. } => {
+                Op::Store { tensor, src, at } => {
                     let bytes = self.window_elements(*src, windows) * self.program.tensor(*tensor).dtype.bytes() as f64;
                     busy.outside += bytes / self.clock.outside;
+                    busy.outside += self.wasted(*tensor, at, bytes);
                     busy.arithmetic += self.elements(*src) / self.lanes();
                 }
                 Op::Map { dst, expr } => {
@@ -100,6 +104,29 @@ impl Block<'_> {
         busy.outside += wasted;
         busy.direct += wasted;
         busy.arithmetic += self.elements(v) / 2.0 * LOAD_INSTRUCTIONS / self.lanes();
+    }
+
+    /// Time for what memory gives beside the bytes that lanes ask for: runs of less than it gives at a time.
+    fn wasted(&self, tensor: TensorId, at: &[Coord], bytes: f64) -> f64 {
+        if self.unit.is_some() {
+            return 0.0;
+        }
+        let decl = self.program.tensor(tensor);
+        let mut run = decl.dtype.bytes() as f64;
+        for (coord, &extent) in at.iter().zip(&decl.dims).rev() {
+            let (touched, closed) = match coord.terms.as_slice() {
+                [] => (1, extent == 1),
+                [(1, CoordAtom::Axis(axis))] => (self.size(*axis).min(extent), self.size(*axis) >= extent),
+                // In steps, or wherever data say.
+                _ => (1, false),
+            };
+            run *= touched as f64;
+            // What is next to it in memory is part of the tile only where this dimension is whole.
+            if !closed {
+                break;
+            }
+        }
+        bytes * (SECTOR / run - 1.0).max(0.0) / self.clock.outside
     }
 
     fn reduction_wait(&self, src: ValueId, axis: AxisId) -> f64 {

@@ -62,7 +62,9 @@ impl Lowering<'_> {
             [f] => g.divisors.is_empty() && matches!(x.get(*f), Expr::Read(n, _) if self.cone.loads.contains(n)),
             _ => false,
         };
-        if carries != [true; 2] || own.len() == 1 && (!matrix(&groups[0], self.x) || !masks[0].is_empty()) {
+        // Matrix units take no row by itself, and lanes share the rows of a matrix as well as its columns.
+        let (.., unit) = self.products;
+        if carries != [true; 2] || own.len() == 1 && (unit || !matrix(&groups[0], self.x) || !masks[0].is_empty()) {
             return None;
         }
         groups[0].constant = product.constant;
