@@ -121,6 +121,7 @@ const TAKEN: &[&str] = &[
     "round",
     "abs",
     "pow",
+    "power",
     "min",
     "max",
     "i",

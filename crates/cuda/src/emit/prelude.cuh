@@ -265,6 +265,12 @@ DEVICE float abs_(float x) { return fabsf(x); }
 DEVICE double abs_(double x) { return fabs(x); }
 DEVICE float pow_(float x, float y) { return powf(x, y); }
 DEVICE double pow_(double x, double y) { return pow(x, y); }
+// N factors, 2 to 4.
+template <int N, class T>
+DEVICE T power_(T x) {
+  const T square = x * x;
+  return N == 2 ? square : N == 3 ? square * x : square * square;
+}
 template <class T>
 DEVICE T sigmoid_(T x) { return divide(T(1), T(1) + exp_(-x)); }
 template <class T>

@@ -158,6 +158,10 @@ impl Emitter<'_> {
                 let name = if short && !wide { "divide_short" } else { "divide" };
                 format!("{name}({}, {})", bare(&a), bare(&b))
             }
+            // A library's function takes some eighty instructions.
+            Scalar::Binary(BinaryOp::Pow, x, exponent) if let Some(times) = few(exponent) => {
+                format!("power_<{times}>({})", bare(&self.value(x, exact)))
+            }
             Scalar::Binary(op, a, b) => {
                 let (a, b) = (self.value(a, exact), self.value(b, exact));
                 match op {
@@ -396,4 +400,10 @@ fn function(op: UnaryOp) -> &'static str {
         UnaryOp::Silu => "silu_",
         UnaryOp::Gelu => "gelu_",
     }
+}
+
+/// How many factors a power is a product of, if that is few.
+fn few(exponent: &Scalar) -> Option<u8> {
+    let Scalar::Const(c) = exponent else { return None };
+    [2u8, 3, 4].into_iter().find(|n| f64::from(*n) == *c)
 }
