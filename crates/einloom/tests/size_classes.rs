@@ -36,24 +36,33 @@ const CASES: [(&str, [&str; 4]); 6] = [
     ("logsumexp", ["M=512,N=100000", "M=640,N=200000", "M=1024,N=300000", "M=512,N=10"]),
 ];
 
-fn planned(name: &str, sizes: &str, tiles: &BTreeMap<String, usize>) -> Planned {
+/// Tiles by index, and numbers of shares; none for the planner's choice.
+type Class = (BTreeMap<String, usize>, Option<BTreeMap<String, usize>>);
+
+fn planned(name: &str, sizes: &str, (tiles, shares): &Class) -> Planned {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../cascades/{name}.ein"));
     let text = std::fs::read_to_string(path).expect("text");
     let derived = Program::from_text(&text).check().expect("a program").derive();
     let size = |s: &str| s.split_once('=').map(|(n, x)| (n.to_string(), x.parse().expect("a number"))).expect("a size");
     let given = Given { sizes: sizes.split(',').map(size).collect(), ..Given::default() };
     let machine = einloom::machines::find("h200").expect("built in");
-    let options = PlanOptions { narrow_contractions: true, tiles: tiles.clone(), ..PlanOptions::default() };
+    let options = PlanOptions {
+        narrow_contractions: true,
+        tiles: tiles.clone(),
+        shares: shares.clone(),
+        ..PlanOptions::default()
+    };
     derived.plan(&given, &machine, &options).unwrap_or_else(|e| panic!("{name} {sizes}: {e}"))
 }
 
-/// The tiles that all kernels agree on.
-fn tiles(planned: &Planned) -> BTreeMap<String, usize> {
+/// The tiles that all kernels agree on, and the shares.
+fn class(planned: &Planned) -> Class {
     let mut out = BTreeMap::new();
     for (index, tile) in planned.kernels().iter().flat_map(|k| k.group.iter().chain(&k.stream)) {
         out.entry(index.clone()).or_insert(*tile);
     }
-    out
+    planned.shares().iter().flat_map(|s| &s.called).for_each(|own| _ = out.remove(own));
+    (out, Some(planned.shares().iter().map(|s| (s.index.clone(), s.count)).collect()))
 }
 
 #[test]
@@ -65,10 +74,10 @@ fn sizes_of_a_class_share_code() {
         for (name, sizes) in CASES {
             let (toolchain, target) = (&toolchain, &target);
             s.spawn(move || {
-                let first = planned(name, sizes[0], &BTreeMap::new());
-                let tiles = tiles(&first);
+                let first = planned(name, sizes[0], &Class::default());
+                let class = class(&first);
                 let sources: Vec<Source> =
-                    sizes.iter().map(|z| source(&planned(name, z, &tiles), target).expect("a source")).collect();
+                    sizes.iter().map(|z| source(&planned(name, z, &class), target).expect("a source")).collect();
                 let pieces: Vec<Pieces> = sources.iter().map(|s| Pieces::of(&s.text)).collect();
                 let template = Template::of(&pieces[0], &pieces[1]);
                 let template = template.unwrap_or_else(|| panic!("{name}: {} is another class", sizes[1]));

@@ -124,8 +124,9 @@ pub(crate) fn covered(stretches: &[Stretch], tile: usize) -> i128 {
     all.sort_unstable();
     let (mut total, mut end) = (0, 0);
     for ([from, to], covered) in all {
-        // What begins before the others end may be the same positions.
-        total = if from >= end { total + covered } else { covered.max(total) };
+        // What begins before the others end may be the same positions; what is without gaps has more behind them.
+        let behind = if covered == to - from { (to - end).max(0) } else { 0 };
+        total = if from >= end { total + covered } else { covered.max(total + behind) };
         end = end.max(to);
     }
     total
@@ -196,6 +197,7 @@ fn floors(n: i128, by: i128, at: i128, d: i128) -> i128 {
 mod tests {
     use super::{Windows, floors, stretches};
     use einloom_tile::{Affine, AxisId, Predicate, Window, stream_range};
+    use std::collections::BTreeSet;
 
     #[test]
     fn quotients_are_summed_as_one_by_one() {
@@ -221,6 +223,7 @@ mod tests {
         };
         let (outer, inner, still) = (AxisId(0), AxisId(1), AxisId(2));
         let (mut lines, mut not_empty) = (0, 0);
+        let [mut least, mut most] = [0, 0];
         for case in 0..20_000 {
             let (own_tile, tile, extent) = (random(1, 9) as usize, random(1, 9) as usize, random(1, 40) as usize);
             let condition = |random: &mut dyn FnMut(i64, i64) -> i64| Affine {
@@ -235,6 +238,7 @@ mod tests {
             let Some(found) = stretches(extent, inner, &within, outer, &windows) else { continue };
             lines += 1;
             let (mut count, mut lengths, mut chunks, mut longest) = (0, 0, 0, 0);
+            let mut touched = BTreeSet::new();
             for i in 0..outer.count {
                 windows[0] = Window { base: first.base + i * own_tile, len: own_tile };
                 let (low, high) = stream_range(extent, inner, &within, &windows);
@@ -244,6 +248,7 @@ mod tests {
                     lengths += length as i128;
                     chunks += length.div_ceil(tile) as i128;
                     longest = longest.max(length as i128);
+                    touched.extend(low - low % tile..high);
                 }
             }
             let sum = |of: &dyn Fn(&super::Stretch) -> i128| found.iter().map(of).sum::<i128>();
@@ -251,8 +256,33 @@ mod tests {
             assert_eq!(sum(&|s| s.lengths(tile)), lengths, "case {case}");
             assert_eq!(sum(&|s| s.chunks(tile)), chunks, "case {case}");
             assert_eq!(found.iter().map(|s| s.longest(tile)).max().unwrap_or(0), longest, "case {case}");
+            let covered = super::covered(&found, tile);
+            assert!(covered <= touched.len() as i128 && covered >= longest, "case {case}: {covered} of {touched:?}");
+            [least, most] = [least + covered, most + touched.len() as i128];
             not_empty += i128::from(count > 0);
         }
         assert!(lines > 10_000 && not_empty > 5_000, "{lines} {not_empty}");
+        // Tiles that cut a range of another one are what is missing.
+        assert!(least * 10 > most * 7, "{least} of {most}");
+    }
+
+    /// Shares of a loop, begun at multiples of its tile, and windows that overlap: all that they cover.
+    #[test]
+    fn shares_and_overlapping_windows_cover_all() {
+        let (outer, inner) = (AxisId(0), AxisId(1));
+        let between = |from: i64, to: i64, step: i64| Predicate {
+            all: vec![
+                Affine { constant: -from, terms: vec![(-step, outer), (1, inner)] },
+                Affine { constant: to - 1, terms: vec![(step, outer), (-1, inner)] },
+            ],
+        };
+        let covered = |within: &Predicate, count: usize, extent: usize, tile: usize| {
+            let windows = [Window { base: 0, len: 1 }, Window::default()];
+            let outer = Windows { axis: outer, first: windows[0], count };
+            super::covered(&stretches(extent, inner, within, outer, &windows).expect("lines"), tile)
+        };
+        assert_eq!(covered(&between(0, 12, 12), 5, 55, 4), 55, "shares of 12, the last of 7");
+        assert_eq!(covered(&between(-3, 9, 4), 5, 55, 1), 25, "each window begins inside the one before");
+        assert_eq!(covered(&between(0, 4, 12), 5, 55, 4), 20, "between them nothing is touched");
     }
 }

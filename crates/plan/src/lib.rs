@@ -123,7 +123,7 @@ fn plan_by(
     }
     let mut options = options.in_parts(&splits);
     let mut shared = vec![];
-    let asked = problem.asked(&options.shares, &exprs)?;
+    let asked = options.shares.as_ref().map(|all| problem.asked(all, &exprs)).transpose()?.unwrap_or_default();
     for one in shares.iter().chain(&asked) {
         if !problem.has(one) {
             return Ok(None);
@@ -183,7 +183,7 @@ fn plan_by(
     let seconds: f64 = planned.iter().map(|k| k.seconds).sum();
     let least_seconds = seconds - division.kernels.iter().map(|k| k.cost.seconds - k.fastest()).sum::<f64>();
     let idle = |k: &std::rc::Rc<build::Built>| shares::Idle::of(&problem, &exprs, k, machine);
-    let idle = if options.shares.is_empty() { division.kernels.iter().filter_map(idle).collect() } else { vec![] };
+    let idle = if options.shares.is_none() { division.kernels.iter().filter_map(idle).collect() } else { vec![] };
     let shares = shared;
     Ok(Some(Plan { program, kernels: planned, seconds, least_seconds, splits, shares, idle, work, lost }))
 }

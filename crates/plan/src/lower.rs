@@ -12,6 +12,7 @@ use crate::tiling::Tiling;
 use crate::types::Types;
 use einloom_algebra::NodeId;
 use einloom_cascade::{BinaryOp, DType, IndexId, UnaryOp};
+use einloom_tile::AxisKind;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -256,7 +257,8 @@ impl Lowering<'_> {
     fn move_out(&mut self, fold: &Fold, body: ExprId) -> (ExprId, Option<Product>) {
         let mut all = Product::default();
         self.factorise(body, false, &mut all);
-        let empty = fold.filter.iter().any(|&f| !self.p.is_span(f)) || fold.over.iter().any(|&i| self.p[i].extent == 0);
+        let empty =
+            fold.filter.iter().any(|&f| self.p.span(f).is_none()) || fold.over.iter().any(|&i| self.p[i].extent == 0);
         let anchors = self.anchors(fold);
         let stays = |s: &mut Self, e: &ExprId| {
             let fact = s.facts.of(s.p, s.x, *e);
@@ -330,7 +332,10 @@ impl Lowering<'_> {
     /// The filter's affine part and its data-dependent part, without what loops see to.
     fn masks(&mut self, filter: &[ExprId]) -> [Option<ExprId>; 2] {
         let mut parts = [None, None];
-        for &f in filter.iter().filter(|&&f| !self.p.is_span(f)) {
+        for &f in filter {
+            if self.is_bound(f) {
+                continue;
+            }
             let part = &mut parts[usize::from(!matches!(self.x.get(f), Expr::Within(_)))];
             *part = Some(part.map_or(f, |before| self.x.binary(BinaryOp::And, before, f)));
         }
@@ -343,6 +348,11 @@ impl Lowering<'_> {
         let [affine, data] = self.masks(&fold.filter);
         // The affine test outside, where a tile that lies within may leave it out.
         [data, affine].into_iter().flatten().fold(value, |v, mask| self.x.select(mask, v, identity))
+    }
+
+    /// Whether the bounds of a loop see to a condition. An index whose positions are all there is in no loop.
+    fn is_bound(&self, condition: ExprId) -> bool {
+        self.p.span(condition).is_some_and(|over| self.tiling.kind(over) == AxisKind::Stream)
     }
 
     fn tiled(&mut self, e: ExprId) -> BTreeSet<IndexId> {

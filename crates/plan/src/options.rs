@@ -17,8 +17,9 @@ pub struct Options {
     /// Tile sizes by index name, in place of the planner's choice. One as large as the index makes it whole where
     /// that is possible.
     pub tiles: BTreeMap<String, usize>,
-    /// In how many shares reductions over an index are computed, by its name, in place of the planner's choice.
-    pub shares: BTreeMap<String, usize>,
+    /// In how many shares reductions over an index are computed, by its name, those over all others in one piece; in place of the planner's
+    /// choice.
+    pub shares: Option<BTreeMap<String, usize>>,
     /// Round the wider operand of a contraction to the number type of the narrower one, as tensor cores want it.
     pub narrow_contractions: bool,
     /// Whether several nodes may share a kernel.

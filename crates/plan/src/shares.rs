@@ -176,14 +176,18 @@ impl Idle {
         let mut out: Vec<usize> = vec![];
         for waves in WAVES {
             let wanted = (self.extent * self.points).div_ceil(cores * waves).max(LEAST);
-            let unit = (wanted / ROUND).next_power_of_two().max(LEAST);
-            let each = wanted.next_multiple_of(unit);
+            let each = rounded(wanted);
             if each < self.extent && !out.contains(&each) {
                 out.push(each);
             }
         }
         out
     }
+}
+
+/// As many positions, or a few more, that tiles divide.
+fn rounded(each: usize) -> usize {
+    each.next_multiple_of((each / ROUND).next_power_of_two().max(LEAST))
 }
 
 impl Problem {
@@ -217,7 +221,12 @@ impl Problem {
                     continue;
                 }
                 match self.in_shares_with(n, over, x) {
-                    Ok(folds) => out.push(Shares::new(folds, over, extent, extent.div_ceil(count).max(1))),
+                    Ok(folds) => {
+                        let each = extent.div_ceil(count).max(1);
+                        // Long ones begin where tiles do, whatever is asked for.
+                        let each = if each < ROUND * LEAST { each } else { rounded(each) };
+                        out.push(Shares::new(folds, over, extent, each));
+                    }
                     Err(reason) => why = reason,
                 }
             }
@@ -284,9 +293,9 @@ impl Problem {
         self.spans.iter().any(|s| s.over == index)
     }
 
-    /// The condition is one that a loop's bounds see to.
-    pub(crate) fn is_span(&self, condition: ExprId) -> bool {
-        self.spans.iter().any(|s| s.within == condition)
+    /// The condition is one that a loop's bounds see to, if it is a loop's: the index that is in a share.
+    pub(crate) fn span(&self, condition: ExprId) -> Option<IndexId> {
+        self.spans.iter().find(|s| s.within == condition).map(|s| s.over)
     }
 
     /// Puts reductions into shares: says how the index is called.

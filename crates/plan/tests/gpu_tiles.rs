@@ -112,7 +112,7 @@ fn products_by_lanes_take_about_as_long_as_measured() {
     let predicted = |sizes: &str, tiles: [usize; 3]| {
         let tiles = ["m", "n", "k"].map(str::to_string).into_iter().zip(tiles).collect();
         // Measured in one piece.
-        let shares = [("k".to_string(), 1)].into();
+        let shares = Some(Default::default());
         let options = Options { narrow_contractions: true, tiles, shares, ..Options::default() };
         plan(&derive(&matmul).derived, &sized(&matmul, sizes), &machine, &options).expect("a plan").seconds * 1e6
     };

@@ -134,7 +134,7 @@ fn random_programs_in_shares() {
         let bound = sized(&cascade, &sizes);
         let tile = [None, Some(1), Some(2)][seed as usize % 3];
         for index in &cascade.indices {
-            let shares = [(index.name.clone(), 2 + seed as usize % 3)].into();
+            let shares = Some([(index.name.clone(), 2 + seed as usize % 3)].into());
             let tiles = cascade.indices.iter().filter_map(|i| Some((i.name.clone(), tile?))).collect();
             let options = Options { tiles, shares, ..Options::default() };
             let plans =

@@ -141,11 +141,12 @@ fn the_search_looks_at_few_plans_and_always_the_same() {
 
 #[test]
 fn thirty_statements_are_no_more_work_than_two_seconds() {
-    // A division is begun until 3000 tilings have been looked at; what was begun then is finished.
+    // A division is begun until 3000 tilings have been looked at; what was begun then is finished, and divided again where
+    // reductions may be in shares.
     let layer = program("cascades/transformer_layer.ein");
     let bound = sized(&layer, "B=1, M=2048, C=4096, H=32, G=8, D=128, F=14336");
     let plan = planned(&layer, &bound, &machine("h200"));
-    assert!(layer.statements.len() >= 30 && plan.work.tilings <= 7500, "{:?}", plan.work);
+    assert!(layer.statements.len() >= 30 && plan.work.tilings <= 10_000, "{:?}", plan.work);
     // On a processor until 2200, which take longer.
     for sizes in ["B=1, M=2048, C=4096, H=32, G=8, D=128, F=14336", "B=1, M=1024, C=1024, H=16, G=4, D=64, F=4096"] {
         let plan = planned(&layer, &sized(&layer, sizes), &machine("cpu-generic"));
@@ -188,9 +189,9 @@ fn what_is_never_stored_does_not_decide_which_index_gives_way() {
     let experts = program("cascades/mixture_of_experts.ein");
     let bound = sized(&experts, "T=1024, D=128, E=128, F=128");
     let plan = planned(&experts, &bound, &machine("h200"));
-    let last = plan.kernels.last().expect("kernels");
-    let index = |name: &str, tile| vec![(name.to_string(), tile)];
-    assert_eq!((&last.group, &last.stream), (&index("t", 16), &index("e", 1)));
+    let longest = plan.kernels.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds)).expect("kernels");
+    let index = |name: &str, tile| (name.to_string(), tile);
+    assert_eq!((longest.group.last(), &longest.stream), (Some(&index("t", 16)), &vec![index("e", 1)]));
     assert!(plan.seconds < 330e-6, "{}", plan.seconds);
 }
 

@@ -113,6 +113,11 @@ pub(crate) fn tiles(planned: &Planned) -> BTreeMap<String, usize> {
     out.into_iter().filter_map(|(name, tile)| Some((name, tile?))).collect()
 }
 
+/// How many shares reductions over each index have.
+pub(crate) fn shares(planned: &Planned) -> BTreeMap<String, usize> {
+    planned.shares().iter().map(|s| (s.index.clone(), s.count)).collect()
+}
+
 /// A signature's plan.
 pub(crate) fn plan_for(
     cascade: &Cascade,

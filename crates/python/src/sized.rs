@@ -9,13 +9,16 @@ use einloom_cuda::runtime::Family;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
+/// Tiles by index, and numbers of shares; none for the planner's choice.
+type Class = (BTreeMap<String, usize>, Option<BTreeMap<String, usize>>);
+
 /// What kernels of one program, number types and place share.
 #[derive(Debug, Default)]
 pub(crate) struct Sized {
     /// Their code on a GPU.
     pub family: Mutex<Family>,
-    /// Tiles of the size classes so far, newest first.
-    tiles: Mutex<VecDeque<BTreeMap<String, usize>>>,
+    /// Tiles of the size classes so far, and numbers of shares, newest first.
+    classes: Mutex<VecDeque<Class>>,
 }
 
 /// As much slower than the planner's best, by its own prediction, may a plan be that needs no new code.
@@ -33,29 +36,29 @@ impl Sized {
         choices: &Choices,
         extra: &Extra,
     ) -> Result<Planned, Failure> {
-        let plan = |tiles: &BTreeMap<String, usize>| {
-            let options = PlanOptions { tiles: tiles.clone(), ..PlanOptions::default() };
+        let plan = |(tiles, shares): &Class| {
+            let options = PlanOptions { tiles: tiles.clone(), shares: shares.clone(), ..PlanOptions::default() };
             prepare::plan_for(cascade, signature, choices, extra, options)
         };
-        let best = plan(&BTreeMap::new())?;
+        let best = plan(&Class::default())?;
         if signature.place == Place::Cpu {
             return Ok(best);
         }
-        let own = prepare::tiles(&best);
+        let own = (prepare::tiles(&best), Some(prepare::shares(&best)));
         let known: Vec<_> = {
-            let tiles = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
-            tiles.iter().take(TRIED).cloned().collect()
+            let classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);
+            classes.iter().take(TRIED).cloned().collect()
         };
         if !known.contains(&own) {
             let most = prepare::seconds(&best) * SLOWER;
-            for tiles in known {
-                if let Ok(planned) = plan(&tiles)
+            for class in known {
+                if let Ok(planned) = plan(&class)
                     && prepare::seconds(&planned) <= most
                 {
                     return Ok(planned);
                 }
             }
-            self.tiles.lock().unwrap_or_else(PoisonError::into_inner).push_front(own);
+            self.classes.lock().unwrap_or_else(PoisonError::into_inner).push_front(own);
         }
         Ok(best)
     }

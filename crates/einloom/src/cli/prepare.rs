@@ -75,6 +75,7 @@ pub(crate) fn options(sizing: &Sizing, machine: &Machine) -> Result<PlanOptions,
     let narrow_contractions = einloom::machines::rounds_wider_factors(machine) && !sizing.exact;
     let tiles = by_index(&sizing.tiles, "sizes are given for tiles", "contradictory-tile")?;
     let shares = by_index(&sizing.shares, "numbers are given for shares", "contradictory-shares")?;
+    let shares = Some(shares).filter(|s| !s.is_empty());
     Ok(PlanOptions { exact: sizing.exact, narrow_contractions, tiles, shares, ..PlanOptions::default() })
 }
 

@@ -13,9 +13,27 @@ use einloom_cascade::{Cascade, DType, Expr, ExprKind, Role, TensorId};
 use einloom_machine::Machine;
 use einloom_plan::Fusion;
 use std::collections::BTreeSet;
+use std::fmt;
+
+/// How a program is cut.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    /// Positions of every tile, 0 for the planner's.
+    tile: usize,
+    fuse: Fusion,
+    /// Of reductions over the first index that takes them, 0 for the planner's.
+    shares: usize,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tile {}, {:?}", self.tile, self.fuse)?;
+        if self.shares > 0 { write!(f, ", {} shares", self.shares) } else { Ok(()) }
+    }
+}
 
 impl Subject {
-    /// On inputs of several kinds, with random tiles: in f64 and as declared.
+    /// On inputs of several kinds, with random tiles and shares: in f64 and as declared.
     pub(super) fn cpu(&self, wide: Derived, machine: &Machine, effort: &Effort, seed: u64, report: &mut Report) {
         let mut random = Random::new(seed, "cpu");
         let declared = Derived::from_derivation(derive(&self.cascade));
@@ -23,10 +41,12 @@ impl Subject {
             let forms = forms(derived.derivation());
             let tile = random.pick(&[0, 1, 2, 3, 4, 8]);
             let fuse = if random.unit() < 0.2 { Fusion::None } else { Fusion::Auto };
-            let Some(planned) = self.plan(&derived, machine, tile, fuse, report) else { continue };
+            let shares = random.pick(&[0, 0, 0, 2, 3, 5]);
+            let cut = Cut { tile, fuse, shares };
+            let Some(planned) = self.plan(&derived, machine, cut, report) else { continue };
             for (k, &kind) in effort.kinds.iter().enumerate() {
                 let inputs = prove::inputs(planned.cascade(), &self.bound, kind, seed.wrapping_add(k as u64));
-                self.run(&planned, &forms, way, &inputs, Some(kind), format!("tile {tile}, {fuse:?}"), report);
+                self.run(&planned, &forms, way, &inputs, Some(kind), cut.to_string(), report);
             }
         }
     }
@@ -37,27 +57,33 @@ impl Subject {
         for (way, derived) in [(Way::CpuWide, wide), (Way::Cpu, &declared)] {
             let forms = forms(derived.derivation());
             for tile in [0, 1, 2, 3, 4] {
-                for fuse in [Fusion::Auto, Fusion::None] {
-                    let Some(planned) = self.plan(derived, machine, tile, fuse, report) else { continue };
-                    self.run(&planned, &forms, way, inputs, None, format!("tile {tile}, {fuse:?}"), report);
+                for (fuse, shares) in [(Fusion::Auto, 0), (Fusion::None, 0), (Fusion::Auto, 2), (Fusion::Auto, 3)] {
+                    let cut = Cut { tile, fuse, shares };
+                    let Some(planned) = self.plan(derived, machine, cut, report) else { continue };
+                    self.run(&planned, &forms, way, inputs, None, cut.to_string(), report);
                 }
             }
         }
     }
 
-    fn plan(
-        &self,
-        derived: &Derived,
-        machine: &Machine,
-        tile: usize,
-        fuse: Fusion,
-        report: &mut Report,
-    ) -> Option<Planned> {
-        let tiles = match tile {
+    fn plan(&self, derived: &Derived, machine: &Machine, cut: Cut, report: &mut Report) -> Option<Planned> {
+        let indices = || derived.cascade().indices.iter().map(|i| i.name.clone());
+        let tiles = match cut.tile {
             0 => Default::default(),
-            _ => derived.cascade().indices.iter().map(|i| (i.name.clone(), tile)).collect(),
+            tile => indices().map(|i| (i, tile)).collect(),
         };
-        match derived.plan(&self.given, machine, &PlanOptions { tiles, fuse, ..PlanOptions::default() }) {
+        let options = PlanOptions { tiles, fuse: cut.fuse, ..PlanOptions::default() };
+        // The first index that some reduction can be in shares of.
+        let in_shares = |index: String| {
+            let options = PlanOptions { shares: Some([(index, cut.shares)].into()), ..options.clone() };
+            derived.plan(&self.given, machine, &options).ok().filter(|p| !p.shares().is_empty())
+        };
+        if cut.shares > 0
+            && let Some(planned) = indices().find_map(in_shares)
+        {
+            return Some(planned);
+        }
+        match derived.plan(&self.given, machine, &options) {
             Ok(planned) => Some(planned),
             Err(error) => {
                 report.unplanned.push(error.to_string());

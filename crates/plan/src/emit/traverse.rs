@@ -196,7 +196,8 @@ impl Emitter<'_> {
         for m in self.l.order.clone() {
             let f = &self.l.folds[&m];
             // A loop is bounded by what all its reductions are filtered by.
-            let spans = |f: &Lowered| f.filter.iter().copied().filter(|&e| self.p.is_span(e)).collect::<Vec<_>>();
+            let spans =
+                |f: &Lowered| f.filter.iter().copied().filter(|&e| self.p.span(e).is_some()).collect::<Vec<_>>();
             if m == n
                 || f.level != level
                 || spans(f) != spans(&self.l.folds[&n])
