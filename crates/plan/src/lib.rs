@@ -136,7 +136,7 @@ fn plan_by(
     let options = &options;
     for (name, &tile) in &options.tiles {
         if tile == 0 || !problem.indices.iter().any(|i| i.name == *name) {
-            let reason = if tile == 0 { "a tile has at least one position" } else { "the program has no such index" };
+            let reason = if tile == 0 { "a tile has at least one position" } else { quotients::NO_INDEX };
             return Err(PlanError::unsupported(name, reason));
         }
     }

@@ -19,6 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Predictions that differ by less do not decide: then an index stays in one piece.
 const CLOSE: f64 = 1.02;
 
+/// Why a plan has no tile of an index.
+pub(crate) const NO_INDEX: &str = "the program has no such index";
+
 /// An index that is two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
@@ -44,7 +47,8 @@ pub(crate) fn best(plan: &mut dyn FnMut(bool) -> Result<Option<Plan>, PlanError>
         (Ok(whole), Ok(split)) if split.seconds * CLOSE < whole.seconds => (split, whole),
         (Ok(whole), Ok(split)) => (whole, split),
         (Ok(one), Err(_)) | (Err(_), Ok(one)) => return Ok(one),
-        (Err(e), Err(_)) => return Err(e),
+        // A tile that only the plan of two has is no reason why that one failed.
+        (Err(whole), Err(split)) => return Err(if whole.reason == NO_INDEX { split } else { whole }),
     };
     best.work += other.work;
     let named = |splits: &[Split]| -> Vec<String> {

@@ -11,6 +11,7 @@
 use crate::build::{Built, time};
 use crate::expr::{Atom, Coordinate, Expr, ExprId, Exprs, Linear};
 use crate::problem::{Fold, Index, Item, ItemDef, Problem};
+use crate::quotients::NO_INDEX;
 use crate::{Lost, Plan, PlanError, Work};
 use einloom_algebra::NodeId;
 use einloom_cascade::{BinaryOp, IndexId, Role};
@@ -204,7 +205,7 @@ impl Problem {
         for (name, &count) in shares {
             let refused = |reason: &str| Err(PlanError::unsupported(name, reason));
             let Some(over) = self.indices.iter().position(|i| i.name == *name) else {
-                return refused("the program has no such index");
+                return refused(NO_INDEX);
             };
             if count == 0 {
                 return refused("there is at least one share");

@@ -123,3 +123,14 @@ fn decoding_reads_keys_once() {
         );
     }
 }
+
+/// Where both plans fail, the one is told of that has the tile's index.
+#[test]
+fn a_tile_of_a_remainder_is_no_mistake() {
+    let cascade = read(GROUPED);
+    let bound = sized(&cascade, "H=8, J=2, M=1, N=9, D=3, E=5");
+    let tiles = [("h_inner".to_string(), 2), ("q".to_string(), 1)].into();
+    let options = Options { tiles, ..Options::default() };
+    let error = einloom_plan::plan(&derive(&cascade).derived, &bound, &support::machine(), &options);
+    assert_eq!(error.expect_err("no index q").to_string(), "cannot plan `q`: the program has no such index");
+}
