@@ -84,6 +84,31 @@ def test_views_are_used_where_they_are(rng, view, dtype):
         np.testing.assert_allclose(got.astype(np.float64), expected.astype(np.float64), atol=1e-5 if dtype == np.float32 else 2e-3)
 
 
+LINEAR = """
+input X[b,m,k]: f32, W[k,n]: f32
+output Y: f32
+Y[b,m,n] = sum(k) X[b,m,k] * W[k,n]
+"""
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
+def test_rows_of_several_matrices_are_one_where_memory_allows_it(rng, view):
+    x, w = rng.standard_normal((6, 5, 40)).astype(np.float32), rng.standard_normal((40, 30)).astype(np.float32)
+    expected = x.astype(np.float64) @ w.astype(np.float64)
+    # A tile of both: they are one index.
+    merged = einloom.compile(LINEAR, tiles={"b_m": 7})
+    np.testing.assert_allclose(merged(x, w), expected, atol=1e-4)
+    strided = view(x[None])[0]
+    np.testing.assert_allclose(einloom.compile(LINEAR)(strided, w), expected, atol=1e-4)
+    out = np.empty((5, 6, 30), np.float32).transpose(1, 0, 2)
+    np.testing.assert_allclose(einloom.compile(LINEAR)(x, w, out=out), expected, atol=1e-4)
+    if strided.flags.c_contiguous:
+        np.testing.assert_allclose(merged(strided, w), expected, atol=1e-4)
+    else:
+        with pytest.raises(einloom.PlanError, match="no such index"):
+            merged(strided, w)
+
+
 def test_broadcast_views_repeat_elements(rng):
     x = rng.standard_normal(40).astype(np.float32)
     wide = np.broadcast_to(x, (7, 40))

@@ -51,9 +51,25 @@ impl Derived {
 }
 
 /// A kernel's groups along the indices as written: those of an index that is two in the program are of all that share a
-/// quotient, or of one position.
+/// quotient, or of one position, and those of indices that are one are whole rows of the second, or parts of one.
 fn groups(planned: &Planned, plan: &PlannedKernel) -> Result<Vec<(String, usize)>, NoFormula> {
     let mut groups = plan.group.clone();
+    for merge in planned.merges().iter().rev() {
+        let refused = |what: &str| Err(NoFormula { reason: format!("{} is {what}", merge.of.join(" and ")) });
+        if plan.stream.iter().any(|s| s.0 == merge.index) {
+            return refused("streamed as one");
+        }
+        let Some(at) = groups.iter().position(|g| g.0 == merge.index) else { continue };
+        let tile = groups[at].1;
+        let [first, second] = merge.of.clone();
+        groups[at] = (first, (tile / merge.by).max(1));
+        match tile {
+            // All positions of the second are no groups.
+            tile if tile.is_multiple_of(merge.by) => {}
+            tile if merge.by.is_multiple_of(tile) => groups.insert(at + 1, (second, tile)),
+            tile => return refused(&format!("in groups of {tile}, which end within rows of {}", merge.by)),
+        }
+    }
     for split in planned.splits().iter().rev() {
         let place = |name: &str| groups.iter().position(|g| g.0 == *name);
         let (outer, inner) = (place(&split.outer), place(&split.inner));

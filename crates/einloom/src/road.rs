@@ -170,6 +170,11 @@ impl Planned {
         &self.plan.splits
     }
 
+    /// Indices of the cascade that are one in the tile program.
+    pub fn merges(&self) -> &[einloom_plan::Merge] {
+        &self.plan.merges
+    }
+
     /// Indices of the cascade that reductions of the tile program go through in shares.
     pub fn shares(&self) -> &[einloom_plan::Shares] {
         &self.plan.shares

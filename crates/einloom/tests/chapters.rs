@@ -1,9 +1,10 @@
-//! The chapters of `docs/chapters`, and `docs/spatial.md`, are true: their programs are checked, their commands run, and what is printed is what
+//! The chapters of `docs/chapters`, `docs/language.md` and `docs/spatial.md` are true: their programs are checked, their commands run, and what is printed is what
 //! they say.
 //!
 //! A fence ```` ```ein NAME.ein ```` or ```` ```toml NAME.toml ```` makes a file in the chapter's own folder; in a fence ```` ```console ```` every line
 //! `$ einloom …` is run there and followed by what it prints. `# only A, B` after a command keeps the parts of the output
-//! (separated by empty lines) that begin with one of these words, and writes `...` for the others.
+//! (separated by empty lines) that begin with one of these words, and writes `...` for the others. A command with `# refused` fails, and is
+//! followed by what it says of the mistakes.
 //!
 //! `EINLOOM_BLESS=1 cargo test` writes what the commands print into the chapters.
 
@@ -38,6 +39,11 @@ fn linear_attention() {
 #[test]
 fn scans() {
     chapter("scans");
+}
+
+#[test]
+fn language() {
+    page(&folder().join("../language.md"));
 }
 
 #[test]
@@ -105,6 +111,10 @@ fn run(text: &str) -> String {
 
 /// What a command prints, as a chapter shows it.
 fn output(files: &Path, command: &str) -> String {
+    let (command, refused) = match command.strip_suffix("  # refused") {
+        Some(command) => (command, true),
+        None => (command, false),
+    };
     let (command, only) = match command.split_once("  # only ") {
         Some((command, only)) => (command, only.split(", ").collect()),
         None => (command, vec![]),
@@ -114,6 +124,10 @@ fn output(files: &Path, command: &str) -> String {
     let output = einloom.output().expect("the command starts");
     let text = String::from_utf8(output.stdout).expect("text");
     let errors = String::from_utf8(output.stderr).expect("text");
+    if refused {
+        assert_eq!((output.status.code(), text.as_str()), (Some(1), ""), "einloom {command}\n{errors}");
+        return errors.trim_end().to_string();
+    }
     assert_eq!((output.status.code(), errors.as_str()), (Some(0), ""), "einloom {command}\n{text}");
     let part = |name: &str| {
         let begins = |part: &&str| part.strip_prefix(name).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric));

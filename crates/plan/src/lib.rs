@@ -5,8 +5,8 @@
 //! knows no backend.
 //!
 //! The way of a graph through it: `problem` fills in sizes and puts every node into one of four forms; `quotients` makes two of
-//! an index that arrays are read by a quotient of, where that is faster; `search`
-//! decides which nodes are in memory; `cone` inlines everything else into the kernels that read it; `cuts` gives
+//! an index that arrays are read by a quotient of, `merged` one of indices that always go together, where that is faster
+//! (`indices`); `shares` reduces in shares where cores would be idle; `search` decides which nodes are in memory; `cone` inlines everything else into the kernels that read it; `cuts` gives
 //! every index of a kernel its kind and tile, in a few styles or, on a GPU, in all that fit a core (`gpu`; `shrink`
 //! where no matrix unit multiplies); `lower` finds contractions and what can leave a sum; `emit` writes the kernel, once for
 //! all sizes of tiles (`template`).
@@ -26,9 +26,11 @@ mod facts;
 mod frame;
 mod gpu;
 mod grid_order;
+mod indices;
 mod known;
 mod lost;
 mod lower;
+mod merged;
 mod options;
 mod overhead;
 mod parts;
@@ -53,7 +55,8 @@ mod types;
 pub use choose::{Form, choose};
 pub use doubled::{Doubled, doubled};
 pub use lost::Lost;
-pub use options::{Fusion, Options, Plan, PlanError, PlannedKernel, Work};
+pub use merged::Merge;
+pub use options::{Fusion, Merging, Options, Plan, PlanError, PlannedKernel, Work};
 pub use parts::Part;
 pub use quotients::Split;
 pub use shares::Shares;
@@ -62,6 +65,7 @@ use einloom_algebra::Graph;
 use einloom_cascade::Bound;
 use einloom_machine::Machine;
 use einloom_tile::{AxisKind, Kernel};
+use indices::Indices;
 use std::collections::BTreeSet;
 
 /// A tile program that computes the outputs of `graph`, as written or as derived, for the sizes in `bound`.
@@ -98,30 +102,43 @@ fn plan_knowing(
 ) -> Result<Plan, PlanError> {
     chunks::best(graph, bound, options, &mut |chunk| {
         shares::best(machine, &mut |shares| {
-            quotients::best(&mut |split| plan_by(graph, bound, machine, options, (chunk, split, shares), known))
+            indices::best(options.merge, &mut |indices| {
+                plan_by(graph, bound, machine, options, (chunk, indices, shares), known)
+            })
         })
     })
 }
 
-/// A plan in which recurrences that advance by chunks take this many positions at a time, and indices that can be two are,
-/// or stay as they are. None if they are to be two and none can.
+/// A plan in which recurrences that advance by chunks take this many positions at a time, with these indices. None if none can be
+/// other than it is written.
 fn plan_by(
     graph: &Graph,
     bound: &Bound,
     machine: &Machine,
     options: &Options,
-    (chunk, split, shares): (usize, bool, &[Shares]),
+    (chunk, indices, shares): (usize, Indices, &[Shares]),
     known: &mut known::Known,
 ) -> Result<Option<Plan>, PlanError> {
     let mut exprs = expr::Exprs::default();
     let mut types = types::Types::default();
     let mut problem = problem::Problem::new(graph, bound, &mut exprs)?;
     problem.chunk = chunk;
-    let splits = if split { problem.split_quotients(&mut exprs) } else { vec![] };
-    if split && splits.is_empty() {
+    let (mut splits, mut merges) = (vec![], vec![]);
+    if indices != Indices::AsWritten {
+        splits = problem.split_quotients(&mut exprs);
+    }
+    if indices == Indices::Merged {
+        merges = problem.merge_indices(&mut exprs);
+    }
+    let changed = match indices {
+        Indices::AsWritten => true,
+        Indices::Split => !splits.is_empty(),
+        Indices::Merged => !merges.is_empty(),
+    };
+    if !changed {
         return Ok(None);
     }
-    let mut options = options.in_parts(&splits);
+    let mut options = options.in_parts(&splits).in_one(&merges);
     let mut shared = vec![];
     let asked = options.shares.as_ref().map(|all| problem.asked(all, &exprs)).transpose()?.unwrap_or_default();
     for one in shares.iter().chain(&asked) {
@@ -136,7 +153,7 @@ fn plan_by(
     let options = &options;
     for (name, &tile) in &options.tiles {
         if tile == 0 || !problem.indices.iter().any(|i| i.name == *name) {
-            let reason = if tile == 0 { "a tile has at least one position" } else { quotients::NO_INDEX };
+            let reason = if tile == 0 { "a tile has at least one position" } else { indices::NO_INDEX };
             return Err(PlanError::unsupported(name, reason));
         }
     }
@@ -185,7 +202,7 @@ fn plan_by(
     let idle = |k: &std::rc::Rc<build::Built>| shares::Idle::of(&problem, &exprs, k, machine);
     let idle = if options.shares.is_none() { division.kernels.iter().filter_map(idle).collect() } else { vec![] };
     let shares = shared;
-    Ok(Some(Plan { program, kernels: planned, seconds, least_seconds, splits, shares, idle, work, lost }))
+    Ok(Some(Plan { program, kernels: planned, seconds, least_seconds, splits, merges, shares, idle, work, lost }))
 }
 
 fn unique(wanted: &str, taken: &mut BTreeSet<String>) -> String {

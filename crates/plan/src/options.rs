@@ -1,6 +1,7 @@
 //! What a caller asks of the planner and gets from it.
 
 use crate::lost::Lost;
+use crate::merged::Merge;
 use crate::parts::Part;
 use crate::quotients::Split;
 use crate::shares::{Idle, Shares};
@@ -20,6 +21,8 @@ pub struct Options {
     /// In how many shares reductions over an index are computed, by its name, those over all others in one piece; in place of the planner's
     /// choice.
     pub shares: Option<BTreeMap<String, usize>>,
+    /// Whether indices that always go together may be one.
+    pub merge: Merging,
     /// Round the wider operand of a contraction to the number type of the narrower one, as tensor cores want it.
     pub narrow_contractions: bool,
     /// Whether several nodes may share a kernel.
@@ -38,6 +41,18 @@ pub enum Fusion {
     None,
 }
 
+/// Whether indices that always go together are one, as [`Merge`] tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Merging {
+    /// Where the predicted time says so.
+    #[default]
+    Auto,
+    /// They stay apart: the caller's arrays may lie in memory in any way, and two dimensions of one need not be one.
+    Never,
+    /// Wherever it is possible.
+    Always,
+}
+
 /// A program with the reasons for its form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -51,6 +66,8 @@ pub struct Plan {
     pub least_seconds: f64,
     /// Indices that are two in its program.
     pub splits: Vec<Split>,
+    /// Indices that are one in its program.
+    pub merges: Vec<Merge>,
     /// Indices that reductions of it go through in shares.
     pub shares: Vec<Shares>,
     /// Kernels of it that leave cores idle.

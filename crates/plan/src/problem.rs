@@ -124,6 +124,29 @@ pub(crate) struct Problem {
     pub chunk: usize,
 }
 
+impl ItemDef {
+    /// The same of other expressions.
+    fn map(&mut self, f: &mut dyn FnMut(ExprId) -> ExprId) {
+        match self {
+            Self::Input => {}
+            Self::Map(e) => *e = f(*e),
+            Self::Fold(fold) => {
+                fold.body = f(fold.body);
+                fold.filter.iter_mut().for_each(|e| *e = f(*e));
+                if let Some(r) = &mut fold.repair {
+                    r.factor = f(r.factor);
+                    r.plus = r.plus.map(&mut *f);
+                    r.keep_if = r.keep_if.map(f);
+                }
+            }
+            Self::Iterative(i) => {
+                i.initial.iter_mut().for_each(|(_, e)| *e = f(*e));
+                i.step = f(i.step);
+            }
+        }
+    }
+}
+
 impl std::ops::Index<NodeId> for Problem {
     type Output = Item;
     fn index(&self, id: NodeId) -> &Item {
@@ -294,6 +317,11 @@ impl Problem {
             ItemDef::Fold(f) => f.parts(),
             ItemDef::Iterative(i) => i.initial.iter().map(|x| x.1).chain([i.step]).collect(),
         }
+    }
+
+    /// Puts other expressions in the place of all.
+    pub(crate) fn map(&mut self, f: &mut dyn FnMut(ExprId) -> ExprId) {
+        self.items.iter_mut().for_each(|item| item.def.map(f));
     }
 
     /// The items it needs directly.

@@ -1,26 +1,20 @@
 //! Indices that arrays are read by a quotient of, such as the heads `h` of `K[b, h/G, n, d]`: grouped queries.
 //!
 //! Along `h` such an array is read again and again. As two indices, `h = h_outer·G + h_inner`, it carries the first alone:
-//! positions of the second are rows that share it, and form a tile. Which way is faster is decided by what is predicted of both.
+//! positions of the second are rows that share it, and form a tile. Which way is faster is decided by what is predicted of both
+//! ([`crate::indices`]).
 //!
 //! Conditions, without which an index stays in one piece: the quotient's divisor divides the index's size; what else it is
 //! divided by are multiples of that; every array that carries the index is read at its own position and has all of them; and
 //! no reduction is over it, and no recurrence along it.
 
-use crate::build::time;
+use crate::Options;
 use crate::expr::{Atom, Coordinate, Expr, ExprId, Exprs};
 use crate::problem::{Index, Item, ItemDef, Problem};
-use crate::{Lost, Options, Plan, PlanError};
 use einloom_algebra::NodeId;
 use einloom_cascade::IndexId;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Predictions that differ by less do not decide: then an index stays in one piece.
-const CLOSE: f64 = 1.02;
-
-/// Why a plan has no tile of an index.
-pub(crate) const NO_INDEX: &str = "the program has no such index";
 
 /// An index that is two.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,45 +27,6 @@ pub struct Split {
     pub inner: String,
     /// Positions of the remainder: the divisor.
     pub by: usize,
-}
-
-/// The better of the plans with indices in one piece and in two. `plan` is told which; it gives none if no index can be.
-pub(crate) fn best(plan: &mut dyn FnMut(bool) -> Result<Option<Plan>, PlanError>) -> Result<Plan, PlanError> {
-    let whole = plan(false).and_then(|p| p.ok_or_else(|| PlanError::unsupported("program", "it has no plan")));
-    let split = match plan(true) {
-        Ok(None) => return whole,
-        Ok(Some(plan)) => Ok(plan),
-        Err(e) => Err(e),
-    };
-    let (mut best, other) = match (whole, split) {
-        (Ok(whole), Ok(split)) if split.seconds * CLOSE < whole.seconds => (split, whole),
-        (Ok(whole), Ok(split)) => (whole, split),
-        (Ok(one), Err(_)) | (Err(_), Ok(one)) => return Ok(one),
-        // A tile that only the plan of two has is no reason why that one failed.
-        (Err(whole), Err(split)) => return Err(if whole.reason == NO_INDEX { split } else { whole }),
-    };
-    best.work += other.work;
-    let named = |splits: &[Split]| -> Vec<String> {
-        splits.iter().map(|s| format!("{} as {} and {} of {}", s.index, s.outer, s.inner, s.by)).collect()
-    };
-    let indices: Vec<&str> = best.splits.iter().chain(&other.splits).map(|s| s.index.as_str()).collect();
-    let in_one = format!("{} in one piece", indices.join(", "));
-    let what = if other.splits.is_empty() { in_one } else { named(&other.splits).join(", ") };
-    let note = match best.splits.is_empty() {
-        true => None,
-        false => Some(format!(
-            "{}: predicted {} in all; {what}: {}",
-            named(&best.splits).join(", "),
-            time(best.seconds),
-            time(other.seconds)
-        )),
-    };
-    let lost: Lost = other.as_lost(what);
-    best.lose([lost]);
-    if let Some(kernel) = best.kernels.first_mut() {
-        kernel.notes.extend(note);
-    }
-    Ok(best)
 }
 
 impl Options {
@@ -88,7 +43,7 @@ impl Options {
 }
 
 /// Indices by array and dimension.
-type Carried = BTreeMap<(NodeId, usize), IndexId>;
+pub(crate) type Carried = BTreeMap<(NodeId, usize), IndexId>;
 
 /// What reads tell of indices.
 #[derive(Default)]
@@ -150,7 +105,7 @@ impl Problem {
     }
 
     /// The index of each dimension of an array: its own axis, or the one that an input is read by.
-    fn carried(&self, x: &Exprs) -> Carried {
+    pub(crate) fn carried(&self, x: &Exprs) -> Carried {
         let mut carried = Carried::new();
         self.each_read(x, &mut |n, at| {
             if matches!(self[n].def, ItemDef::Input) {
@@ -164,7 +119,7 @@ impl Problem {
         carried
     }
 
-    fn each_read(&self, x: &Exprs, f: &mut dyn FnMut(NodeId, &[Coordinate])) {
+    pub(crate) fn each_read(&self, x: &Exprs, f: &mut dyn FnMut(NodeId, &[Coordinate])) {
         let mut seen = BTreeSet::new();
         for k in 0..self.items.len() as u32 {
             self.parts(NodeId(k)).into_iter().for_each(|e| x.reads(e, &mut seen, f));
@@ -186,12 +141,8 @@ impl Problem {
         self.indices[index.0 as usize] = Index { name: split.outer.clone(), extent: written.extent / by };
         let mut carried = self.carried(x);
         carried.retain(|_, i| *i == index);
-        let mut apart =
-            Apart { index, inner, by: by as i64, carried: &carried, p: self, x, memo: FxHashMap::default() };
-        let defs: Vec<ItemDef> = (0..apart.p.items.len()).map(|k| apart.def(k)).collect();
-        for (item, def) in self.items.iter_mut().zip(defs) {
-            item.def = def;
-        }
+        let mut apart = Apart { index, inner, by: by as i64, carried: &carried, x, memo: FxHashMap::default() };
+        self.map(&mut |e| apart.expr(e));
         // The last dimensions first: those before them stay where they are.
         for &(n, d) in carried.keys().rev() {
             self.items[n.0 as usize].split(d, inner, by);
@@ -240,34 +191,11 @@ struct Apart<'a> {
     by: i64,
     /// The dimensions that have it.
     carried: &'a Carried,
-    p: &'a Problem,
     x: &'a mut Exprs,
     memo: FxHashMap<ExprId, ExprId>,
 }
 
 impl Apart<'_> {
-    fn def(&mut self, item: usize) -> ItemDef {
-        match self.p.items[item].def.clone() {
-            ItemDef::Input => ItemDef::Input,
-            ItemDef::Map(e) => ItemDef::Map(self.expr(e)),
-            ItemDef::Fold(mut f) => {
-                f.body = self.expr(f.body);
-                f.filter.iter_mut().for_each(|e| *e = self.expr(*e));
-                if let Some(r) = &mut f.repair {
-                    r.factor = self.expr(r.factor);
-                    r.plus = r.plus.map(|e| self.expr(e));
-                    r.keep_if = r.keep_if.map(|e| self.expr(e));
-                }
-                ItemDef::Fold(f)
-            }
-            ItemDef::Iterative(mut i) => {
-                i.initial.iter_mut().for_each(|(_, e)| *e = self.expr(*e));
-                i.step = self.expr(i.step);
-                ItemDef::Iterative(i)
-            }
-        }
-    }
-
     fn expr(&mut self, e: ExprId) -> ExprId {
         if let Some(&done) = self.memo.get(&e) {
             return done;

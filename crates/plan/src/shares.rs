@@ -10,8 +10,8 @@
 
 use crate::build::{Built, time};
 use crate::expr::{Atom, Coordinate, Expr, ExprId, Exprs, Linear};
+use crate::indices::NO_INDEX;
 use crate::problem::{Fold, Index, Item, ItemDef, Problem};
-use crate::quotients::NO_INDEX;
 use crate::{Lost, Plan, PlanError, Work};
 use einloom_algebra::NodeId;
 use einloom_cascade::{BinaryOp, IndexId, Role};

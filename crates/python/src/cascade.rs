@@ -183,7 +183,9 @@ impl Cascade {
         let derived = py.detach(|| einloom::Program::from_text(&text.text).check().map(|checked| checked.derive()));
         let derived = derived.map_err(|e| Failure::from(e).raise(py, &text))?;
         let inputs = derived.cascade().inputs().collect();
-        if let Some(unknown) = tiles.keys().find(|t| !derived.cascade().indices.iter().any(|i| i.name == **t)) {
+        // A plan may have made others of them, such as `h_inner`: it will tell.
+        let is_of = |t: &str, i: &str| t.strip_prefix(i).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
+        if let Some(unknown) = tiles.keys().find(|t| !derived.cascade().indices.iter().any(|i| is_of(t, &i.name))) {
             let all: Vec<&str> = derived.cascade().indices.iter().map(|i| i.name.as_str()).collect();
             let failure = Failure::new("UsageError", "unknown-index", format!("there is no index {unknown} to tile"));
             return Err(failure.hint(format!("the indices are {}", all.join(", "))).raise(py, &text));

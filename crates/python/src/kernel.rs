@@ -12,7 +12,7 @@ use crate::{cpu, gpu, tuning};
 use einloom::{PlanOptions, Planned};
 use einloom_cascade::{Cascade, DType, Span, TensorId};
 use einloom_cuda::runtime::Found as CodeFrom;
-use einloom_plan::PlannedKernel;
+use einloom_plan::{Merging, PlannedKernel};
 use einloom_tile::{Layout, TensorRole};
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
@@ -59,6 +59,11 @@ pub(crate) fn places(planned: &Planned) -> Places {
     planned.kernels().iter().filter_map(first).collect()
 }
 
+fn is_strided(layout: Option<&Layout>, found: &Found) -> bool {
+    let shape: Vec<usize> = found.shape.iter().map(|&n| usize::try_from(n).unwrap_or(0)).collect();
+    layout.is_some_and(|l| !l.is_dense(&shape))
+}
+
 /// What a kernel is made from.
 pub(crate) struct Recipe<'a> {
     pub cascade: &'a Cascade,
@@ -83,8 +88,12 @@ impl Kernel {
     /// Sizes that do not fit, what no plan exists for, what the place lacks.
     pub fn new(recipe: &Recipe<'_>) -> Result<Self, Failure> {
         let Recipe { cascade, inputs, signature, choices, extra, outputs, wanted, tiles, sized } = recipe;
+        let brought = outputs.iter().flatten().zip(*wanted);
+        let strided =
+            signature.strided || brought.into_iter().any(|(layout, found)| is_strided(layout.as_ref(), found));
+        let merge = if strided { Merging::Never } else { Merging::Auto };
         let with = |tiles: &BTreeMap<String, usize>| {
-            let options = PlanOptions { tiles: tiles.clone(), ..PlanOptions::default() };
+            let options = PlanOptions { tiles: tiles.clone(), merge, ..PlanOptions::default() };
             prepare::plan_for(cascade, signature, choices, extra, options)
         };
         let remembered = match tiles {
@@ -95,8 +104,9 @@ impl Kernel {
         let planned = match (tiles, &remembered) {
             (Some(tiles), _) => with(tiles)?,
             (None, _) if !choices.tiles.is_empty() => with(&choices.tiles)?,
-            (None, Some(tiles)) => with(tiles)?,
-            (None, None) => sized.plan(cascade, signature, choices, extra)?,
+            // Arrays laid out otherwise may have had other indices.
+            (None, Some(tiles)) => with(tiles).or_else(|_| sized.plan(cascade, signature, choices, extra, merge))?,
+            (None, None) => sized.plan(cascade, signature, choices, extra, merge)?,
         };
         let decided = tiles.is_some() || remembered.is_some() || !choices.tiles.is_empty();
         let bound = planned.bound();

@@ -45,6 +45,8 @@ pub(crate) struct Signature {
     pub follows: BTreeMap<DType, DType>,
     /// Layouts of the inputs, in their order.
     pub layouts: Vec<Option<Layout>>,
+    /// Some array is not dense.
+    pub strided: bool,
     /// The inputs of 64-bit integers.
     pub wide: Vec<Wide>,
 }
@@ -63,7 +65,7 @@ impl Signature {
     /// What cannot be taken, in the cascade's terms.
     pub fn of(cascade: &Cascade, inputs: &[TensorId], found: &[Found], follow: bool) -> Result<Self, Failure> {
         let (shapes, follows) = (BTreeMap::new(), BTreeMap::new());
-        let mut out = Self { place: Place::Cpu, shapes, follows, layouts: vec![], wide: vec![] };
+        let mut out = Self { place: Place::Cpu, shapes, follows, layouts: vec![], strided: false, wide: vec![] };
         // Which input said where to run, or what a declared type is.
         let mut first_place: Option<TensorId> = None;
         let mut first_type: BTreeMap<DType, (DType, TensorId)> = BTreeMap::new();
@@ -118,6 +120,7 @@ impl Signature {
                 let strides = layout.strides.iter().map(|s| s / width).collect();
                 out.wide.push(Wide { input: out.layouts.len(), shape: shape.clone(), strides });
             }
+            out.strided |= !layout.is_dense(&shape);
             out.layouts.push(Some(layout));
             out.shapes.insert(t.name.clone(), shape);
         }

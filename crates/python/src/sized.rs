@@ -6,6 +6,7 @@ use crate::signature::{Place, Signature};
 use einloom::{PlanOptions, Planned};
 use einloom_cascade::Cascade;
 use einloom_cuda::runtime::Family;
+use einloom_plan::Merging;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
@@ -35,9 +36,11 @@ impl Sized {
         signature: &Signature,
         choices: &Choices,
         extra: &Extra,
+        merge: Merging,
     ) -> Result<Planned, Failure> {
         let plan = |(tiles, shares): &Class| {
-            let options = PlanOptions { tiles: tiles.clone(), shares: shares.clone(), ..PlanOptions::default() };
+            let (tiles, shares) = (tiles.clone(), shares.clone());
+            let options = PlanOptions { tiles, shares, merge, ..PlanOptions::default() };
             prepare::plan_for(cascade, signature, choices, extra, options)
         };
         let best = plan(&Class::default())?;

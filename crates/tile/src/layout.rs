@@ -25,6 +25,13 @@ impl Layout {
         Self { strides, alignment: ALIGNMENT }
     }
 
+    /// Whether an array of this shape is dense: dimensions that are beside each other are one in memory.
+    pub fn is_dense(&self, shape: &[usize]) -> bool {
+        let dense = Self::dense(shape).strides;
+        let own = self.strides.iter().zip(dense).zip(shape);
+        self.strides.len() == shape.len() && own.into_iter().all(|((own, dense), &size)| size <= 1 || *own == dense)
+    }
+
     /// Whether no two elements of an array of this shape share memory: each stride leaps over all that smaller ones reach.
     /// An array may keep its elements apart in other ways, which count as sharing.
     pub fn keeps_apart(&self, dims: &[usize]) -> bool {
@@ -40,25 +47,51 @@ impl Layout {
     }
 }
 
+impl Layout {
+    /// The strides of the same elements, in the same order, as an array of other dimensions. None if there are none: two dimensions
+    /// are one where the first's stride leaps over all of the second.
+    fn of_dims(&self, shape: &[usize], dims: &[usize]) -> Option<Vec<usize>> {
+        if shape.len() != self.strides.len() || shape.iter().product::<usize>() != dims.iter().product::<usize>() {
+            return None;
+        }
+        if dims.contains(&0) {
+            return Some(Self::dense(dims).strides);
+        }
+        // From the last dimension on, runs of the shape that are one in memory: elements, and the stride.
+        let mut runs: Vec<(usize, usize)> = vec![];
+        for (&size, &stride) in shape.iter().zip(&self.strides).rev().filter(|(size, _)| **size > 1) {
+            match runs.last_mut() {
+                Some((run, own)) if stride == *own * *run => *run *= size,
+                _ => runs.push((size, stride)),
+            }
+        }
+        let (mut runs, mut run) = (runs.into_iter(), (1, 1));
+        let mut out = vec![];
+        for &size in dims.iter().rev() {
+            if run.0 == 1 && size > 1 {
+                run = runs.next()?;
+            }
+            out.push(run.1);
+            if run.0 % size != 0 {
+                return None;
+            }
+            run = (run.0 / size, run.1 * size);
+        }
+        out.reverse();
+        Some(out)
+    }
+}
+
 impl TensorDecl {
     /// Elements per dimension as the caller has them.
     pub fn shape(&self) -> &[usize] {
         self.shape.as_deref().unwrap_or(&self.dims)
     }
 
-    /// A layout of the caller's shape as one of `dims`.
-    fn split(&self, layout: Layout) -> Layout {
-        let Some(shape) = self.shape.as_ref().filter(|s| s.len() == layout.strides.len()) else { return layout };
-        let mut dims = self.dims.iter().copied().peekable();
-        let mut strides = vec![];
-        for (&size, &stride) in shape.iter().zip(&layout.strides) {
-            let mut parts: Vec<usize> = dims.by_ref().take(1).collect();
-            while parts.iter().product::<usize>() < size && dims.peek().is_some() {
-                parts.extend(dims.next());
-            }
-            strides.extend(Layout::dense(&parts).strides.iter().map(|s| s.saturating_mul(stride)));
-        }
-        Layout { strides, ..layout }
+    /// A layout of the caller's shape as one of `dims`; as it is if it is none of them, which [`crate::verify`] tells of.
+    fn regrouped(&self, layout: Layout) -> Layout {
+        let strides = self.shape.as_ref().and_then(|shape| layout.of_dims(shape, &self.dims));
+        Layout { strides: strides.unwrap_or_else(|| layout.strides.clone()), ..layout }
     }
 
     /// Elements from one coordinate to the next, per dimension.
@@ -153,7 +186,7 @@ impl Program {
     pub fn with_layouts(mut self, layouts: impl IntoIterator<Item = Option<Layout>>) -> Self {
         let outside = self.tensors.iter_mut().filter(|t| t.role != TensorRole::Temporary);
         for (tensor, layout) in outside.zip(layouts) {
-            let layout = layout.map(|l| tensor.split(l));
+            let layout = layout.map(|l| tensor.regrouped(l));
             let usual = layout.as_ref().is_some_and(|l| *l == Layout::dense(&tensor.dims));
             tensor.layout = layout.filter(|_| !usual);
         }
@@ -187,6 +220,31 @@ mod tests {
         assert_eq!(tensor(TensorRole::Input, &[3, 2], &[1, 10]).reach(), Some(13));
         assert_eq!(tensor(TensorRole::Input, &[3, 2], &[0, 1]).reach(), Some(2));
         assert_eq!(tensor(TensorRole::Input, &[3, 2], &[usize::MAX, 1]).reach_bytes(), None);
+    }
+
+    #[test]
+    fn dimensions_are_regrouped_where_memory_allows_it() {
+        for (shape, strides, dims, regrouped) in [
+            // One as two, and two as one.
+            (&[8, 5][..], &[7, 1][..], &[2, 4, 5][..], Some(&[28, 7, 1][..])),
+            (&[2, 4, 5], &[20, 5, 1], &[8, 5], Some(&[5, 1])),
+            (&[2, 4, 5], &[40, 10, 1], &[8, 5], Some(&[10, 1])),
+            // Heads as two, their second part and the queries as one.
+            (&[3, 8, 4, 5], &[160, 20, 5, 1], &[3, 2, 16, 5], Some(&[160, 80, 5, 1])),
+            (&[3, 8, 4, 5], &[160, 5, 40, 1], &[3, 2, 16, 5], None),
+            (&[3, 8, 4, 5], &[160, 5, 40, 1], &[3, 2, 4, 4, 5], Some(&[160, 20, 5, 40, 1])),
+            // What is repeated is one where all of it is.
+            (&[2, 4, 5], &[0, 0, 1], &[8, 5], Some(&[0, 1])),
+            (&[2, 4, 5], &[0, 5, 1], &[8, 5], None),
+            // One position is anywhere.
+            (&[1, 4, 5], &[3, 5, 1], &[4, 5], Some(&[5, 1])),
+            (&[4, 1, 5], &[5, 9, 1], &[4, 5], Some(&[5, 1])),
+            (&[2, 3], &[3, 1], &[3, 3], None),
+            (&[2, 0], &[9, 1], &[0], Some(&[1])),
+        ] {
+            let layout = Layout { strides: strides.to_vec(), alignment: 4 };
+            assert_eq!(layout.of_dims(shape, dims).as_deref(), regrouped, "{shape:?} by {strides:?} as {dims:?}");
+        }
     }
 
     #[test]

@@ -140,6 +140,9 @@ impl<'a> Parser<'a, '_> {
                 let word = self.word(0).unwrap_or_default();
                 let built_in = REDUCTIONS.contains(&word) || matches!(word, "max" | "min");
                 let monoid = self.name("the name of a monoid");
+                if self.kind(0) == Some(Kind::LParen) && monoid.is_err() {
+                    self.report.hint_last("its name stands before what it is over: `reduce f(n) X[n]`".to_string());
+                }
                 if built_in {
                     self.report.hint_last(format!("`reduce` is for your own monoids: write `{word}(…)` alone"));
                 }

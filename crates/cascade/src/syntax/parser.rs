@@ -93,7 +93,9 @@ impl<'a> Parser<'a, '_> {
             }
             Some(Kind::Name | Kind::LParen | Kind::Number) if called => {
                 let all = super::expression::REDUCTIONS.join("`, `");
-                Some(format!("only reductions have a body: `max`, `min`, `{all}`, or `reduce` with a monoid of yours"))
+                Some(format!(
+                    "only reductions have a body: `max`, `min`, `{all}`, or `reduce f(n) …` with a monoid `f` of yours"
+                ))
             }
             _ => None,
         };

@@ -249,6 +249,17 @@ fn fuse(steps: &mut Vec<Step>) {
                 Step::Unary { op: UnaryOp::Exp, d: d2 },
                 ..,
             ] if d == d2 => Some((2, Step::ScaledExp { d, by: Operand::Const(1.0), less })),
+            // The same of a difference that is taken the other way round: wherever it is computed it ends at the same argument.
+            [
+                first @ Step::Binary { op: BinaryOp::Sub, d, reversed: true, .. },
+                Step::Unary { op: UnaryOp::Exp, d: d2 },
+                ..,
+            ] if d == d2 => {
+                let exp = Step::ScaledExp { d, by: Operand::Const(1.0), less: Operand::Const(0.0) };
+                steps.splice(at..at + 2, [first, exp]);
+                at += 2;
+                continue;
+            }
             [
                 Step::Binary { op: BinaryOp::Div, d, with: Operand::Const(over), reversed: false },
                 Step::Unary { op: UnaryOp::Tanh, d: d2 },

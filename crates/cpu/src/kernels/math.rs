@@ -85,10 +85,12 @@ pub(super) const LN2_LOW: f32 = -2.121_944_4e-4;
 pub(super) const EXP_LEAST: f32 = -104.0;
 pub(super) const EXP_MOST: f32 = 89.0;
 
-/// `(exp(r) - 1 - r) / r²` for `|r| <= ln(2)/2`.
-const EXP: [f32; 6] = [0.5, 0.166_666_66, 0.041_666_295, 0.008_333_497, 0.001_394_468, 0.000_197_903_5];
+/// `(2 exp(r) - 2 - 2 r) / r²` for `|r| <= ln(2)/2`: least in relative error, 3.8e-9 of the exponential, by weighted least squares
+/// whose weights were raised where the error was large (Lawson, 1961).
+pub(super) const TWICE: [f32; 5] = [0.999_999_9, 0.333_330_4, 0.083_336_78, 0.016_737_434, 0.002_762_919_3];
 
-/// Within 1 ulp where the result is normal, else within 1 ulp of the least subnormal.
+/// Within 1.07 ulp where the result is normal, else within 1 ulp of the least subnormal. Normal results are those of AVX2's vectors
+/// ([`super::wide`]) to the bit: what is computed again is found again.
 #[inline(always)]
 pub(crate) fn exp<I: Instructions>(x: f32) -> f32 {
     let x = clamp(x, EXP_LEAST, EXP_MOST);
@@ -96,9 +98,9 @@ pub(crate) fn exp<I: Instructions>(x: f32) -> f32 {
     let n = shifted - MAGIC;
     let r = fma::<I>(n, -LN2_HIGH, x);
     let r = fma::<I>(n, -LN2_LOW, r);
-    let p = polynomial::<I, 6>(r, EXP);
-    let e = fma::<I>(r * r, p, r) + 1.0;
-    scale(e, (shifted.to_bits() as i32).wrapping_sub(MAGIC.to_bits() as i32))
+    let [p0, p1, p2, p3, p4] = TWICE;
+    let twice = polynomial::<I, 7>(r, [2.0, 2.0, p0, p1, p2, p3, p4]);
+    scale(twice, (shifted.to_bits() as i32).wrapping_sub(MAGIC.to_bits() as i32) - 1)
 }
 
 /// As [`exp`], within 1.5 ulp.

@@ -78,7 +78,7 @@ mod x86 {
     use crate::kernels::exp;
     use crate::kernels::lanes::x86::{F32x8, F32x16};
     use crate::kernels::lanes::{Floats, Lanes};
-    use crate::kernels::math::{EXP_MOST, LN2_HIGH, LN2_LOW};
+    use crate::kernels::math::{EXP_MOST, LN2_HIGH, LN2_LOW, TWICE};
     use crate::kernels::strip::LEAST_NORMAL;
     use std::arch::x86_64::*;
 
@@ -272,9 +272,6 @@ mod x86 {
         }
     }
 
-    /// `(2 exp(r) - 2 - 2 r) / r²` for `|r| <= ln(2)/2`: least in relative error, 3.8e-9 of the exponential, by weighted least squares
-    /// whose weights were raised where the error was large (Lawson, 1961).
-    const TWICE: [f32; 5] = [0.999_999_9, 0.333_330_4, 0.083_336_78, 0.016_737_434, 0.002_762_919_3];
     /// Adding it rounds to an integer, and leaves that and 126 in the lowest bits: the exponent of half its power of two.
     const ROUND: f32 = 12_582_912.0 + 126.0; // 1.5 * 2^23
 

@@ -11,7 +11,7 @@ use einloom_algebra::{Derivation, derive};
 use einloom_cascade::meaning::{self, Array, Arrays};
 use einloom_cascade::{Cascade, DType, Expr, ExprKind, Role, TensorId};
 use einloom_machine::Machine;
-use einloom_plan::Fusion;
+use einloom_plan::{Fusion, Merging};
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -23,11 +23,15 @@ struct Cut {
     fuse: Fusion,
     /// Of reductions over the first index that takes them, 0 for the planner's.
     shares: usize,
+    merge: Merging,
 }
 
 impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "tile {}, {:?}", self.tile, self.fuse)?;
+        if self.merge == Merging::Always {
+            write!(f, ", merged")?;
+        }
         if self.shares > 0 { write!(f, ", {} shares", self.shares) } else { Ok(()) }
     }
 }
@@ -42,7 +46,8 @@ impl Subject {
             let tile = random.pick(&[0, 1, 2, 3, 4, 8]);
             let fuse = if random.unit() < 0.2 { Fusion::None } else { Fusion::Auto };
             let shares = random.pick(&[0, 0, 0, 2, 3, 5]);
-            let cut = Cut { tile, fuse, shares };
+            let merge = if random.unit() < 0.5 { Merging::Always } else { Merging::Auto };
+            let cut = Cut { tile, fuse, shares, merge };
             let Some(planned) = self.plan(&derived, machine, cut, report) else { continue };
             for (k, &kind) in effort.kinds.iter().enumerate() {
                 let inputs = prove::inputs(planned.cascade(), &self.bound, kind, seed.wrapping_add(k as u64));
@@ -57,8 +62,14 @@ impl Subject {
         for (way, derived) in [(Way::CpuWide, wide), (Way::Cpu, &declared)] {
             let forms = forms(derived.derivation());
             for tile in [0, 1, 2, 3, 4] {
-                for (fuse, shares) in [(Fusion::Auto, 0), (Fusion::None, 0), (Fusion::Auto, 2), (Fusion::Auto, 3)] {
-                    let cut = Cut { tile, fuse, shares };
+                for (fuse, shares, merge) in [
+                    (Fusion::Auto, 0, Merging::Auto),
+                    (Fusion::None, 0, Merging::Auto),
+                    (Fusion::Auto, 0, Merging::Always),
+                    (Fusion::Auto, 2, Merging::Auto),
+                    (Fusion::Auto, 3, Merging::Always),
+                ] {
+                    let cut = Cut { tile, fuse, shares, merge };
                     let Some(planned) = self.plan(derived, machine, cut, report) else { continue };
                     self.run(&planned, &forms, way, inputs, None, cut.to_string(), report);
                 }
@@ -72,7 +83,7 @@ impl Subject {
             0 => Default::default(),
             tile => indices().map(|i| (i, tile)).collect(),
         };
-        let options = PlanOptions { tiles, fuse: cut.fuse, ..PlanOptions::default() };
+        let options = PlanOptions { tiles, fuse: cut.fuse, merge: cut.merge, ..PlanOptions::default() };
         // The first index that some reduction can be in shares of.
         let in_shares = |index: String| {
             let options = PlanOptions { shares: Some([(index, cut.shares)].into()), ..options.clone() };
