@@ -252,6 +252,14 @@ impl Exprs {
         }
     }
 
+    /// The conditions that all hold where this one does.
+    pub(crate) fn conjuncts(&self, id: ExprId) -> Vec<ExprId> {
+        match *self.get(id) {
+            Expr::Binary(BinaryOp::And, a, b) => [a, b].into_iter().flat_map(|e| self.conjuncts(e)).collect(),
+            _ => vec![id],
+        }
+    }
+
     /// The direct subexpressions, without those in coordinates.
     pub(crate) fn children(&self, id: ExprId) -> Vec<ExprId> {
         match *self.get(id) {

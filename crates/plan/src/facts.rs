@@ -3,7 +3,7 @@
 use crate::expr::{Expr, ExprId, Exprs};
 use crate::problem::{ItemDef, Problem};
 use einloom_algebra::NodeId;
-use einloom_cascade::IndexId;
+use einloom_cascade::{BinaryOp, IndexId, UnaryOp};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -17,6 +17,8 @@ pub(crate) struct Fact {
     pub reach: BTreeSet<NodeId>,
     /// It reads some element of some node.
     pub reads: bool,
+    /// It applies a function, divides or takes a power: what costs more than a few additions and products.
+    pub computes: bool,
 }
 
 /// Facts found so far for one kernel.
@@ -100,7 +102,12 @@ impl Facts {
                     }
                 }
             }
-            _ => {
+            other => {
+                fact.computes = match other {
+                    Expr::Unary(op, _) => !matches!(op, UnaryOp::Neg | UnaryOp::Not | UnaryOp::Abs),
+                    Expr::Binary(op, ..) => matches!(op, BinaryOp::Div | BinaryOp::Pow),
+                    _ => false,
+                };
                 for c in x.children(e) {
                     self.merge(p, x, c, &mut fact);
                 }
@@ -130,5 +137,6 @@ impl Facts {
         into.free.extend(&f.free);
         into.reach.extend(&f.reach);
         into.reads |= f.reads;
+        into.computes |= f.computes;
     }
 }

@@ -6,8 +6,9 @@
 //!
 //! Conditions, without which two indices stay apart: every array that carries one of them carries both, whole and the second
 //! right behind the first, and is read at their own positions; nothing else is read by them, no recurrence is along them and no
-//! reduction over them; and a reduction reads an array with both and one with neither. Where a condition speaks of them it
-//! bounds no loop any more, and is tested element by element: then the second has few positions. And arrays of a caller are dense
+//! reduction over them; and a reduction reads an array with both and one with neither. Where a condition speaks of them
+//! loops are bounded by what holds for some of their positions, and which they are is tested element by element: then the second has
+//! few positions. And arrays of a caller are dense
 //! ([`Merging::Never`](crate::Merging)): else the two are not one index of memory.
 
 use crate::expr::{Coordinate, Expr, ExprId, Exprs, Linear};
@@ -16,7 +17,7 @@ use crate::quotients::Carried;
 use crate::substitute::Substitution;
 use crate::{Merging, Options};
 use einloom_algebra::NodeId;
-use einloom_cascade::IndexId;
+use einloom_cascade::{BinaryOp, IndexId};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -159,6 +160,7 @@ impl Problem {
             name.push('\'');
         }
         let merge = Merge { of, index: name.clone(), by };
+        let extents = [first, second].map(|i| (i, self[i].extent)).into();
         let extent = self[first].extent * by;
         let carried = self.carried(x);
         // The first takes the place of both; nothing has the second any more.
@@ -169,8 +171,28 @@ impl Problem {
         let mut remainder = both;
         remainder.add_scaled(&quotient, -by);
         let positions: Substitution = [(first, quotient), (second, remainder)].into();
-        let mut one = One { second, carried: &carried, positions: &positions, x, memo: FxHashMap::default() };
+        let (tested, indices) = (BTreeSet::new(), self.indices.clone());
+        let memo = FxHashMap::default();
+        let mut one = One {
+            second,
+            carried: &carried,
+            positions: &positions,
+            extents: &extents,
+            indices: &indices,
+            tested,
+            x,
+            memo,
+        };
         self.map(&mut |e| one.expr(e));
+        let before: Vec<ExprId> = self.tested.iter().map(|&e| one.expr(e)).collect();
+        let mut tested = one.tested;
+        tested.extend(before);
+        for item in &mut self.items {
+            if let ItemDef::Fold(fold) = &mut item.def {
+                fold.filter = fold.filter.iter().flat_map(|&f| x.conjuncts(f)).collect();
+            }
+        }
+        self.tested = tested;
         for &(n, d) in carried.iter().rev().filter(|&(_, i)| *i == second).map(|(place, _)| place) {
             self.items[n.0 as usize].merge(d - 1);
         }
@@ -201,6 +223,11 @@ struct One<'a> {
     carried: &'a Carried,
     /// What the two are of the one.
     positions: &'a Substitution,
+    indices: &'a [Index],
+    /// How many each had.
+    extents: &'a BTreeMap<IndexId, usize>,
+    /// Conditions that bound no loop.
+    tested: BTreeSet<ExprId>,
     x: &'a mut Exprs,
     memo: FxHashMap<ExprId, ExprId>,
 }
@@ -211,7 +238,8 @@ impl One<'_> {
             return done;
         }
         let out = match self.x.get(e).clone() {
-            Expr::Position(_) | Expr::Within(_) => self.x.substitute(e, self.positions),
+            Expr::Position(_) => self.x.substitute(e, self.positions),
+            Expr::Within(all) => self.condition(&all),
             Expr::Read(n, at) => {
                 let kept = at.iter().enumerate().filter(|(d, _)| self.carried.get(&(n, *d)) != Some(&self.second));
                 let kept: Vec<Coordinate> = kept.map(|(_, c)| c.clone()).collect();
@@ -226,6 +254,47 @@ impl One<'_> {
         };
         self.memo.insert(e, out);
         out
+    }
+
+    /// What holds for some position of the two bounds loops over others; which it is that holds for is tested beside that.
+    fn condition(&mut self, all: &[Linear]) -> ExprId {
+        let (of_them, mut bounds): (Vec<&Linear>, Vec<&Linear>) =
+            all.iter().partition(|l| self.extents.keys().any(|i| l.terms.contains_key(i)));
+        let somewhere: Vec<Linear> = of_them.iter().map(|l| self.somewhere(l)).collect();
+        bounds.extend(somewhere.iter().filter(|l| !self.holds_everywhere(l)));
+        let mut parts = vec![];
+        if !bounds.is_empty() {
+            parts.push(self.x.intern(Expr::Within(bounds.into_iter().cloned().collect())));
+        }
+        for &form in &of_them {
+            let form = self.x.intern(Expr::Within(vec![form.clone()]));
+            let one = self.x.substitute(form, self.positions);
+            self.tested.insert(one);
+            parts.push(one);
+        }
+        let mut out = parts.remove(0);
+        for part in parts {
+            out = self.x.binary(BinaryOp::And, out, part);
+        }
+        out
+    }
+
+    /// The condition for the positions of the two for which it asks least.
+    fn somewhere(&self, form: &Linear) -> Linear {
+        let mut out = form.clone();
+        for (i, &extent) in self.extents {
+            let factor = out.terms.remove(i).unwrap_or(0);
+            out.constant = out.constant.saturating_add(factor.max(0).saturating_mul(extent as i64 - 1));
+        }
+        out
+    }
+
+    fn holds_everywhere(&self, form: &Linear) -> bool {
+        let least = |(i, &factor): (&IndexId, &i64)| match self.indices.get(i.0 as usize) {
+            Some(index) => factor.min(0).saturating_mul(index.extent as i64 - 1),
+            None => i64::MIN,
+        };
+        form.terms.iter().map(least).fold(form.constant, i64::saturating_add) >= 0
     }
 
     /// Of the two only the first stands in one, where an array has both; what is gathered by may speak of them.

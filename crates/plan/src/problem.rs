@@ -118,6 +118,8 @@ pub(crate) struct Problem {
     pub order: Vec<NodeId>,
     /// Conditions that the bounds of a loop over an index answer for: see [`crate::shares`].
     pub spans: Vec<Span>,
+    /// Conditions that elements are tested by, and that leave no chunk out: see [`crate::merged`].
+    pub tested: BTreeSet<ExprId>,
     /// Sets of items that begin in one kernel.
     pub together: Vec<BTreeSet<NodeId>>,
     /// Positions per chunk, of recurrences that advance by chunks.
@@ -234,6 +236,7 @@ impl Problem {
             outputs: graph.outputs.clone(),
             order: vec![],
             spans: vec![],
+            tested: BTreeSet::new(),
             together: vec![],
             chunk: 1,
         };

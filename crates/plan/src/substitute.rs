@@ -3,7 +3,7 @@
 use crate::expr::{Atom, Coordinate, Expr, ExprId, Exprs, Linear};
 use einloom_cascade::{BinaryOp, IndexId, UnaryOp};
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What stands for an index.
 pub(crate) type Substitution = BTreeMap<IndexId, Coordinate>;
@@ -76,10 +76,22 @@ impl Exprs {
                     None => sum.push(c, Atom::Index(i)),
                 }
             }
-            // An affine form becomes a predicate again by itself; one with divisions or gathers stays a comparison.
-            let value = self.value_of(&sum);
-            let zero = self.constant(0.0);
-            let one = self.binary(BinaryOp::Ge, value, zero);
+            // An affine form becomes a predicate again by itself; one with divisions or gathers stays a comparison, in which what
+            // these are of stands on one side: it is computed for rows alone, not for elements.
+            let (mut compound, mut inside) = (Coordinate::fixed(sum.offset), BTreeSet::new());
+            for atom in sum.terms.keys().filter(|a| !matches!(a, Atom::Index(_))) {
+                let one = Coordinate { terms: [(atom.clone(), 1)].into(), offset: 0 };
+                Self::coordinate_indices(&one, &mut |i| _ = inside.insert(i), &mut |_| {});
+            }
+            let mut plain = Coordinate::default();
+            for (atom, &c) in &sum.terms {
+                match atom {
+                    Atom::Index(i) if !inside.contains(i) => plain.push(-c, atom.clone()),
+                    _ => compound.push(c, atom.clone()),
+                }
+            }
+            let (value, others) = (self.value_of(&compound), self.value_of(&plain));
+            let one = self.binary(BinaryOp::Ge, value, others);
             out = Some(match out {
                 None => one,
                 Some(before) => self.binary(BinaryOp::And, before, one),

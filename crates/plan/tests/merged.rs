@@ -159,3 +159,29 @@ fn what_is_shared_is_read_once() {
         assert!(apart > least * one, "{sizes}: {apart} apart, {one} in one");
     }
 }
+
+/// Conditions of both bound loops by what holds for some position, and leave no chunk out by themselves.
+#[test]
+fn conditions_bound_loops_over_others() {
+    use einloom_tile::{Op, print};
+    // The first keys only, and the latest queries of all keys.
+    for (condition, sizes, bounded) in
+        [("n <= m", "H=8, J=2, M=3, N=9, D=3, E=5", true), ("n <= m + N - M", "H=8, J=2, M=3, N=9, D=3, E=5", false)]
+    {
+        let masked = format!("* K[h / G,n,d] + (where({condition}, 0, -inf))\n");
+        let text = GROUPED.replace("* K[h / G,n,d]\n", &masked);
+        let cascade = read(&text);
+        let tiles = [("n".to_string(), 2)].into();
+        let options = Options { merge: Merging::Always, tiles, ..Options::default() };
+        check(&text, &cascade, &sized(&cascade, sizes), &options, 1);
+        let plan = planned(&cascade, &sized(&cascade, sizes), true, &options);
+        let text = print(&plan.program);
+        assert_eq!(
+            (plan.merges.len(), text.contains("while n <= 2"), text.contains("where some")),
+            (1, bounded, false),
+            "{text}"
+        );
+        let streams = plan.program.kernels.iter().flat_map(|k| &k.body).any(|op| matches!(op, Op::Stream { .. }));
+        assert!(streams, "{text}");
+    }
+}

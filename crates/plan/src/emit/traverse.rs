@@ -61,6 +61,11 @@ impl Emitter<'_> {
         Ok(new)
     }
 
+    /// Whether a condition that bounds no loop may leave chunks out.
+    fn leaves_out(&self, condition: ExprId) -> bool {
+        !matches!(self.x.get(condition), Expr::Within(_)) && !self.p.tested.contains(&condition)
+    }
+
     /// Computes a reduction completely, and with it all others that its loop can compute.
     fn traverse(&mut self, n: NodeId) -> Result<ValueId, Fail> {
         let mut streamed: Vec<IndexId> = self.l.folds[&n].over.clone();
@@ -93,7 +98,7 @@ impl Emitter<'_> {
                 scope.running.insert(m, Running { old, new: None, lag, complete });
             }
         }
-        for &f in common.iter().filter(|&&f| !matches!(self.x.get(f), Expr::Within(_))).collect::<Vec<_>>() {
+        for &f in common.iter().filter(|&&f| self.leaves_out(f)).collect::<Vec<_>>() {
             match self.guard(f)? {
                 Ok(guard) => {
                     let known = guard.is_static();

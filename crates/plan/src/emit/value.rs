@@ -121,6 +121,10 @@ impl Emitter<'_> {
             _ => {}
         }
         let fact = self.l.facts.of(self.p, self.x, e);
+        // Of positions alone, where that is more than counting.
+        if !fact.reads && fact.computes && self.tiled(&fact.free).len() < tiled.len() {
+            return Ok(Scalar::Tile(self.tile(e)?));
+        }
         if fact.reads {
             let own = self.tiled(&fact.free);
             let outer = self.depth(e)? + 1 < self.scopes.len();
