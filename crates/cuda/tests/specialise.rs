@@ -3,8 +3,8 @@
 use einloom_cascade::DType::{self, Bf16, F32};
 use einloom_cuda::Target;
 use einloom_cuda::hopper::{print, specialise};
-use einloom_tile::Program;
 use einloom_tile::by_hand::{AttentionSizes, attention, matmul};
+use einloom_tile::{Builder, Predicate, Program, carry};
 use expect_test::{Expect, expect};
 
 fn check(program: &Program, expected: Expect) {
@@ -12,6 +12,24 @@ fn check(program: &Program, expected: Expect) {
         .map(|k| specialise(program, k, &Target::SM_90A).map_or_else(|e| e.to_string(), |s| print(program, k, &s)))
         .collect();
     expected.assert_eq(&text.concat());
+}
+
+/// A product whose left factor begins `by` elements behind the start of its rows.
+fn shifted(by: i64) -> Program {
+    let mut p = Builder::new("shifted");
+    let (a, b) = (p.input("A", &[4096, 4112], Bf16), p.input("B", &[4096, 4096], Bf16));
+    let c = p.output("C", &[4096, 4096], F32);
+    p.kernel("shifted", |g| {
+        let (m, n) = (g.grid("m", 4096, 128), g.grid("n", 4096, 128));
+        let k = g.stream_axis("k", 4096, 64);
+        let [acc] = g.stream(k, Predicate::always(), [carry("acc", [m, n], 0.0).typed(F32)], |g, [acc]| {
+            let a = g.load("a", a, [m.into(), k + by]);
+            let b = g.load("b", b, [k, n]);
+            [g.mma_onto("sum", acc, a, b)]
+        });
+        g.store(c, [m, n], acc);
+    });
+    p.finish().expect("well-formed")
 }
 
 fn attend(d: usize, tile: [usize; 2], causal: bool, dtype: DType) -> Program {
@@ -149,4 +167,17 @@ fn refusals_name_the_condition() {
         &matmul([4096, 4096, 4100], [128, 128, 64], Bf16).expect("well-formed"),
         expect!["a = load: neighbours in dimension 0 of A are 8200 bytes apart; the copy engine needs multiples of 16"],
     );
+    check(
+        &matmul([4096; 3], [128, 128, 22], Bf16).expect("well-formed"),
+        expect![
+            "a = load: tiles of A begin at positions of dimension 1 that are no multiples of 16 bytes; the copy engine needs them"
+        ],
+    );
+    check(
+        &shifted(1),
+        expect![
+            "a = load: tiles of A begin at positions of dimension 1 that are no multiples of 16 bytes; the copy engine needs them"
+        ],
+    );
+    assert!(specialise(&shifted(8), &shifted(8).kernels[0], &Target::SM_90A).is_ok());
 }

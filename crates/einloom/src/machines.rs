@@ -36,6 +36,19 @@ pub fn find(name: &str) -> Result<Machine, Error> {
     })
 }
 
+/// The built-in machine that the first GPU here is called after, such as `h100` for an `NVIDIA H100 80GB HBM3`; `h200` where
+/// there is none, or one that no description is for.
+pub fn card() -> &'static str {
+    let Ok(device) = einloom_cuda::runtime::Device::open() else { return "h200" };
+    called(&device.name())
+}
+
+fn called(card: &str) -> &'static str {
+    let plain = |s: &str| s.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
+    let card = plain(card);
+    BUILT_IN.iter().map(|m| m.0).find(|name| card.contains(&plain(name))).unwrap_or("h200")
+}
+
 /// The same machine with this many cores: what all cores shared, all of them share; what was private to some grows
 /// or shrinks with them.
 pub fn with_cores(mut machine: Machine, cores: usize) -> Machine {
@@ -171,6 +184,13 @@ mod tests {
             let machine = find(name).unwrap();
             assert_eq!(einloom_machine::parse(&to_toml(&machine)).unwrap(), machine, "{name}");
         }
+    }
+
+    #[test]
+    fn a_card_is_known_by_its_name() {
+        let cards =
+            ["NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB", "NVIDIA GeForce RTX 4090", "NVIDIA H200", "NVIDIA L4"];
+        assert_eq!(cards.map(super::called), ["h100", "a100", "rtx-4090", "h200", "h200"]);
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub struct Calibration {
     pub shows: f64,
     /// The part of the cache that all cores share which can be relied upon.
     pub kept: f64,
+    /// By how much of its way through a kernel a block that only waits for memory comes apart from others that began with it.
+    pub apart: f64,
     /// Of reads of factors that lanes multiply: the part of the time of shared memory that shows where one set of threads
     /// fills the core's lanes, with nobody to cover it.
     pub reads_show: f64,
@@ -71,10 +73,11 @@ impl Calibration {
     }
 
     /// The shares, by their keys.
-    pub fn shares(&self) -> [(&'static str, f64); 4] {
+    pub fn shares(&self) -> [(&'static str, f64); 5] {
         [
             ("shows", self.shows),
             ("kept", self.kept),
+            ("apart", self.apart),
             ("reads_show", self.reads_show),
             ("reads_joined", self.reads_joined),
         ]
@@ -94,6 +97,7 @@ impl Default for Calibration {
             start: 100.0,
             shows: 0.3,
             kept: 0.64,
+            apart: 0.08,
             reads_show: 0.45,
             reads_joined: 0.5,
         }

@@ -26,7 +26,7 @@ mod work;
 pub use again::passed_again;
 pub use counts::Counts;
 pub use energy::Energy;
-pub use gpu::{Below, ByLanes, Depth, Misfit, OnGpu, by_lanes, on_gpu, on_gpu_below};
+pub use gpu::{Below, ByLanes, Depth, Misfit, OnGpu, Structure, by_lanes, on_gpu, on_gpu_below};
 pub use held::{Held, held_elements};
 pub use transfers::{
     KernelTransfers, LevelTransfers, TensorTransfer, bound_if_moved, compute_seconds, compute_seconds_counted,

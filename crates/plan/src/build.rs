@@ -178,7 +178,8 @@ impl Workshop<'_> {
         notes.splice(0..0, [chosen].into_iter().chain(core).chain(misfits));
         let points = grid_points(&kernel);
         if points < self.machine.cores {
-            notes.push(format!("the grid has {points} points for {} cores", self.machine.cores));
+            let many = if points == 1 { "" } else { "s" };
+            notes.push(format!("the grid has {points} point{many} for {} cores", self.machine.cores));
         }
         let types = vec![];
         let (roots, products) = (roots.to_vec(), self.products);

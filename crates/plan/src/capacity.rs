@@ -19,7 +19,7 @@ use einloom_machine::{Bytes, Machine};
 use einloom_model::{compute_seconds, transfers};
 use einloom_tile::{AxisId, AxisKind, Kernel};
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Indices of loops that are each taken whole or streamed, at most: a kernel is written for every choice.
 const MOST_CHOICES: usize = 4;
@@ -75,7 +75,8 @@ impl Workshop<'_> {
         let (mut frames, mut failed) = (vec![], None);
         let mut shapes: BTreeSet<(Vec<IndexId>, Vec<IndexId>)> = BTreeSet::new();
         let mut wishes = BTreeSet::new();
-        for tiles in self.wholes(roles) {
+        let mut ways = VecDeque::from(self.wholes(roles));
+        while let Some(tiles) = ways.pop_front() {
             // Some indices are cut in the same way whatever is asked for.
             if !wishes.insert(shape(false, &roles.tiling(self.p, &WHATEVER, &BTreeSet::new(), &tiles))) {
                 continue;
@@ -89,6 +90,7 @@ impl Workshop<'_> {
                         continue;
                     }
                 };
+                ways.extend(self.others_one_by_one(roles, &tried, &tiles));
                 let (free, only) = (self.free(roles, &tried), !tried.choice);
                 let cuts = tried.tiling.cuts.iter().filter(|c| c.1.kind == AxisKind::Whole).map(|c| *c.0);
                 if shapes.insert((free.clone(), cuts.collect())) {
@@ -101,6 +103,28 @@ impl Workshop<'_> {
             }
         }
         (frames, failed)
+    }
+
+    /// Where a reduced index is visited one by one, for tiles have two axes: the same with each of the others in its place. Which
+    /// of them should be depends on what is read again, which only the search for tiles knows.
+    fn others_one_by_one(
+        &self,
+        roles: &Roles,
+        tried: &Tried,
+        tiles: &BTreeMap<String, usize>,
+    ) -> Vec<BTreeMap<String, usize>> {
+        if !tried.demoted.iter().any(|i| roles.inner.contains(i)) {
+            return vec![];
+        }
+        let open = |i: &&IndexId| {
+            let (name, extent) = (&self.p[**i].name, self.p[**i].extent);
+            extent > 1 && !tried.demoted.contains(i) && !roles.state.contains(i) && !tiles.contains_key(name)
+        };
+        let one = |&i: &IndexId| {
+            let with = [(self.p[i].name.clone(), 1)];
+            tiles.clone().into_iter().chain(with).collect()
+        };
+        roles.inner.iter().filter(open).map(one).collect()
     }
 
     /// The ways to write a chosen kernel.

@@ -3,7 +3,7 @@
 use crate::build::time;
 use crate::capacity::with_enough;
 use crate::known::Known;
-use crate::{Lost, Options, Plan, PlanError, Work, plan_knowing};
+use crate::{Lost, Options, Plan, PlanError, Work, in_one_piece, in_shares};
 use einloom_algebra::{Derivation, Graph};
 use einloom_cascade::Bound;
 use einloom_machine::Machine;
@@ -61,13 +61,26 @@ pub fn choose(
 
 fn chosen(forms: &[Form<'_>], bound: &Bound, machine: &Machine, options: &Options) -> Result<(usize, Plan), PlanError> {
     let mut known = Known::default();
-    let plans: Vec<Result<Plan, PlanError>> = forms
-        .iter()
-        .map(|f| match refused(f, forms[0].graph, machine) {
-            Some(reason) => Err(PlanError::unsupported(&f.graph.cascade.name, reason)),
-            None => plan_knowing(f.graph, bound, machine, options, &mut known),
-        })
-        .collect();
+    // All in one piece first: that a form is better shows there, and shares of one would use up the work that others need.
+    let mut plans: Vec<Result<(usize, Plan), PlanError>> = vec![];
+    for (k, f) in forms.iter().enumerate() {
+        let refuse = |reason: &str| Err(PlanError::unsupported(&f.graph.cascade.name, reason));
+        plans.push(match refused(f, forms[0].graph, machine) {
+            Some(reason) => refuse(reason),
+            None if k > 0 && known.is_spent(machine) => refuse("not looked at: the search ended before"),
+            None => in_one_piece(f.graph, bound, machine, options, &mut known),
+        });
+    }
+    let mut order: Vec<usize> = (0..forms.len()).filter(|&k| plans[k].is_ok()).collect();
+    let seconds = |k: usize| plans[k].as_ref().map_or(f64::INFINITY, |p| p.1.seconds);
+    order.sort_by(|&a, &b| seconds(a).total_cmp(&seconds(b)));
+    for k in order {
+        if let Ok((chunk, plan)) = &plans[k] {
+            let plan = (*chunk, plan.clone());
+            plans[k] = Ok((*chunk, in_shares(forms[k].graph, bound, machine, options, plan, &mut known)));
+        }
+    }
+    let plans: Vec<Result<Plan, PlanError>> = plans.into_iter().map(|p| p.map(|p| p.1)).collect();
     let told: Vec<String> = forms
         .iter()
         .zip(&plans)

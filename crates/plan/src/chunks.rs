@@ -15,19 +15,19 @@ const SIZES: [usize; 4] = [32, 64, 128, 256];
 /// were predicted to take 13 % and 26 % longer. None of these was run.
 const CLOSE: f64 = 1.2;
 
-/// The best of the plans that `plan` makes for a number of positions per chunk; the only one where nothing is chunked
+/// The best of the plans that `plan` makes for a number of positions per chunk, with that number; the only one where nothing is chunked
 /// or the caller has chosen a tile for the recurrence's index.
 pub(crate) fn best(
     graph: &Graph,
     bound: &Bound,
     options: &Options,
     plan: &mut dyn FnMut(usize) -> Result<Plan, PlanError>,
-) -> Result<Plan, PlanError> {
+) -> Result<(usize, Plan), PlanError> {
     let chunked = || graph.recurrences.iter().filter(|r| !r.within.is_empty());
     let longest = chunked().map(|r| bound.size(r.rank)).max().unwrap_or(0);
     let name = chunked().map(|r| graph.cascade[r.index].name.as_str()).next().unwrap_or_default();
     if longest == 0 || options.tiles.contains_key(name) {
-        return plan(1);
+        return plan(1).map(|p| (1, p));
     }
     // One size that holds all positions is as good as any larger one.
     let enough = SIZES.iter().position(|&s| s >= longest).map_or(SIZES.len(), |k| k + 1);
@@ -62,5 +62,5 @@ pub(crate) fn best(
     if let Some(kernel) = best.kernels.iter_mut().find(|k| k.stream.iter().any(|(i, _)| i == name)) {
         kernel.notes.push(note);
     }
-    Ok(best)
+    Ok((size, best))
 }

@@ -12,7 +12,7 @@ use crate::template::{Shape, Templates, kind, shape};
 use crate::tiling::Tiling;
 use einloom_cascade::IndexId;
 use einloom_machine::MatrixUnit;
-use einloom_model::{Below, OnGpu, on_gpu_below};
+use einloom_model::{Below, OnGpu, Structure, on_gpu_below};
 use einloom_tile::AxisKind;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,6 +68,8 @@ struct Trials<'t> {
     numbers: BTreeMap<Shape, usize>,
     /// By the cuts wished for.
     found: BTreeMap<Wished, Outcome>,
+    /// What styles came to: descents meet in the same ones.
+    met: BTreeMap<Style, Option<f64>>,
     /// The times of the best so many, ascending.
     leaders: Vec<f64>,
     /// Nobody needs a kernel that takes as long.
@@ -94,11 +96,12 @@ impl Workshop<'_> {
         let spaces = units.iter().map(|u| (Some(u.name.as_str()), Space::of_unit(u)));
         let spaces: Vec<_> = if units.is_empty() { vec![(None, Space::of_lanes())] } else { spaces.collect() };
         for (unit, space) in spaces {
-            let (templates, numbers, found) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+            let (templates, numbers) = (BTreeMap::new(), BTreeMap::new());
+            let (found, met) = (BTreeMap::new(), BTreeMap::new());
             let launch = self.machine.overhead.kernel.0;
             let (leaders, misfit) = (vec![], None);
             let mut trials =
-                Trials { cone, roles, name, unit, launch, templates, numbers, found, leaders, limit, misfit };
+                Trials { cone, roles, name, unit, launch, templates, numbers, found, met, leaders, limit, misfit };
             self.search_space(&space, &mut trials);
             if unit.is_some() && trials.multiplies_nothing() {
                 self.search_space(&Space::of_lanes(), &mut trials);
@@ -160,6 +163,15 @@ impl Workshop<'_> {
     /// The predicted time in this style, if it fits. Of one that is not among the best a bound from below: a descent
     /// finds its way by it as well.
     fn trial(&mut self, trials: &mut Trials<'_>, style: &Style) -> Option<f64> {
+        if let Some(known) = trials.met.get(style) {
+            return *known;
+        }
+        let time = self.first_trial(trials, style);
+        trials.met.insert(*style, time);
+        time
+    }
+
+    fn first_trial(&mut self, trials: &mut Trials<'_>, style: &Style) -> Option<f64> {
         let wished = trials.roles.tiling(self.p, style, &BTreeSet::new(), &self.options.tiles);
         let key = (style.parallel_first, sizes(&wished));
         if !trials.found.contains_key(&key) {
@@ -208,9 +220,11 @@ impl Workshop<'_> {
         let kernel = template.kernel();
         let launch = trials.launch;
         let tiles = kernel.axes.iter().map(|a| a.tile).collect();
+        let structure = self.known.structures.entry(number).or_insert_with(|| Structure::of(kernel));
         let on_core = self.known.on_cores.entry((number, tiles, (limit - launch).to_bits()));
+        let (machine, unit) = (self.machine, trials.unit);
         let found = on_core
-            .or_insert_with(|| on_gpu_below(&template.program, kernel, self.machine, trials.unit, limit - launch));
+            .or_insert_with(|| on_gpu_below(&template.program, kernel, machine, unit, structure, limit - launch));
         match found.clone() {
             Ok(Below::Found(gpu)) => {
                 Outcome::Fits(Box::new(Found { seconds: gpu.seconds + launch, shape, tiling, gpu }))

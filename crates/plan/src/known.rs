@@ -7,9 +7,14 @@
 use crate::Work;
 use crate::lost::Cost;
 use crate::parts::Cut;
-use einloom_model::{Below, Misfit};
+use einloom_machine::Machine;
+use einloom_model::{Below, Misfit, Structure};
 use einloom_tile::{AxisId, Program};
 use rustc_hash::FxHashMap;
+
+/// Plans that are looked at as long as one may be in search of better divisions, at most: small programs do not come near it, and one
+/// of thirty statements, in several forms and shares, is to be planned in two seconds.
+const DIVISIONS: usize = 4;
 
 /// See the module's text. All of it is for one machine and one set of options.
 #[derive(Debug, Default)]
@@ -20,6 +25,10 @@ pub(crate) struct Known {
     pub cuts: FxHashMap<String, (Option<Cut>, Work)>,
     /// Numbers of kernels without tiles and the units they are for.
     kernels: FxHashMap<(String, Option<String>), usize>,
+    /// Tilings that were looked at in all plans so far.
+    pub spent: usize,
+    /// What tiles do not change, by the kernel's number.
+    pub structures: FxHashMap<usize, Structure>,
     /// How kernels run on a GPU's core.
     pub on_cores: FxHashMap<OnCore, Result<Below, Vec<Misfit>>>,
 }
@@ -58,6 +67,11 @@ impl Searches {
 }
 
 impl Known {
+    /// Whether no more plans are begun that a first one is compared with. It depends on what was looked at, not on a clock.
+    pub(crate) fn is_spent(&self, machine: &Machine) -> bool {
+        self.spent >= DIVISIONS * crate::search::most_tilings(machine)
+    }
+
     /// The number of a kernel whatever its tiles, for a matrix unit or none.
     pub(crate) fn number(&mut self, program: &mut Program, unit: Option<&str>) -> usize {
         let all: Vec<AxisId> = (0..program.kernels[0].axes.len() as u32).map(AxisId).collect();

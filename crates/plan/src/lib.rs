@@ -100,12 +100,40 @@ fn plan_knowing(
     options: &Options,
     known: &mut known::Known,
 ) -> Result<Plan, PlanError> {
+    let (chunk, plan) = in_one_piece(graph, bound, machine, options, known)?;
+    Ok(in_shares(graph, bound, machine, options, (chunk, plan), known))
+}
+
+/// The best plan with all reductions in one piece, and how many positions its recurrences take at a time.
+fn in_one_piece(
+    graph: &Graph,
+    bound: &Bound,
+    machine: &Machine,
+    options: &Options,
+    known: &mut known::Known,
+) -> Result<(usize, Plan), PlanError> {
     chunks::best(graph, bound, options, &mut |chunk| {
-        shares::best(machine, &mut |shares| {
-            indices::best(options.merge, &mut |indices| {
-                plan_by(graph, bound, machine, options, (chunk, indices, shares), known)
-            })
+        indices::best(options.merge, &mut |indices| {
+            plan_by(graph, bound, machine, options, (chunk, indices, &[]), known)
         })
+    })
+}
+
+/// The plan with reductions in shares where that is faster, as long as there is work left to spend.
+fn in_shares(
+    graph: &Graph,
+    bound: &Bound,
+    machine: &Machine,
+    options: &Options,
+    (chunk, plan): (usize, Plan),
+    known: &mut known::Known,
+) -> Plan {
+    shares::best(machine, plan, &mut |shares| {
+        if known.is_spent(machine) {
+            return None;
+        }
+        let by = |indices| plan_by(graph, bound, machine, options, (chunk, indices, shares), known);
+        Some(indices::best(options.merge, &mut { by }))
     })
 }
 
@@ -179,7 +207,8 @@ fn plan_by(
     let mut search = search::Search::new(shop);
     let division = search.run()?;
     let work = search.shop.work;
-    let lost = search.lost(&division);
+    search.shop.known.spent += work.tilings;
+    let mut lost = search.lost(&division);
     let mut names = BTreeSet::new();
     let mut kernels = vec![];
     let mut planned = vec![];
@@ -198,6 +227,8 @@ fn plan_by(
     summaries::add(&mut program, &mut planned, machine);
     // Kernels that find extremes count too.
     let seconds: f64 = planned.iter().map(|k| k.seconds).sum();
+    let extremes = seconds - division.kernels.iter().map(|k| k.cost.seconds).sum::<f64>();
+    lost.iter_mut().for_each(|l| l.seconds += extremes);
     let least_seconds = seconds - division.kernels.iter().map(|k| k.cost.seconds - k.fastest()).sum::<f64>();
     let idle = |k: &std::rc::Rc<build::Built>| shares::Idle::of(&problem, &exprs, k, machine);
     let idle = if options.shares.is_none() { division.kernels.iter().filter_map(idle).collect() } else { vec![] };

@@ -10,6 +10,7 @@ use crate::lost::{self, Cost, Lost};
 use crate::problem::{ItemDef, Problem};
 use crate::{Fusion, PlanError};
 use einloom_algebra::NodeId;
+use einloom_machine::Machine;
 use einloom_tile::grid_points;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -25,6 +26,15 @@ const TILINGS: usize = 3000;
 const TILINGS_BY_CAPACITY: usize = 6000;
 /// The same for processors, whose kernels are emitted anew for most of the few tilings that each is looked at in.
 const TILINGS_ON_PROCESSORS: usize = 2200;
+
+/// Tilings that are looked at before the search for better divisions ends.
+pub(crate) fn most_tilings(machine: &Machine) -> usize {
+    match (Memory::of(machine), machine.lanes) {
+        (Some(_), _) => TILINGS_BY_CAPACITY,
+        (None, Some(_)) => TILINGS,
+        (None, None) => TILINGS_ON_PROCESSORS,
+    }
+}
 
 /// Roots, what is read from memory, what is computed: together they determine a kernel.
 type Key = (Vec<NodeId>, BTreeSet<NodeId>, BTreeSet<NodeId>);
@@ -300,12 +310,7 @@ impl<'a> Search<'a> {
 
     /// Whether no more divisions are tried. It depends on what was looked at, not on a clock: plans are the same every time.
     fn is_over(&self) -> bool {
-        let most = match (Memory::of(self.shop.machine), self.shop.machine.lanes) {
-            (Some(_), _) => TILINGS_BY_CAPACITY,
-            (None, Some(_)) => TILINGS,
-            (None, None) => TILINGS_ON_PROCESSORS,
-        };
-        self.left == 0 || self.shop.work.tilings >= most
+        self.left == 0 || self.shop.work.tilings >= most_tilings(self.shop.machine)
     }
 
     /// What lost to this division: its kernels with other tiles, and other divisions.

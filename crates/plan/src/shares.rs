@@ -72,12 +72,11 @@ pub(crate) struct Idle {
     gain: f64,
 }
 
-/// Divides reductions of the plan that `plan` makes with these shares, for as long as that is predicted to gain.
-pub(crate) fn best(
-    machine: &Machine,
-    plan: &mut dyn FnMut(&[Shares]) -> Result<Plan, PlanError>,
-) -> Result<Plan, PlanError> {
-    let mut best = plan(&[])?;
+/// Makes a plan with given shares; none if enough was looked at.
+pub(crate) type Planner<'p> = dyn FnMut(&[Shares]) -> Option<Result<Plan, PlanError>> + 'p;
+
+/// Divides reductions of the plan, for as long as that is predicted to gain.
+pub(crate) fn best(machine: &Machine, mut best: Plan, plan: &mut Planner<'_>) -> Plan {
     let mut shares: Vec<Shares> = vec![];
     for _ in 0..ROUNDS {
         let worth = |i: &&Idle| i.gain > (1.0 - WORTH_SHARES) * best.seconds;
@@ -89,7 +88,8 @@ pub(crate) fn best(
         for each in idle.lengths(machine.cores) {
             let one = Shares::new(idle.folds.clone(), idle.over, idle.extent, each);
             let all: Vec<Shares> = shares.iter().cloned().chain([one.clone()]).collect();
-            let Ok(found) = plan(&all) else { continue };
+            let Some(found) = plan(&all) else { break };
+            let Ok(found) = found else { continue };
             let slower = found.seconds >= before;
             before = found.seconds;
             let limit = better.as_ref().map_or(best.seconds * WORTH_SHARES, |b| b.0.seconds);
@@ -124,7 +124,7 @@ pub(crate) fn best(
             break;
         }
     }
-    Ok(best)
+    best
 }
 
 impl Shares {
@@ -152,10 +152,12 @@ impl Idle {
         let (outermost, inner) = (machine.trunk().take(1), machine.trunk().skip(1));
         let outermost: Vec<&str> = outermost.map(|l| l.name.as_str()).collect();
         let eased: Vec<&str> = inner.map(|l| l.name.as_str()).chain(["latency", "launch"]).collect();
+        // Blocks of shares may hold whole rows, which nobody reads again.
+        let once = 1.0 - built.gpu.as_ref().map_or(0.0, |g| g.again);
         let used = (points as f64 / machine.cores as f64).min(1.0);
         let stays = |(name, seconds): &(String, f64)| match name.as_str() {
             name if eased.contains(&name) => 0.0,
-            name if outermost.contains(&name) => *seconds,
+            name if outermost.contains(&name) => seconds * once,
             _ => seconds * used,
         };
         let least = built.cost.parts.iter().map(stays).fold(0.0, f64::max) + 2.0 * machine.overhead.kernel.0;

@@ -154,6 +154,53 @@ fn thirty_statements_are_no_more_work_than_two_seconds() {
     }
 }
 
+/// Several forms and shares of a large program are not looked at for longer than a few plans take.
+#[test]
+fn forms_and_shares_of_many_statements_are_no_more_work_than_a_few_plans() {
+    let mut text = "input X[m,a]: bf16, Y[n,d]: bf16, W[d,a]: bf16, U[d,a]: bf16\noutput O: bf16\n".to_string();
+    for k in 0..6 {
+        let (from, to) = (if k == 0 { "X".to_string() } else { format!("O{}", k - 1) }, format!("O{k}"));
+        let to = if k == 5 { "O".to_string() } else { to };
+        text += &format!(
+            "K{k}[n,a] = sum(d) Y[n,d] * W[d,a]\nV{k}[n,a] = sum(d) Y[n,d] * U[d,a]\nS{k}[m,n] = sum(a) {from}[m,a] * K{k}[n,a]\n\
+             P{k}[m,n] = exp(S{k}[m,n] - max(n) S{k}[m,n])\n{to}[m,a] = (sum(n) P{k}[m,n] * V{k}[n,a]) / (sum(n) P{k}[m,n])\n"
+        );
+    }
+    let cascade = read(&text);
+    assert!(Form::all(&derive(&cascade)).len() > 3);
+    let plan = planned(&cascade, &sized(&cascade, "M=4096, N=4096, A=128, D=1024"), &machine("h200"));
+    assert!(plan.work.tilings < 20_000, "{:?}", plan.work);
+}
+
+/// Which of three reduced indices is visited one by one decides what is read again.
+#[test]
+fn each_of_several_reduced_indices_may_be_the_one_without_a_tile() {
+    let text = "input A[m,k], B[k,n]: f32\noutput T: f32\nT = sum(m,n,k) exp(A[m,k] * B[k,n])";
+    let cascade = read(text);
+    let bound = sized(&cascade, "M=256, N=256, K=256");
+    let machine = machine("two-level").with_capacity(1024).expect("room for elements");
+    let plan = planned(&cascade, &bound, &machine);
+    let moved = einloom_model::transfers(&plan.program, &machine)[0].levels[0].bytes;
+    assert!(moved < 530_000, "everything once is 524292 bytes: {moved}");
+}
+
+/// One array at two places is shared by as many blocks as two arrays would be.
+#[test]
+fn an_array_at_two_places_is_read_as_often_as_two() {
+    let bytes = |text: &str, sizes: &str| {
+        let cascade = read(text);
+        let bound = sized(&cascade, sizes);
+        let machine = machine("h100");
+        let plan = planned(&cascade, &bound, &machine);
+        (plan.seconds, einloom_model::transfers(&plan.program, &machine)[0].levels[0].bytes as f64)
+    };
+    let two =
+        bytes("input A[m,k], B[n,k]: bf16\noutput C: bf16\nC[m,n] = sum(k) A[m,k] * B[n,k]", "M=4096, N=4096, K=4096");
+    let one =
+        bytes("input A[m,k]: bf16\noutput C: bf16\nindex m, n in M\nC[m,n] = sum(k) A[m,k] * A[n,k]", "M=4096, K=4096");
+    assert!(one.0 <= 1.01 * two.0 && one.1 <= two.1, "{one:?} {two:?}");
+}
+
 #[test]
 fn a_layer_is_cut_where_contractions_follow_each_other() {
     // No single cut helps such a program: its contractions are nested in one another until all are cut. In bf16 its products

@@ -171,6 +171,13 @@ fn tile(
             ));
         }
     }
+    if !begins_on_a_unit(facts, &at[dims[inner]], element) {
+        let d = dims[inner];
+        return refuse(format!(
+            "tiles of {} begin at positions of dimension {d} that are no multiples of {STRIDE_UNIT} bytes; the copy engine needs them",
+            decl.name
+        ));
+    }
     let axis = [*first, *second];
     let wanted = reach(axis[inner]);
     let swizzle = SwizzleBytes::for_row(wanted * decl.dtype.bytes());
@@ -193,6 +200,21 @@ fn tile(
         offset: 0,
         shared: None,
     })
+}
+
+/// Whether every tile begins at a multiple of [`STRIDE_UNIT`] bytes along the dimension whose neighbours are adjacent.
+/// Measured on an H100: any other innermost coordinate, swizzled or not, inside the tensor or beyond its end, is an illegal
+/// instruction; the documentation of `cp.async.bulk.tensor` does not name it.
+fn begins_on_a_unit(facts: &Facts<'_>, at: &Coord, element: i64) -> bool {
+    let whole = |elements: i64| elements.wrapping_mul(element) % STRIDE_UNIT == 0;
+    at.terms.iter().all(|(c, atom)| match atom {
+        CoordAtom::Axis(a) => {
+            let axis = facts.kernel.axis(*a);
+            // Tiles begin at multiples of their extent, one tile at 0.
+            axis.tile >= axis.extent || whole(c.wrapping_mul(axis.tile as i64))
+        }
+        CoordAtom::Floor(..) | CoordAtom::Tile(_) => whole(*c),
+    }) && whole(at.offset)
 }
 
 /// The one dimension along which the axis moves, if it moves one element a step and nowhere else.

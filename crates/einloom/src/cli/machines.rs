@@ -92,7 +92,8 @@ pub(crate) fn command(ui: &Ui, args: &MachinesArgs) -> Result<(), Failure> {
 
 /// All of one machine.
 fn detail(m: &Machine) -> String {
-    let mut out = format!("{}: {}\n{} cores at {}\n", m.name, m.description, m.cores, m.clock);
+    let many = if m.cores == 1 { "" } else { "s" };
+    let mut out = format!("{}: {}\n{} core{many} at {}\n", m.name, m.description, m.cores, m.clock);
     if let Some(element) = m.element {
         out += &format!("every element is held in {element}\n");
     }

@@ -426,7 +426,7 @@ fn kernel_text(
     out += &format!(
         "  time    {} predicted, by {bound_by}; {} operations, {} of tiles\n",
         units::seconds(seconds),
-        units::rate(transfers.flops, ""),
+        units::rate(transfers.flops, "").trim_end(),
         units::bytes(transfers.resident_bytes as f64)
     );
     let mut table = Table::new(&["level", "planned", "bound", "ratio", "time"]);

@@ -134,7 +134,7 @@ fn tensor_bytes(planned: &Planned) -> u128 {
 pub(crate) fn machine(target: &Target, backend: Backend, arch: Option<Arch>) -> Result<Machine, Failure> {
     let own = match backend {
         Backend::Cpu => "host",
-        Backend::Cuda => "h200",
+        Backend::Cuda => einloom::machines::card(),
     };
     let machine = einloom::machines::find(target.machine.as_deref().unwrap_or(own))?;
     let mut machine = with_capacity(machine, target.capacity)?;

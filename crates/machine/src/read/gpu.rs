@@ -48,7 +48,7 @@ impl<'t> Reader<'t> {
             ("start", &mut out.start),
         ];
         let known: Vec<&str> =
-            waits.iter().map(|w| w.0).chain(["shows", "kept", "reads_show", "reads_joined"]).collect();
+            waits.iter().map(|w| w.0).chain(["shows", "kept", "apart", "reads_show", "reads_joined"]).collect();
         self.keys(&at, &known);
         for (key, cycles) in &mut waits {
             if let Some(given) = self.count(&at, key) {
@@ -58,6 +58,7 @@ impl<'t> Reader<'t> {
         let shares = [
             ("shows", &mut out.shows),
             ("kept", &mut out.kept),
+            ("apart", &mut out.apart),
             ("reads_show", &mut out.reads_show),
             ("reads_joined", &mut out.reads_joined),
         ];

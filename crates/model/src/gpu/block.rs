@@ -1,12 +1,12 @@
 //! One block: how threads share its tiles, and what each takes.
 
 use super::cycles::Clock;
-use super::fit::loaded;
-use super::uses::{each, fused, placed, rare};
+use super::structure::Structure;
+use super::uses::each;
 use crate::nest::sides;
 use einloom_machine::MatrixUnit;
 use einloom_tile::{AxisId, Kernel, Op, Program, ValueId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// A kernel in one arrangement of threads.
 pub(super) struct Block<'a> {
@@ -22,22 +22,11 @@ pub(super) struct Block<'a> {
     pub threads: usize,
     /// Tiles in shared memory.
     pub shared: BTreeSet<ValueId>,
-    /// Tiles that are loaded as they are.
-    pub loaded: BTreeSet<ValueId>,
+    /// What does not depend on tiles.
+    pub structure: &'a Structure,
     /// Axes that no tile in registers has beside another: where nothing multiplies, all threads share a vector along
     /// them.
     pub alone: BTreeSet<AxisId>,
-    /// Tiles that some product multiplies.
-    factors: BTreeSet<ValueId>,
-    /// Tiles that are loaded outside all streams.
-    resident: BTreeSet<ValueId>,
-    /// Tiles whose elements are made where they are read, with what is then read instead.
-    pub fused: BTreeMap<ValueId, Vec<ValueId>>,
-    /// Axes of which it matters where their windows stand.
-    pub placed: BTreeSet<AxisId>,
-    /// Tiles that are another one wherever a condition per row does not hold: warps leave them out where it holds in no
-    /// row of theirs, which is almost always.
-    pub rare: BTreeSet<ValueId>,
     /// Per tile the registers of a thread for it.
     registers: Vec<f64>,
     /// Per axis its number of positions in a tile, rounded up to what instructions compute.
@@ -49,14 +38,14 @@ impl<'a> Block<'a> {
     pub fn with_unit(
         program: &'a Program,
         kernel: &'a Kernel,
+        structure: &'a Structure,
         clock: Clock<'a>,
         unit: &'a MatrixUnit,
-        rows: AxisId,
-        groups: [usize; 2],
+        (rows, groups): (AxisId, [usize; 2]),
     ) -> Self {
         let size = |axis: AxisId| kernel.axis(axis).tile.min(kernel.axis(axis).extent).max(1);
         let per_group = size(rows).div_ceil(unit.rows).div_ceil(groups[0]);
-        let loaded = loaded(kernel);
+        let loaded = &structure.loaded;
         let (mut shared, mut across) = (BTreeSet::new(), BTreeSet::new());
         each(&kernel.body, &mut |op| {
             if let Op::Mma { dst, a, b, .. } = op {
@@ -77,7 +66,7 @@ impl<'a> Block<'a> {
         };
         let padded = (0..kernel.axes.len()).map(padded).collect();
         let threads = unit.group_threads * groups[0] * groups[1];
-        let mut block = Self::bare(program, kernel, clock, loaded, padded);
+        let mut block = Self::bare(program, kernel, structure, clock, padded);
         (block.unit, block.rows, block.groups, block.threads) = (Some(unit), Some(rows), groups, threads);
         block.shared = shared;
         block.settle();
@@ -85,10 +74,16 @@ impl<'a> Block<'a> {
     }
 
     /// A block without products.
-    pub fn of_lanes(program: &'a Program, kernel: &'a Kernel, clock: Clock<'a>, threads: usize) -> Self {
+    pub fn of_lanes(
+        program: &'a Program,
+        kernel: &'a Kernel,
+        structure: &'a Structure,
+        clock: Clock<'a>,
+        threads: usize,
+    ) -> Self {
         let size = |a: &einloom_tile::Axis| a.tile.min(a.extent).max(1);
         let padded = kernel.axes.iter().map(size).collect();
-        let mut block = Self::bare(program, kernel, clock, loaded(kernel), padded);
+        let mut block = Self::bare(program, kernel, structure, clock, padded);
         block.threads = threads;
         block.settle();
         block
@@ -98,36 +93,21 @@ impl<'a> Block<'a> {
     fn bare(
         program: &'a Program,
         kernel: &'a Kernel,
+        structure: &'a Structure,
         clock: Clock<'a>,
-        loaded: BTreeSet<ValueId>,
         padded: Vec<usize>,
     ) -> Self {
-        let mut factors = BTreeSet::new();
-        each(&kernel.body, &mut |op| {
-            if let Op::Mma { a, b, .. } = op {
-                factors.extend([*a, *b]);
-            }
-        });
-        let load = |op: &Op| match op {
-            Op::Load { dst, .. } => Some(*dst),
-            _ => None,
-        };
         Self {
             program,
             kernel,
+            structure,
             clock,
             unit: None,
             rows: None,
             groups: [1, 1],
             threads: 1,
             shared: BTreeSet::new(),
-            loaded,
             alone: BTreeSet::new(),
-            factors,
-            resident: kernel.body.iter().filter_map(load).collect(),
-            fused: fused(kernel),
-            placed: placed(kernel),
-            rare: rare(kernel),
             registers: vec![],
             padded,
         }
@@ -140,7 +120,7 @@ impl<'a> Block<'a> {
 
     /// Whether a tile is loaded outside all streams.
     pub fn stays(&self, v: ValueId) -> bool {
-        self.resident.contains(&v)
+        self.structure.resident.contains(&v)
     }
 
     /// Positions of an axis in a tile, those that are computed in vain included.
@@ -175,8 +155,8 @@ impl<'a> Block<'a> {
         let value = self.kernel.value(v);
         // Factors, and what is loaded beside them or once, are kept packed as they come, everything else in whole
         // registers: without products compilers unpack a stream's chunk at once.
-        let once = self.unit.is_some() || self.resident.contains(&v);
-        let packed = self.factors.contains(&v) || once && self.loaded.contains(&v);
+        let once = self.unit.is_some() || self.structure.resident.contains(&v);
+        let packed = self.structure.factors.contains(&v) || once && self.structure.loaded.contains(&v);
         let words = value.dtype.bytes() as f64 / 4.0;
         let words = if packed { words } else { words.max(1.0) };
         let sides = [value.rows, value.cols];

@@ -9,6 +9,7 @@ use super::lane_products::{Stand, beside};
 use super::operand;
 use super::registers::pressure;
 use super::run::{SHARED_RESERVE, too_much};
+use super::structure::Structure;
 use super::uses::{each, reads};
 use crate::nest::sides;
 use einloom_machine::Machine;
@@ -100,10 +101,12 @@ pub fn by_lanes(program: &Program, kernel: &Kernel, machine: &Machine) -> Option
         }
     });
     let bytes = |v: ValueId| shared_bytes(kernel, v, in_unit.get(&v).copied());
-    let mut block = Block::of_lanes(program, kernel, clock, 32);
+    let structure = Structure::of(kernel);
+    let mut block = Block::of_lanes(program, kernel, &structure, clock, 32);
     // What is only multiplied goes from memory to shared memory and is never held.
-    block.shared = factors.iter().filter(|v| block.loaded.contains(v) && !others.contains(v)).copied().collect();
-    let fused = block.fused.clone();
+    block.shared =
+        factors.iter().filter(|v| block.structure.loaded.contains(v) && !others.contains(v)).copied().collect();
+    let fused = block.structure.fused.clone();
     let all = (0..kernel.values.len() as u32).map(ValueId);
     let held: Vec<ValueId> = all.filter(|v| !block.shared.contains(v) && !fused.contains_key(v)).collect();
     block.alone = (0..kernel.axes.len() as u32).map(AxisId).collect();
@@ -120,7 +123,7 @@ pub fn by_lanes(program: &Program, kernel: &Kernel, machine: &Machine) -> Option
     let most = if reduces && in_unit.is_empty() { lanes.block_threads } else { lanes.block_threads / 2 };
     // Matrix instructions leave the number of threads to their tile's rows.
     let most = if in_unit.is_empty() { most } else { most.min(128) };
-    let streams = |v: &&ValueId| block.loaded.contains(*v) && !block.stays(**v);
+    let streams = |v: &&ValueId| block.structure.loaded.contains(*v) && !block.stays(**v);
     let area = results.iter().filter(|v| sides(kernel, **v).len() == 2).map(elements).max();
     let by_blocks = !reduces && in_unit.is_empty() && factors.iter().all(|v| streams(&v));
     let at_most = |threads: usize| threads.clamp(32, most.max(32));
@@ -155,7 +158,7 @@ pub fn by_lanes(program: &Program, kernel: &Kernel, machine: &Machine) -> Option
     let shared_limit = clock.shared_capacity();
     // What is loaded in a stream is copied ahead where there is room.
     let streamed: u64 =
-        factors.iter().filter(|v| block.loaded.contains(v) && !block.stays(**v)).map(|&v| bytes(v)).sum();
+        factors.iter().filter(|v| block.structure.loaded.contains(v) && !block.stays(**v)).map(|&v| bytes(v)).sum();
     let with = |stages: u64| shared_bytes + (stages - 1) * streamed;
     let stages = STAGES.iter().find(|(n, part)| with(*n) <= shared_limit / part).map_or(1, |s| s.0);
     let stages = if streamed == 0 { 1 } else { stages };

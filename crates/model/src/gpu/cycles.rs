@@ -2,6 +2,7 @@
 //! the machine's description ([`einloom_machine::Calibration`]), each with what it was fitted to.
 
 use super::OnGpu;
+use super::device::Outside;
 use einloom_cascade::DType;
 use einloom_machine::{Calibration, Lanes, Machine, MatrixUnit};
 
@@ -190,7 +191,9 @@ pub(super) struct CoreTime {
 
 impl OnGpu {
     /// With the time of a core and the time of the device's memory.
-    pub(super) fn timed(mut self, core: &CoreTime, device: f64) -> Self {
+    pub(super) fn timed(mut self, core: &CoreTime, outside: Outside, apart: f64) -> Self {
+        let (device, again) = outside.beside(core.seconds, apart);
+        self.again = again / device.max(f64::MIN_POSITIVE);
         let (long, short) = if core.seconds >= device { (core.seconds, device) } else { (device, core.seconds) };
         // The two overlap, but for the first and the last tiles.
         self.seconds = long + 0.1 * short;

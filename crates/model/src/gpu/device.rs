@@ -6,6 +6,12 @@
 //! in L2: they live in the cores.
 //!
 //! What plans are timed by and what reports show is this one count.
+//!
+//! Blocks in step stay so while they compute: who is ahead misses, who follows finds. Where memory is all that they wait for
+//! each gets what it gets of it, and they come apart by a part of their way ([`Calibration::apart`]). What one has read
+//! stays in L2 until as much as that holds has come in: blocks further apart read it from memory once more.
+//!
+//! [`Calibration::apart`]: einloom_machine::Calibration
 
 use crate::bounds::compulsory;
 use crate::levels::{Into, Reuse, Traffic};
@@ -20,8 +26,32 @@ pub(super) struct Device<'a> {
     program: &'a Program,
     kernel: &'a Kernel,
     counted: Option<Counted>,
-    /// Seconds by the number of blocks of a core.
-    known: BTreeMap<usize, f64>,
+    /// By the number of blocks of a core.
+    known: BTreeMap<usize, Outside>,
+}
+
+/// What the outermost level has to do.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outside {
+    /// Seconds at its bandwidth, with blocks in step.
+    pub seconds: f64,
+    /// What blocks of a wave share: how many share it, and seconds more if each read it for itself.
+    shared: Vec<(f64, f64)>,
+    /// How long what was read stays, as a part of a block's way.
+    window: f64,
+}
+
+impl Outside {
+    /// Seconds of the level where the cores alone take `cores`, and how many of them are for what is read again.
+    pub fn beside(&self, cores: f64, apart: f64) -> (f64, f64) {
+        // Only who waits for memory comes apart.
+        let apart = if self.seconds > cores { apart } else { 0.0 };
+        // They come apart evenly, and whoever finds something keeps it there for the next: only where neighbours are further apart
+        // than the window one looks for it in vain.
+        let lost = |sharers: f64| (1.0 - self.window * (sharers - 1.0) / apart.max(f64::MIN_POSITIVE)).max(0.0);
+        let again: f64 = self.shared.iter().map(|&(sharers, seconds)| lost(sharers) * seconds).sum();
+        (self.seconds + again, again)
+    }
 }
 
 /// What of it does not depend on how many blocks a core holds.
@@ -31,7 +61,14 @@ struct Counted {
     inner: Traffic,
     /// What must move.
     least: Traffic,
-    axes: BTreeMap<TensorId, BTreeSet<AxisId>>,
+    loads: Vec<Load>,
+}
+
+/// What a kernel loads of a tensor at places that the same axes of the grid move.
+struct Load {
+    tensor: TensorId,
+    axes: BTreeSet<AxisId>,
+    elements: u64,
 }
 
 impl<'a> Device<'a> {
@@ -39,22 +76,22 @@ impl<'a> Device<'a> {
         Self { program, kernel, counted: None, known: BTreeMap::new() }
     }
 
-    /// Seconds at the outermost level's bandwidth.
-    pub fn seconds(&mut self, machine: &Machine, blocks: usize) -> f64 {
+    /// What the outermost level has to do, `blocks` of the kernel being on a core at once.
+    pub fn outside(&mut self, machine: &Machine, blocks: usize) -> Outside {
         if let Some(known) = self.known.get(&blocks) {
-            return *known;
+            return known.clone();
         }
         let (program, kernel) = (self.program, self.kernel);
         let counted = self.counted.get_or_insert_with(|| Counted::new(program, kernel));
-        let seconds = counted.seconds(program, kernel, machine, blocks);
-        self.known.insert(blocks, seconds);
-        seconds
+        let outside = counted.outside(program, kernel, machine, blocks);
+        self.known.insert(blocks, outside.clone());
+        outside
     }
 }
 
 /// What passes into the L2 of a machine with lanes, `blocks` of the kernel being on a core at once.
 pub(crate) fn l2_traffic(program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> Into {
-    Counted::new(program, kernel).l2_traffic(program, kernel, machine, blocks)
+    Counted::new(program, kernel).l2_traffic(program, kernel, machine, blocks).0
 }
 
 impl Counted {
@@ -62,50 +99,81 @@ impl Counted {
         let nest = Nest::new(kernel);
         let inner = innermost(program, kernel, &nest);
         let least = compulsory(&Reuse { program, kernel, nest: &nest, resident_bytes: 0, element: None, held: None });
-        let axes = tensor_axes(kernel, &nest);
-        Self { nest, inner, least, axes }
+        let loads = loads(program, kernel, &nest);
+        Self { nest, inner, least, loads }
     }
 
-    fn seconds(&self, program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> f64 {
-        let Some(outer) = machine.trunk().next() else { return 0.0 };
-        let into = self.l2_traffic(program, kernel, machine, blocks);
+    fn outside(&self, program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> Outside {
+        let Some(outer) = machine.trunk().next() else { return Outside::default() };
+        let (into, shared) = self.l2_traffic(program, kernel, machine, blocks);
         let size = |t: TensorId| program.tensor(t).dtype.bytes() as f64;
-        let bytes: f64 = into.traffic.iter().map(|(t, (read, written))| (read as f64 + written as f64) * size(t)).sum();
-        bytes / outer.bandwidth.0
+        let sum = |part: &dyn Fn((u64, u64)) -> f64, traffic: &Traffic| -> f64 {
+            traffic.iter().map(|(t, moved)| part(moved) * size(t)).sum()
+        };
+        let bytes = sum(&|(read, written)| read as f64 + written as f64, &into.traffic);
+        let read = sum(&|(read, _)| read as f64, &into.traffic);
+        let waves = grid_points(kernel).div_ceil((machine.cores.max(1) * blocks.max(1)).max(1)).max(1);
+        let capacity = machine.trunk().nth(1).and_then(|l2| l2.capacity).map_or(0.0, |c| c.0 as f64);
+        Outside {
+            seconds: bytes / outer.bandwidth.0,
+            shared: shared.into_iter().map(|(n, bytes)| (n, bytes / outer.bandwidth.0)).collect(),
+            window: capacity * kept(machine) * waves as f64 / read.max(1.0),
+        }
     }
 
-    fn l2_traffic(&self, program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> Into {
+    /// With blocks in step; and what blocks of a wave share: how many, and bytes more if each read it for itself.
+    fn l2_traffic(
+        &self,
+        program: &Program,
+        kernel: &Kernel,
+        machine: &Machine,
+        blocks: usize,
+    ) -> (Into, Vec<(f64, f64)>) {
         let reuse = Reuse { program, kernel, nest: &self.nest, resident_bytes: 0, element: None, held: None };
         // As many blocks as run on a core at once share what is a core's there.
         let blocks = blocks.max(1);
-        let kept = machine.lanes.as_ref().map_or(1.0, |l| l.calibration.kept);
-        let part = |c: Bytes| Bytes((c.0 as f64 * kept / blocks as f64) as u64);
+        let part = |c: Bytes| Bytes((c.0 as f64 * kept(machine) / blocks as f64) as u64);
         let share = |l: &Level| Level { capacity: l.capacity.map(part), ..l.clone() };
         let stays = machine.trunk().nth(1).map(|l2| reuse.traffic_into(&share(l2)));
         let together = grid_points(kernel).min(machine.cores.max(1) * blocks);
-        let wave = wave(program, kernel, &self.inner, &self.axes, together);
-        let mut traffic = Traffic::new();
+        let wave = wave(program, kernel, &self.loads, together);
+        let (mut traffic, mut shared) = (Traffic::new(), vec![]);
         for (tensor, (read, written)) in self.inner.iter() {
-            let shared = in_step(&wave, self.axes.get(&tensor));
             let floor = self.least.get(tensor).map_or(0, |t| t.0);
             let stays = stays.as_ref().and_then(|s| s.traffic.get(tensor)).map_or(read, |t| t.0);
-            let together = (read as f64 / shared).ceil() as u64;
+            let own = self.loads.iter().filter(|l| l.tensor == tensor);
+            let own: Vec<(f64, f64)> =
+                own.map(|l| (in_step(&wave, &l.axes), l.elements as f64)).map(|(n, all)| (n, all / n)).collect();
+            let together: u64 = own.iter().map(|o| o.1.ceil() as u64).sum();
             *traffic.of(tensor) = (together.min(stays).max(floor.min(read)), written);
+            let part =
+                traffic.of(tensor).0 as f64 / together.max(1) as f64 * program.tensor(tensor).dtype.bytes() as f64;
+            shared.extend(own.into_iter().filter(|o| o.0 > 1.0).map(|(n, each)| (n, part * each * (n - 1.0))));
         }
         let held = stays.map_or(0, |s| s.resident_bytes.saturating_mul(blocks as u64));
-        Into { without: traffic.clone(), traffic, resident_bytes: held }
+        (Into { without: traffic.clone(), traffic, resident_bytes: held }, shared)
     }
 }
 
-/// The axes of the grid that move each tensor's accesses.
-fn tensor_axes(kernel: &Kernel, nest: &Nest) -> BTreeMap<TensorId, BTreeSet<AxisId>> {
-    let mut out: BTreeMap<TensorId, BTreeSet<AxisId>> = BTreeMap::new();
-    for access in &nest.accesses {
-        let axes = out.entry(access.tensor).or_default();
-        axes.extend(nest.depends[access.tile.at()].iter().copied());
+/// The part of the cache that all cores share which can be relied upon.
+fn kept(machine: &Machine) -> f64 {
+    machine.lanes.as_ref().map_or(1.0, |l| l.calibration.kept)
+}
+
+/// What is loaded, an array that is read at several places once for each of them.
+fn loads(program: &Program, kernel: &Kernel, nest: &Nest) -> Vec<Load> {
+    let mut out: Vec<Load> = vec![];
+    for (k, access) in nest.accesses.iter().enumerate().filter(|(_, a)| !a.store) {
+        let mut axes: BTreeSet<AxisId> = nest.depends[access.tile.at()].iter().copied().collect();
         access.at.iter().for_each(|c| axes.extend(coord_axes(c)));
         // A stream's range moves with the axes of its condition. What it reads is the same, unless no range meets the next.
         axes.extend(kernel.grid.iter().filter(|&&a| access.loops.iter().any(|l| parts(kernel, l, a))));
+        axes.retain(|a| kernel.grid.contains(a));
+        let elements = nest.moved(program, kernel, k);
+        match out.iter_mut().find(|l| l.tensor == access.tensor && l.axes == axes) {
+            Some(known) => known.elements = known.elements.saturating_add(elements),
+            None => out.push(Load { tensor: access.tensor, axes, elements }),
+        }
     }
     out
 }
@@ -131,26 +199,18 @@ fn parts(kernel: &Kernel, stream: &Loop, grid: AxisId) -> bool {
     to <= next || last <= from
 }
 
-/// How many tasks of a wave read the same elements of a tensor.
-fn in_step(wave: &BTreeMap<AxisId, usize>, axes: Option<&BTreeSet<AxisId>>) -> f64 {
-    let still = wave.iter().filter(|(a, _)| axes.is_none_or(|x| !x.contains(a)));
+/// How many tasks of a wave read the same elements at places that these axes move.
+fn in_step(wave: &BTreeMap<AxisId, usize>, axes: &BTreeSet<AxisId>) -> f64 {
+    let still = wave.iter().filter(|(a, _)| !axes.contains(a));
     still.map(|(_, &n)| n as f64).product::<f64>().max(1.0)
 }
 
 /// The shape of a wave, in tasks along each axis of the grid: grown along the axis that saves most.
-fn wave(
-    program: &Program,
-    kernel: &Kernel,
-    inner: &Traffic,
-    axes: &BTreeMap<TensorId, BTreeSet<AxisId>>,
-    together: usize,
-) -> BTreeMap<AxisId, usize> {
+fn wave(program: &Program, kernel: &Kernel, loads: &[Load], together: usize) -> BTreeMap<AxisId, usize> {
     let mut wave: BTreeMap<AxisId, usize> = kernel.grid.iter().map(|&a| (a, 1)).collect();
     let bytes = |wave: &BTreeMap<AxisId, usize>| -> f64 {
-        let one = |(t, n): (TensorId, (u64, u64))| {
-            n.0 as f64 * program.tensor(t).dtype.bytes() as f64 / in_step(wave, axes.get(&t))
-        };
-        inner.iter().map(one).sum()
+        let one = |l: &Load| l.elements as f64 * program.tensor(l.tensor).dtype.bytes() as f64 / in_step(wave, &l.axes);
+        loads.iter().map(one).sum()
     };
     loop {
         let tasks: usize = wave.values().product();

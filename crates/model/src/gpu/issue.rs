@@ -46,7 +46,7 @@ impl Block<'_> {
                 }
                 Op::Map { dst, expr } => {
                     let (arithmetic, special) = self.functions(expr, sides(self.kernel, *dst).len(), windows);
-                    let times = if self.rare.contains(dst) { 0.0 } else { self.times(*dst) };
+                    let times = if self.structure.rare.contains(dst) { 0.0 } else { self.times(*dst) };
                     busy.arithmetic += arithmetic * times / self.lanes();
                     busy.special += special * times / self.clock.lanes.special as f64;
                     computed.insert(*dst);
@@ -168,7 +168,7 @@ impl Block<'_> {
             let lefts = if unit.shared_right { (wide / unit.columns as f64).ceil() } else { across };
             read += high * deep * bytes * lefts;
         }
-        if !self.loaded.contains(&right) {
+        if !self.structure.loaded.contains(&right) {
             // Written by those who computed it, behind a barrier.
             read += wide * deep * bytes;
             busy.waits += self.clock.calibration.across_warps;

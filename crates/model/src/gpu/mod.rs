@@ -16,6 +16,7 @@ mod lane_products;
 mod lying;
 pub(crate) mod registers;
 mod run;
+mod structure;
 mod time;
 pub(crate) mod uses;
 
@@ -29,6 +30,7 @@ use einloom_cascade::DType;
 use einloom_machine::{Machine, MatrixUnit};
 use einloom_tile::{Kernel, Op, Program, ValueId};
 use std::fmt;
+pub use structure::Structure;
 
 /// How a kernel runs on a core.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,6 +61,9 @@ pub struct OnGpu {
     /// How long each resource is busy, by the names of `bound_by`, longest first; `latency` is what is waited for and
     /// nothing hides. They overlap: the time is less than their sum.
     pub parts: Vec<(String, f64)>,
+    /// The part of the time of the device's memory in which blocks read what others have read before: they come apart, and L2
+    /// does not hold it until all have it. Traffic is counted without.
+    pub again: f64,
     /// The other depths that fit, deepest first. The one taken is the fastest, of equally fast ones the deepest.
     pub depths: Vec<Depth>,
 }
@@ -92,7 +97,13 @@ impl fmt::Display for OnGpu {
         if self.blocks > 1 {
             write!(f, ", {} blocks a core", self.blocks)?;
         }
-        write!(f, "; bound by {}", self.bound_by)
+        write!(f, "; bound by {}", self.bound_by)?;
+        match self.again {
+            again if again >= 0.005 => {
+                write!(f, ", {:.0} % of it for what blocks out of step read again", 100.0 * again)
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -117,7 +128,7 @@ impl fmt::Display for Misfit {
 /// # Errors
 /// Per matrix unit the first condition that no arrangement meets. Empty for a machine whose cores are not a GPU's.
 pub fn on_gpu(program: &Program, kernel: &Kernel, machine: &Machine, unit: Option<&str>) -> Result<OnGpu, Vec<Misfit>> {
-    match on_gpu_below(program, kernel, machine, unit, f64::INFINITY)? {
+    match on_gpu_below(program, kernel, machine, unit, &Structure::of(kernel), f64::INFINITY)? {
         Below::Found(found) => Ok(found),
         Below::Slower(_) => {
             Err(vec![Misfit { unit: machine.name.clone(), reason: "its time is not finite".to_string() }])
@@ -144,17 +155,18 @@ pub fn on_gpu_below(
     kernel: &Kernel,
     machine: &Machine,
     unit: Option<&str>,
+    structure: &Structure,
     limit: f64,
 ) -> Result<Below, Vec<Misfit>> {
     let Some(lanes) = &machine.lanes else { return Err(vec![]) };
     let clock = Clock::new(machine, lanes);
     if !multiplies(&kernel.body) {
         let misfit = |reason| vec![Misfit { unit: "lanes".to_string(), reason }];
-        return fastest(lane_blocks(program, kernel, clock), program, kernel, limit).map_err(misfit);
+        return fastest(lane_blocks(program, kernel, structure, clock), program, kernel, limit).map_err(misfit);
     }
     let mut misfits = vec![];
     for candidate in machine.matrix.iter().filter(|u| unit.is_none_or(|name| name == u.name)) {
-        let blocks = unit_blocks(program, kernel, clock, candidate);
+        let blocks = unit_blocks(program, kernel, structure, clock, candidate);
         match blocks.and_then(|blocks| fastest(blocks.into_iter(), program, kernel, limit)) {
             Ok(found) => return Ok(found),
             Err(reason) => misfits.push(Misfit { unit: candidate.name.clone(), reason }),
@@ -167,6 +179,7 @@ pub fn on_gpu_below(
 fn unit_blocks<'a>(
     program: &'a Program,
     kernel: &'a Kernel,
+    structure: &'a Structure,
     clock: Clock<'a>,
     unit: &'a MatrixUnit,
 ) -> Result<Vec<Block<'a>>, String> {
@@ -185,13 +198,18 @@ fn unit_blocks<'a>(
         let most = groups * unit.row_blocks * unit.rows;
         return Err(format!("{size} rows are more than the {most} that {groups} groups hold"));
     }
-    Ok(splits.into_iter().map(|s| Block::with_unit(program, kernel, clock, unit, rows, s)).collect())
+    Ok(splits.into_iter().map(|s| Block::with_unit(program, kernel, structure, clock, unit, (rows, s))).collect())
 }
 
 /// Blocks of every size.
-fn lane_blocks<'a>(program: &'a Program, kernel: &'a Kernel, clock: Clock<'a>) -> impl Iterator<Item = Block<'a>> + 'a {
+fn lane_blocks<'a>(
+    program: &'a Program,
+    kernel: &'a Kernel,
+    structure: &'a Structure,
+    clock: Clock<'a>,
+) -> impl Iterator<Item = Block<'a>> + 'a {
     let sizes = (5..).map(|e| 1usize << e).take_while(move |t| *t <= clock.lanes.block_threads);
-    sizes.map(move |threads| Block::of_lanes(program, kernel, clock, threads))
+    sizes.map(move |threads| Block::of_lanes(program, kernel, structure, clock, threads))
 }
 
 /// The one that takes least time, if that is less than `limit`; if none fits, why the last one does not, which is that

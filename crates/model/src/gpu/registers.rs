@@ -8,19 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The largest sum of the registers of tiles that are alive together. A tile that is made element by element from one
 /// that dies takes its place, a state's next value the state's, and a map that is read once takes none.
 pub(super) fn pressure(block: &Block<'_>) -> f64 {
-    peak(block.kernel, &block.fused, &|v| block.registers(v), &|_, _| true)
-}
-
-/// The largest sum of the sizes of tiles that are alive together; `fused` tiles are made where they are read. Where
-/// `replaces(op, v)`, the result of an operation may take the place of a tile `v` that dies there and is no smaller.
-fn peak(
-    kernel: &Kernel,
-    fused: &BTreeMap<ValueId, Vec<ValueId>>,
-    size: &dyn Fn(ValueId) -> f64,
-    replaces: &dyn Fn(&Op, ValueId) -> bool,
-) -> f64 {
-    let sizes: Vec<f64> = (0..kernel.values.len() as u32).map(|v| size(ValueId(v))).collect();
-    Moments::new(kernel, fused, replaces).most(&sizes, &BTreeSet::new())
+    let sizes: Vec<f64> = (0..block.kernel.values.len() as u32).map(|v| block.registers(ValueId(v))).collect();
+    block.structure.moments.most(&sizes, &BTreeSet::new())
 }
 
 /// Which tiles are alive together, whatever their sizes.

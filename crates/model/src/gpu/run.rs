@@ -83,10 +83,12 @@ impl Block<'_> {
                 seconds: 0.0,
                 bound_by: String::new(),
                 parts: vec![],
+                again: 0.0,
                 unit: self.unit.map(|u| u.name.clone()),
                 depths: vec![],
             };
-            let mut found = found.timed(&core, device.seconds(self.clock.machine, blocks));
+            let outside = device.outside(self.clock.machine, blocks);
+            let mut found = found.timed(&core, outside, self.clock.calibration.apart);
             if self.unit.is_none() && points > self.clock.machine.cores {
                 // Blocks that share cores end one by one, and what is left keeps neither cores nor memory busy: about as
                 // long as a block takes alone. The constants for products were fitted to times that include it.
@@ -132,8 +134,9 @@ impl Block<'_> {
             let mut copies: BTreeMap<ValueId, f64> = BTreeMap::new();
             each(&self.kernel.body, &mut |op| {
                 if let Op::Mma { a, b, .. } = op {
-                    copies
-                        .extend([*a, *b].map(|v| (v, if self.loaded.contains(&v) { 0.0 } else { self.registers(v) })));
+                    copies.extend(
+                        [*a, *b].map(|v| (v, if self.structure.loaded.contains(&v) { 0.0 } else { self.registers(v) })),
+                    );
                 }
             });
             tiles += copies.values().sum::<f64>();
@@ -174,7 +177,7 @@ impl Block<'_> {
     fn largest(&self) -> f64 {
         let most = |tiles: &[ValueId]| tiles.iter().map(|&v| self.registers(v)).fold(0.0, f64::max);
         let values = (0..self.kernel.values.len() as u32).map(ValueId);
-        let held = values.map(|v| match self.fused.get(&v) {
+        let held = values.map(|v| match self.structure.fused.get(&v) {
             Some(sources) if !sources.is_empty() => most(sources),
             _ => most(&[v]),
         });
@@ -185,7 +188,7 @@ impl Block<'_> {
     fn shared_use(&self) -> (u64, u64, bool) {
         let (mut fixed, mut stage, mut streamed) = (0, 0, false);
         self.shared_of(&self.kernel.body, None, &mut |v, stream, bytes| match stream {
-            Some(axis) if self.loaded.contains(&v) => {
+            Some(axis) if self.structure.loaded.contains(&v) => {
                 stage += bytes;
                 streamed |= grid_steps(self.kernel.axis(axis)) > 1;
             }

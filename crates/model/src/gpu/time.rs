@@ -135,7 +135,7 @@ impl Block<'_> {
 
     /// Chunks of a stream, and for how many each stands: the first and the last may be partial.
     fn picks(&self, axis: AxisId, count: usize) -> Vec<(usize, usize)> {
-        let all = match (count, self.placed.contains(&axis)) {
+        let all = match (count, self.structure.placed.contains(&axis)) {
             (0 | 1, _) => [(0, count), (0, 0), (0, 0)],
             // Where a chunk stands does not matter, only how long the last one is.
             (_, false) => [(0, count - 1), (count - 1, 1), (0, 0)],

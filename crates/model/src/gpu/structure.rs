@@ -1,0 +1,53 @@
+//! What a kernel's tiles do not change: found once for all that are tried.
+
+use super::fit::loaded;
+use super::registers::Moments;
+use super::uses::{each, fused, placed, rare};
+use einloom_tile::{AxisId, Kernel, Op, ValueId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Of a kernel whatever the sizes of its tiles.
+#[derive(Clone, Debug)]
+pub struct Structure {
+    /// Tiles that are loaded as they are.
+    pub(super) loaded: BTreeSet<ValueId>,
+    /// Tiles that some product multiplies.
+    pub(super) factors: BTreeSet<ValueId>,
+    /// Tiles that are loaded outside all streams.
+    pub(super) resident: BTreeSet<ValueId>,
+    /// Tiles whose elements are made where they are read, with what is then read instead.
+    pub(super) fused: BTreeMap<ValueId, Vec<ValueId>>,
+    /// Axes of which it matters where their windows stand.
+    pub(super) placed: BTreeSet<AxisId>,
+    /// Tiles that are another one wherever a condition per row does not hold: warps leave them out where it holds in no
+    /// row of theirs, which is almost always.
+    pub(super) rare: BTreeSet<ValueId>,
+    /// Which tiles are alive together, a result in the place of one that dies.
+    pub(super) moments: Moments,
+}
+
+impl Structure {
+    /// Of this kernel, and of all that differ from it by the sizes of tiles alone.
+    pub fn of(kernel: &Kernel) -> Self {
+        let mut factors = BTreeSet::new();
+        each(&kernel.body, &mut |op| {
+            if let Op::Mma { a, b, .. } = op {
+                factors.extend([*a, *b]);
+            }
+        });
+        let load = |op: &Op| match op {
+            Op::Load { dst, .. } => Some(*dst),
+            _ => None,
+        };
+        let fused = fused(kernel);
+        Self {
+            loaded: loaded(kernel),
+            factors,
+            resident: kernel.body.iter().filter_map(load).collect(),
+            placed: placed(kernel),
+            rare: rare(kernel),
+            moments: Moments::new(kernel, &fused, &|_, _| true),
+            fused,
+        }
+    }
+}
