@@ -126,12 +126,12 @@ A[m] = argmax(n: n > m) X[n]\n";
 fn the_users_operators_and_monoids() {
     let program = "op square(x) = x * x
 monoid lse(a, b) = max(a, b) + log(exp(a - max(a, b)) + exp(b - max(a, b))) identity -1000
-monoid last(a, b) = where(b == 0, a, b) identity 0
+monoid far(a, b) = where(abs(a) >= abs(b), a, b) identity 0
 input X[n]: f64
 output L, Q, Z: f64
 Q = sum(n) square(X[n])
 Z = reduce lse(n) X[n]
-L = reduce last(n) X[n]\n";
+L = reduce far(n) X[n]\n";
     check(program, "X = [1, 3, 0]", "L = 3\nQ = 10\nZ = 3.169846");
 }
 

@@ -1,19 +1,27 @@
 //! The laws of a monoid, tried on a few numbers: `a ∘ (b ∘ c) = (a ∘ b) ∘ c`, `a ∘ b = b ∘ a`, and the identity is neutral.
 //!
 //! A reduction takes its elements in any order and puts partial results together, each of which starts from the identity, so
-//! the text means nothing without these laws. What no numbers obey is an error. What some obey is a warning: whether data are
-//! of that kind only the author knows.
+//! the text means nothing without these laws. What no numbers obey is an error, and so is what commutes for 0 and 1 alone:
+//! the first of several elements is no reduction. What some numbers obey is a warning, for there are such monoids,
+//! `min(a + b, 10)` of numbers from 0 to 10: whether data are of that kind only the author knows.
 
 use super::Resolver;
 use crate::{Diagnostic, Expr, ExprKind, MonoidDef};
 
 /// Kinds of numbers; a law may hold on one of them only.
-const KINDS: [&[f64]; 4] = [&[0.0, 1.0], &[1.0, 2.0, 5.0], &[0.25, 0.5, 0.875], &[-1.5, 0.5, -3.0]];
+const KINDS: [&[f64]; 4] = [&[0.0, 1.0], &[1.0, 2.0, 5.0], &[0.25, 0.5, 0.875], &[-1.5, 0.5, -3.0, 1.5]];
 
 /// Larger combinations are not tried: a text is checked in a time that grows with its length.
 const LARGEST: usize = 200;
+/// So many of the numbers in a combination are looked around.
+const CONSTANTS: usize = 8;
+/// Of these magnitudes: near others rounding says more than the laws.
+const MAGNITUDES: std::ops::RangeInclusive<f64> = 1e-4..=1e6;
 /// Relative difference that rounding may make.
 const CLOSE: f64 = 1e-9;
+
+/// A law: numbers of a kind that do not obey it, told.
+type Law = fn(&MonoidDef, &[f64]) -> Option<String>;
 
 impl Resolver<'_> {
     /// Reports monoids that are none.
@@ -22,17 +30,21 @@ impl Resolver<'_> {
             return;
         }
         for m in self.cascade.monoids.iter().filter(|m| operations(&m.combine) <= LARGEST) {
-            let laws = [associative, commutative, neutral];
+            let laws: [Law; 3] = [associative, commutative, neutral];
             let failures = laws.map(|law| KINDS.map(|kind| law(m, kind)));
+            let commutes = failures[1][1..].iter().any(Option::is_none);
             let failed = failures.iter().find(|f| f.iter().all(Option::is_some));
+            let failed = failed.or((!commutes).then_some(&failures[1]));
             if let Some(Some(told)) = failed.map(|f| f[1].clone()) {
                 let message = format!("`{}` is no monoid: {told}", m.name);
                 let hint = "a reduction takes its elements in any order, in parts that each start from the identity";
                 self.report.add(Diagnostic::error("not-a-monoid", m.span, message).hint(hint));
                 continue;
             }
-            let some = failures.iter().flatten().flatten().next().cloned().or_else(|| twice_nothing(m));
-            if let Some(told) = some {
+            let some = failures.iter().flatten().flatten().next().cloned();
+            let near = around(m);
+            let some = some.or_else(|| laws.iter().find_map(|law| near.iter().find_map(|kind| law(m, kind))));
+            if let Some(told) = some.or_else(|| twice_nothing(m)) {
                 let message = format!("`{}` is a monoid for some numbers only: {told}", m.name);
                 let hint = "for others the result depends on the order in which the elements are taken";
                 self.report.add(Diagnostic::warning("monoid-of-some-numbers", m.span, message).hint(hint));
@@ -41,17 +53,39 @@ impl Resolver<'_> {
     }
 }
 
+/// Numbers around each one that the combination mentions, without and with negative ones: bounds of saturation and of ranges are
+/// among them, beyond which all may be different.
+fn around(m: &MonoidDef) -> Vec<Vec<f64>> {
+    let mut constants = vec![];
+    numbers(&m.combine, &mut constants);
+    let near = |c: &f64| vec![c / 2.0, 0.75 * c, *c, c + 1.0, 2.0 * c];
+    let positive: Vec<_> = constants.iter().map(near).collect();
+    let signed = positive.iter().map(|kind| kind.iter().flat_map(|&v| [v, -v]).collect());
+    positive.iter().cloned().chain(signed).collect()
+}
+
+fn numbers(e: &Expr, out: &mut Vec<f64>) {
+    if let ExprKind::Number(v) = e.kind
+        && MAGNITUDES.contains(&v.abs())
+        && !out.contains(&v.abs())
+        && out.len() < CONSTANTS
+    {
+        out.push(v.abs());
+    }
+    e.for_each_child(&mut |c| numbers(c, out));
+}
+
 fn associative(m: &MonoidDef, kind: &[f64]) -> Option<String> {
     let f = |a, b| value(&m.combine, a, b);
     triples(kind).find_map(|[a, b, c]| {
-        let (left, right) = (f(f(a, b)?, c)?, f(a, f(b, c)?)?);
+        let (ab, bc) = (f(a, b)?, f(b, c)?);
+        let (left, right) = (f(ab, c)?, f(a, bc)?);
         let name = &m.name;
-        differ(left, right).then(|| {
-            format!(
-                "{name}({name}({a}, {b}), {c}) is {}, and {name}({a}, {name}({b}, {c})) is {}",
-                short(left),
-                short(right)
-            )
+        // What is lost when large numbers cancel out is rounding.
+        let scale = [a, b, c, ab, bc].into_iter().filter(|v| v.is_finite()).fold(1.0, |s: f64, v| s.max(v.abs()));
+        (differ(left, right) && differ(left / scale, right / scale)).then(|| {
+            let (l, r) = both(left, right);
+            format!("{name}({name}({a}, {b}), {c}) is {l}, and {name}({a}, {name}({b}, {c})) is {r}")
         })
     })
 }
@@ -60,8 +94,10 @@ fn commutative(m: &MonoidDef, kind: &[f64]) -> Option<String> {
     pairs(kind).find_map(|[a, b]| {
         let (left, right) = (value(&m.combine, a, b)?, value(&m.combine, b, a)?);
         let name = &m.name;
-        differ(left, right)
-            .then(|| format!("{name}({a}, {b}) is {}, and {name}({b}, {a}) is {}", short(left), short(right)))
+        differ(left, right).then(|| {
+            let (l, r) = both(left, right);
+            format!("{name}({a}, {b}) is {l}, and {name}({b}, {a}) is {r}")
+        })
     })
 }
 
@@ -95,6 +131,12 @@ fn differ(a: f64, b: f64) -> bool {
 
 fn short(v: f64) -> String {
     if v == v.round() || !v.is_finite() { format!("{v}") } else { format!("{v:.4}") }
+}
+
+/// Two numbers that differ, so that it is seen.
+fn both(left: f64, right: f64) -> (String, String) {
+    let (l, r) = (short(left), short(right));
+    if l == r { (left.to_string(), right.to_string()) } else { (l, r) }
 }
 
 fn operations(e: &Expr) -> usize {
