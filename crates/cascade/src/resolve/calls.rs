@@ -104,7 +104,11 @@ impl<'p> Resolver<'p> {
                 (_, arguments) => {
                     let message =
                         format!("a monoid combines two values, and `{}` takes {}", item.name.text, arguments.len());
-                    self.report.add(Diagnostic::error("wrong-arity", item.name.span, message));
+                    let hint = format!(
+                        "write `monoid {}(a, b) = … identity …`; more than two are combined two by two",
+                        item.name.text
+                    );
+                    self.report.add(Diagnostic::error("wrong-arity", item.name.span, message).hint(hint));
                     None
                 }
             };
@@ -154,8 +158,15 @@ impl<'p> Resolver<'p> {
         if name.text == "where" {
             d = d.hint("write `where(condition, then, otherwise)`");
         }
+        if UnaryOp::NAMED.iter().any(|op| op.name() == name.text) {
+            d = d.hint(format!("write `{}(x)`", name.text));
+        } else if matches!(name.text, "min" | "max") {
+            d = d.hint(format!("write `{0}(a, b)`, or `{0}(n) X[n]` for the reduction", name.text));
+        }
         if let Some(op) = self.names.ops.get(name.text) {
+            let arguments: Vec<_> = op.item.arguments.iter().map(|a| a.text).collect();
             d = d.label(op.item.name.span, "defined here");
+            d = d.hint(format!("write `{}({})`", name.text, arguments.join(", ")));
         }
         self.report.add(d);
     }

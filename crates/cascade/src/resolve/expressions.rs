@@ -267,6 +267,9 @@ impl<'p> Resolver<'p> {
     /// A bare name that means nothing.
     #[cold]
     pub(super) fn unknown_name(&mut self, name: &str, span: Span) {
+        if self.names.unread.contains(name) {
+            return;
+        }
         let d = Diagnostic::error("unknown-name", span, format!("nothing is called `{name}`"));
         let scalars = self.names.tensors.iter().filter(|(_, t)| t.dims == 0).map(|(name, _)| *name);
         let arguments = self.scope.frames.last().into_iter().flat_map(|f| f.arguments.keys().copied());

@@ -235,6 +235,9 @@ impl<'p> Resolver<'p> {
 
     #[cold]
     fn unknown_tensor(&mut self, name: Name<'p>) {
+        if self.names.unread.contains(name.text) {
+            return;
+        }
         let mut d = Diagnostic::error("unknown-tensor", name.span, format!("there is no tensor `{}`", name.text));
         if self.names.ops.contains_key(name.text) {
             d = d.hint(format!("`{0}` is an op: write `{0}(…)`", name.text));

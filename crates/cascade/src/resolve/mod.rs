@@ -46,6 +46,7 @@ pub(crate) fn resolve<'p>(program: &'p Program<'p>, text_length: usize, report: 
         report,
         budget: Some(build::BUDGET + 4 * text_length),
     };
+    resolver.names.unread = program.unread.iter().map(|name| name.text).collect();
     resolver.header(program);
     resolver.declare(program);
     resolver.inputs(program);
@@ -77,6 +78,7 @@ impl Resolver<'_> {
         self.cascade.name = program.headers.first().map_or("cascade", |h| h.text).to_owned();
         for again in program.headers.iter().skip(1) {
             self.report.twice("a cascade has one name", program.headers[0].span, again.span);
+            self.report.hint_last("leave one of them out; two programs are two files");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::syntax::ast::OpItem;
 use crate::{IndexId, MonoidId, ParamId, RankId, Span, TensorId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything that has a name. Tensors with dimensions are always followed by brackets, so they may share a name
 /// with a rank; all names that can stand alone are distinct.
@@ -14,6 +14,8 @@ pub(super) struct Names<'p> {
     pub monoids: BTreeMap<&'p str, MonoidId>,
     pub ops: BTreeMap<&'p str, Op<'p>>,
     pub tensors: BTreeMap<&'p str, TensorName>,
+    /// Tensors that lines define which could not be read: that they are not known is no mistake of its own.
+    pub unread: BTreeSet<&'p str>,
 }
 
 /// A user's op.

@@ -134,7 +134,11 @@ impl Resolver<'_> {
             let message = format!("at position `{t}`, `{name}` is known at {known}, and this may read a later one");
             self.report.add(
                 Diagnostic::error("unbounded-recurrence", span, message)
-                    .label(self.cascade.statements[s].span, "this statement takes part in the recurrence"),
+                    .label(self.cascade.statements[s].span, "this statement takes part in the recurrence")
+                    .hint(format!(
+                        "read `{name}` at `{t}`, or at `{t} - 1` under a condition; to go from the end, read the inputs at `{} - 1 - {t}`",
+                        self.cascade[self.cascade[positions[&s]].rank].name
+                    )),
             );
             return None;
         }

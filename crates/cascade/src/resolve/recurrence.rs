@@ -121,6 +121,9 @@ impl<'p> Resolver<'p> {
                 fine = false;
             }
         }
+        if initial.is_none() && self.names.unread.contains(name) {
+            return None;
+        }
         if initial.is_none() && fine {
             let at: Vec<_> = items[step].at.iter().enumerate().map(|(d, e)| self.written(e, d == dim)).collect();
             self.report.add(
@@ -139,6 +142,9 @@ impl<'p> Resolver<'p> {
     /// A tensor without recurrence: one statement, all of it.
     fn at_once(&mut self, name: &str, items: &[&StatementItem<'p>], slices: &[Slice]) -> Option<Option<usize>> {
         let mut fine = true;
+        if self.names.unread.contains(name) {
+            return None;
+        }
         if let Some(k) = slices.iter().position(|s| s.fixed.is_some()) {
             fine = false;
             let message = format!("this defines one slice of `{name}` only");

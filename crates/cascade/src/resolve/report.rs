@@ -38,6 +38,15 @@ impl Report {
         }
     }
 
+    /// Adds another place to the finding that was just added.
+    pub fn label_last(&mut self, span: Span, text: impl Into<String>) {
+        if let Some(last) = self.diagnostics.last_mut()
+            && self.last_kept
+        {
+            last.labels.push((span, text.into()));
+        }
+    }
+
     /// Something is defined again.
     pub fn twice(&mut self, message: impl Into<String>, first: Span, again: Span) {
         self.add(Diagnostic::error("defined-twice", again, message).label(first, "first here"));

@@ -69,6 +69,7 @@ impl<'p> Resolver<'p> {
                             .hint("copy it under another name to return it"),
                     );
                 }
+                None if self.names.unread.contains(item.name.text) => {}
                 None => self.undefined_output(item.name),
             }
         }

@@ -22,6 +22,8 @@ pub(crate) struct Program<'a> {
     pub ops: Vec<OpItem<'a>>,
     pub monoids: Vec<MonoidItem<'a>>,
     pub statements: Vec<StatementItem<'a>>,
+    /// What statements define whose left sides could not be read.
+    pub unread: Vec<Name<'a>>,
 }
 
 /// `X[m,n]: bf16` in a list of inputs or outputs.

@@ -113,7 +113,7 @@ impl<'a> Parser<'a, '_> {
             Some(Kind::LParen) => {
                 self.at += 1;
                 let inner = self.operand(level::OR)?;
-                let end = self.expect(Kind::RParen, "`)`")?;
+                let end = self.closing(Kind::RParen, "`)`", start)?;
                 Ok(Expr { span: start.to(end), ..inner })
             }
             Some(Kind::Name) => self.named(min),
@@ -157,6 +157,7 @@ impl<'a> Parser<'a, '_> {
                 self.at += 1;
                 return self.reduction(name, false, name.span);
             }
+            "where" if self.kind(1) != Some(Kind::LParen) => return Err(self.bare_where(name)),
             _ => self.at += 1,
         }
         match self.kind(0) {
@@ -213,6 +214,11 @@ impl<'a> Parser<'a, '_> {
             ));
         }
         self.at += 1;
+        if self.kind(0) == Some(Kind::RParen) {
+            let reported = self.expected("an index");
+            self.report.hint_last(format!("name what it goes over: `{}(n) X[n]`", name.text));
+            return Err(reported);
+        }
         let mut over = vec![self.name("an index")?];
         while self.eat(Kind::Comma) {
             over.push(self.name("an index")?);
@@ -237,7 +243,7 @@ impl<'a> Parser<'a, '_> {
 
     /// `(a, b, …)` or `[a, b, …]`, and the place of its end.
     pub fn list(&mut self, open: Kind, close: Kind, what: &str) -> Parse<(Vec<Expr<'a>>, Span)> {
-        self.expect(open, "an open bracket")?;
+        let opened = self.expect(open, "an open bracket")?;
         let mut out = vec![];
         if self.kind(0) != Some(close) {
             out.push(self.operand(level::OR)?);
@@ -245,7 +251,7 @@ impl<'a> Parser<'a, '_> {
                 out.push(self.operand(level::OR)?);
             }
         }
-        let end = self.expect(close, what)?;
+        let end = self.closing(close, what, opened)?;
         Ok((out, end))
     }
 
@@ -310,6 +316,15 @@ impl<'a> Parser<'a, '_> {
         self.fail(
             Diagnostic::error("syntax", name.span, "`not` binds less tightly than the operator before it")
                 .hint("put it in parentheses: `(not …)`"),
+        )
+    }
+
+    #[cold]
+    fn bare_where(&mut self, name: Name<'a>) -> super::parser::Reported {
+        self.fail(
+            Diagnostic::error("syntax", name.span, "`where` takes a condition and two values, in parentheses")
+                .hint("write `where(condition, then, otherwise)`")
+                .hint("what a reduction leaves out is said by a filter: `sum(n: X[n] > 0) …`"),
         )
     }
 

@@ -198,6 +198,7 @@ impl<'a> Parser<'a, '_> {
             return Err(reported);
         }
         let name = self.name("the name of a tensor")?;
+        program.unread.push(name);
         let at = match self.kind(0) {
             Some(Kind::LBracket) => self.list(Kind::LBracket, Kind::RBracket, "`]`")?.0,
             _ => vec![],
@@ -211,6 +212,7 @@ impl<'a> Parser<'a, '_> {
         if !self.eat(Kind::Assign) {
             return Err(self.not_a_statement(name));
         }
+        program.unread.pop();
         let this = program.statements.len();
         program.statements.push(StatementItem { name, at, dtype, value: None, span: start.to(self.last_span()) });
         let value = self.expression()?;

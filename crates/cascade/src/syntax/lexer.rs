@@ -92,7 +92,10 @@ fn bad_run(rest: &str, at: usize, report: &mut Report) -> usize {
         rest.chars().take_while(|c| !c.is_ascii() || "!\"$%&'.;?@\\`{|}~".contains(*c) || is_control(*c)).collect();
     // The caller saw a byte that starts no token, so the run holds at least that character.
     let run = if run.is_empty() { rest.chars().take(1).collect() } else { run };
-    let shown: String = run.chars().take(12).flat_map(char::escape_debug).collect();
+    let run = quoted(rest).map_or(run, str::to_owned);
+    // Quotes and backslashes as they are, and visible what is not.
+    let show = |c: char| if c.is_ascii_graphic() { c.to_string() } else { c.escape_debug().to_string() };
+    let shown: String = run.chars().take(12).map(show).collect();
     let mut diagnostic = Diagnostic::error(
         "unexpected-character",
         Span::new(at, at + run.len()),
@@ -105,11 +108,21 @@ fn bad_run(rest: &str, at: usize, report: &mut Report) -> usize {
     run.len()
 }
 
+/// A text in quotes, which the language does not have either.
+fn quoted(rest: &str) -> Option<&str> {
+    let line = rest.lines().next()?;
+    let end = line.strip_prefix('"')?.find('"')?;
+    Some(&line[..end + 2])
+}
+
 fn is_control(c: char) -> bool {
     c.is_ascii_control() && !matches!(c, '\n' | '\r' | '\t')
 }
 
 fn instead_of(run: &str) -> Option<String> {
+    if run.starts_with('"') {
+        return Some("there are numbers and truth values, and no texts".to_owned());
+    }
     let (known, write) = [
         ("&", "and"),
         ("|", "or"),
@@ -130,8 +143,10 @@ fn instead_of(run: &str) -> Option<String> {
         (".", "0.5, with its zero"),
     ]
     .into_iter()
-    .find(|(known, _)| run.starts_with(known))?;
+    .find(|(known, _)| run.starts_with(known))
+    .or_else(|| run.starts_with(char::is_alphabetic).then_some(("", "")))?;
     Some(match known {
+        "" => "names are made of the letters a to z and A to Z, digits and `_`".to_owned(),
         ";" | "." => format!("write {write}"),
         _ => format!("write `{write}`"),
     })

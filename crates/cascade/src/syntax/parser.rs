@@ -61,6 +61,19 @@ impl<'a> Parser<'a, '_> {
         if self.eat(kind) { Ok(self.last_span()) } else { Err(self.expected(what)) }
     }
 
+    /// Steps over the bracket that closes what was opened there.
+    pub fn closing(&mut self, kind: Kind, what: &str, opened: Span) -> Parse<Span> {
+        if self.eat(kind) {
+            return Ok(self.last_span());
+        }
+        let reported = self.expected(what);
+        if matches!(self.kind(0), None | Some(Kind::RParen | Kind::RBracket)) {
+            self.report.label_last(opened, "opened here");
+            self.report.hint_last(format!("close it with {what}"));
+        }
+        Err(reported)
+    }
+
     /// Steps over the next token, which must be a name that has no fixed meaning.
     pub fn name(&mut self, what: &str) -> Parse<Name<'a>> {
         let Some(text) = self.word(0) else { return Err(self.expected(what)) };
@@ -87,7 +100,13 @@ impl<'a> Parser<'a, '_> {
     #[cold]
     fn more_on_the_line(&mut self) -> Reported {
         let called = self.tokens[..self.at].last().is_some_and(|t| t.kind == Kind::RParen);
+        if let (Some(Kind::Name | Kind::LParen | Kind::Number), Some(name)) = (self.kind(0), self.called())
+            && self.word(0) != Some("if")
+        {
+            return self.no_reduction(name);
+        }
         let hint = match self.kind(0) {
+            Some(Kind::RParen | Kind::RBracket) => Some("it closes nothing: leave it out".to_string()),
             Some(Kind::Name) if self.word(0) == Some("if") => {
                 Some("write `where(condition, then, otherwise)`".to_string())
             }
@@ -102,6 +121,36 @@ impl<'a> Parser<'a, '_> {
         let reported = self.expected("the end of the line");
         hint.into_iter().for_each(|hint| self.report.hint_last(hint));
         reported
+    }
+
+    /// The name before the parentheses that were just closed.
+    fn called(&self) -> Option<Name<'a>> {
+        let mut depth = 0usize;
+        for (k, token) in self.tokens[..self.at].iter().enumerate().rev() {
+            match token.kind {
+                Kind::RParen => depth += 1,
+                Kind::LParen => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                let before = self.tokens[..k].last().filter(|t| token.kind == Kind::LParen && t.kind == Kind::Name)?;
+                let text = &self.text[before.span.range()];
+                return (!matches!(text, "and" | "or" | "not")).then_some(Name { text, span: before.span });
+            }
+        }
+        None
+    }
+
+    /// `topk(n) X[n]`.
+    #[cold]
+    fn no_reduction(&mut self, name: Name<'a>) -> Reported {
+        let all = super::expression::REDUCTIONS.join("`, `");
+        let message = format!("`{}` is no reduction, and only reductions have a body", name.text);
+        let d = Diagnostic::error("syntax", name.span, message).label(self.span(), "the body");
+        let d = if name.text == "log_softmax" { d.hint("write `X[n] - logsumexp(n) X[n]`") } else { d };
+        self.fail(d.hint(format!(
+            "reductions are `max`, `min`, `{all}`, and `reduce f(n) …` with a monoid `f` of yours; for a product write `*`"
+        )))
     }
 
     /// Reports that something else stands here.
