@@ -69,7 +69,10 @@ impl<'p> Resolver<'p> {
             ExprKind::Unary(op, x) => self.value(x).and_then(|x| self.unary(*op, x, e.span)),
             ExprKind::Binary(op, a, b) => {
                 let (a, b) = (self.value(a), self.value(b));
-                a.zip(b).and_then(|(a, b)| self.binary(*op, a, b, e.span))
+                a.zip(b).and_then(|(a, b)| {
+                    self.exact_quotients(*op, &a, &b);
+                    self.binary(*op, a, b, e.span)
+                })
             }
             ExprKind::Call { name, arguments } => self.call(*name, arguments, e.span),
             ExprKind::Reduce(reduce) => self.reduction(reduce, e.span),

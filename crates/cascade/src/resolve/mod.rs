@@ -11,6 +11,7 @@ mod indices;
 mod laws;
 mod names;
 mod order;
+mod quotients;
 mod range;
 mod recurrence;
 mod report;
