@@ -111,6 +111,7 @@ impl<'p> Resolver<'p> {
             return self.leaf(crate::ExprKind::Param(param), false, span);
         }
         if let Some(&rank) = self.names.ranks.get(name) {
+            self.size_or_tensor(name, span);
             return self.leaf(crate::ExprKind::Size(SizeExpr::rank(rank)), false, span);
         }
         if self.names.tensors.contains_key(name) {
@@ -264,6 +265,17 @@ impl<'p> Resolver<'p> {
             Diagnostic::error("index-capture", span, message)
                 .hint(format!("an op works on values; to reduce what the caller gives over `{name}`, write the reduction at the call"))
                 .hint(format!("if the two have nothing to do with each other, call the op's own index differently: `index {name}_ in …`")),
+        );
+    }
+
+    /// A bare name that is a rank's, and a tensor's too.
+    fn size_or_tensor(&mut self, name: &str, span: Span) {
+        let Some(tensor) = self.names.tensors.get(name).filter(|t| t.dims > 0) else { return };
+        let message = format!("`{name}` without brackets is the size of the rank, not the tensor of that name");
+        self.report.add(
+            Diagnostic::warning("size-or-tensor", span, message).label(tensor.span, "the tensor").hint(format!(
+                "for its elements write `{name}[…]`; if the size is meant, give the tensor another name"
+            )),
         );
     }
 
