@@ -33,7 +33,13 @@ pub(crate) fn index(cascade: &Cascade, expr: &IndexExpr) -> String {
     match expr.offset.as_constant() {
         Some(0) if !out.is_empty() => {}
         Some(c) => append(&mut out, c < 0, &c.unsigned_abs().to_string()),
-        None => append(&mut out, false, &size(cascade, &expr.offset)),
+        None => {
+            let text = size(cascade, &expr.offset);
+            match text.strip_prefix('-') {
+                Some(rest) => append(&mut out, true, rest),
+                None => append(&mut out, false, &text),
+            }
+        }
     }
     out
 }

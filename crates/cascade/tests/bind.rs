@@ -151,10 +151,10 @@ fn a_read_outside_its_tensor_is_an_error_with_its_position() {
            ? read it only where it exists: `where(i + r < L, X[i + r], 0)`, or a filter `i + r < L`"],
     );
     check_errors(
-        "input X[n]: f32\noutput Y: f32\nY[n] = X[2*n - 1]\n",
-        "X: 1",
-        &["out-of-range: X[2*n - 1] reads position -1 of N, which has 1 elements, at n = 0 @ X[2*n - 1] \
-           ? read it only where it exists: `where(2*n - 1 >= 0, X[2*n - 1], 0)`, or a filter `2*n - 1 >= 0`"],
+        "input X[n]: f32\noutput Y: f32\nrank G\nY[n] = X[n - G]\n",
+        "X: 1\nG = 1",
+        &["out-of-range: X[n - G] reads position -1 of N, which has 1 elements, at n = 0 @ X[n - G] \
+           ? read it only where it exists: `where(n - G >= 0, X[n - G], 0)`, or a filter `n - G >= 0`"],
     );
     // Nothing is read over an empty rank.
     check(convolution, "X: 0\nF: 0\nI = 9", "I=9 L=0 R=0");
