@@ -445,7 +445,7 @@ impl<'a> Search<'a> {
                         ConeError::NotPlain(n) => (n, "is read at other positions than it is computed at"),
                         ConeError::TooDeep(n) => (n, "ends a long chain of expressions"),
                     };
-                    let fixed = self.p[n].recurrence.is_some() && !matches!(self.p[n].def, ItemDef::Map(_));
+                    let fixed = self.p.stays_in_its_loop(n, self.shop.x);
                     if fixed || !memory.insert(n) {
                         let reason = "its own recurrence reads it at positions of another index";
                         return Err(PlanError::unsupported(&self.p[n].name, reason));

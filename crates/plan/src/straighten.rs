@@ -38,6 +38,24 @@ impl Problem {
     }
 }
 
+impl Problem {
+    /// Whether a recurrence needs this member in its loop: it is a state or a part of one, or another member reads it at other
+    /// positions than those it is computed at. Any other one may be stored position by position, and read anywhere outside.
+    pub(crate) fn stays_in_its_loop(&self, n: NodeId, exprs: &Exprs) -> bool {
+        let item = &self[n];
+        let Some(r) = item.recurrence.filter(|_| !matches!(item.def, ItemDef::Map(_))) else { return false };
+        let mut elsewhere = item.internal || matches!(item.def, ItemDef::Iterative(_));
+        let mut seen = BTreeSet::new();
+        for e in self.loops[r].members.iter().flat_map(|&m| self.parts(m)) {
+            exprs.reads(e, &mut seen, &mut |read, at| {
+                let plain = at.iter().zip(&item.axes).all(|(c, &i)| c.as_index() == Some(i));
+                elsewhere |= read == n && !plain;
+            });
+        }
+        elsewhere
+    }
+}
+
 struct Straightener<'a> {
     p: &'a mut Problem,
     x: &'a mut Exprs,

@@ -201,6 +201,28 @@ fn recurrences_that_mix_positions() {
     computes(text, "T=3,N=4");
 }
 
+/// What a step computes on its way is read outside, elsewhere than where it is computed.
+#[test]
+fn recurrences_whose_steps_are_read_outside() {
+    let head = "input C[i,j]: f32\noutput P: f32\nrank T = 5\nindex s in T\nu[0,i] = 1\n";
+    let linear = "k[t,j] = sum(i) C[i,j]*u[t,i]\nu[t+1,i] = (sum(j) C[i,j]*k[t,j])/8\n";
+    let both = "k[t,j] = 1/(2 + sum(i) abs(C[i,j])*u[t,i])\nu[t+1,i] = 1/(2 + sum(j) abs(C[i,j])*k[t,j])\n";
+    for step in [linear, both] {
+        for value in [
+            "P[j] = k[T-1,j]",
+            "P[s,j] = k[s,j]",
+            "P[s,j] = k[T-1-s,j] + u[T,0]",
+            "P[t,j] = k[t,j] + k[0,j]",
+            "P[i,j] = u[T,i]*C[i,j]*k[T-1,j]",
+            "P[j] = k[T-1,j] + sum(t) k[t,j]",
+        ] {
+            for sizes in ["I=1,J=1", "I=3,J=4", "I=130,J=3"] {
+                computes(&format!("{head}{step}{value}"), sizes);
+            }
+        }
+    }
+}
+
 /// A slice is read where its own index tells, by way of what is gathered.
 #[test]
 fn recurrences_that_gather() {
