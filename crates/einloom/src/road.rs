@@ -363,5 +363,5 @@ impl Compiled<'_> {
 
 /// Why there is no plan, for the user.
 pub(crate) fn plan_finding(error: &PlanError) -> Finding {
-    Finding::error("plan", error.to_string())
+    Finding::error("plan", error.to_string()).hint(error.hint.clone())
 }

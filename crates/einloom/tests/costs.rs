@@ -246,6 +246,8 @@ fn what_cannot_be_is_told() {
         (vec!["plan", "matmul.ein", "--size", "M=0,N=4,K=4"], 1, "M is 0"),
         ([&["plan"], &sized(&["--tile", "m=8,m=16"])[..]].concat(), 1, "two sizes are given for tiles of m"),
         ([&["plan"], &sized(&["--tile", "q=8"])[..]].concat(), 1, "the program has no such index"),
+        ([&["plan"], &sized(&["--tile", "q=8"])[..]].concat(), 1, "help: its indices are"),
+        ([&["plan"], &sized(&["--tile", "m=0"])[..]].concat(), 1, "help: give a size of 1 or more"),
         (
             [&["compare"], &sized(&["--machine", "h200", "--dtype", "i8"])[..]].concat(),
             2,

@@ -2,6 +2,7 @@
 //! ([`crate::merged`]). Decided by what is predicted.
 
 use crate::build::time;
+use crate::problem::Problem;
 use crate::{Lost, Merge, Merging, Plan, PlanError, Split};
 
 /// Predictions that differ by less do not decide: then indices stay as they are written.
@@ -9,6 +10,15 @@ const CLOSE: f64 = 1.02;
 
 /// Why a plan has no tile of an index.
 pub(crate) const NO_INDEX: &str = "the program has no such index";
+
+/// Refuses an index that is asked for and not there.
+pub(crate) fn unknown(p: &Problem, name: &str) -> PlanError {
+    const MOST: usize = 20;
+    // Those that the planner made up for itself have names that nobody can write.
+    let all = p.indices.iter().map(|i| i.name.as_str()).filter(|name| !name.contains('\''));
+    let names: Vec<&str> = all.take(MOST).collect();
+    PlanError::unsupported(name, NO_INDEX).hint(format!("its indices are {}", names.join(", ")))
+}
 
 /// What becomes of the program's indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

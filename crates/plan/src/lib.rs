@@ -181,8 +181,11 @@ fn plan_by(
     let options = &options;
     for (name, &tile) in &options.tiles {
         if tile == 0 || !problem.indices.iter().any(|i| i.name == *name) {
-            let reason = if tile == 0 { "a tile has at least one position" } else { indices::NO_INDEX };
-            return Err(PlanError::unsupported(name, reason));
+            return Err(match tile {
+                0 => PlanError::unsupported(name, "a tile has at least one position")
+                    .hint("give a size of 1 or more, or none for the planner's choice"),
+                _ => indices::unknown(&problem, name),
+            });
         }
     }
     if let Some(unit) = &options.matrix

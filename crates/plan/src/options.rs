@@ -145,11 +145,19 @@ pub struct PlanError {
     pub reason: String,
     /// If it is the capacity of a memory: elements that the part needs.
     pub needed: Option<u64>,
+    /// What to do instead.
+    pub hint: Option<String>,
 }
 
 impl PlanError {
     pub(crate) fn unsupported(subject: &str, reason: impl Into<String>) -> Self {
-        Self { subject: subject.to_string(), reason: reason.into(), needed: None }
+        Self { subject: subject.to_string(), reason: reason.into(), needed: None, hint: None }
+    }
+
+    /// Adds what to do instead.
+    pub(crate) fn hint(mut self, text: impl Into<String>) -> Self {
+        self.hint = Some(text.into());
+        self
     }
 }
 

@@ -10,7 +10,7 @@
 
 use crate::build::{Built, time};
 use crate::expr::{Atom, Coordinate, Expr, ExprId, Exprs, Linear};
-use crate::indices::NO_INDEX;
+use crate::indices::unknown;
 use crate::problem::{Fold, Index, Item, ItemDef, Problem};
 use crate::{Lost, Plan, PlanError, Work};
 use einloom_algebra::NodeId;
@@ -207,10 +207,11 @@ impl Problem {
         for (name, &count) in shares {
             let refused = |reason: &str| Err(PlanError::unsupported(name, reason));
             let Some(over) = self.indices.iter().position(|i| i.name == *name) else {
-                return refused(NO_INDEX);
+                return Err(unknown(self, name));
             };
             if count == 0 {
-                return refused("there is at least one share");
+                let error = PlanError::unsupported(name, "there is at least one share");
+                return Err(error.hint("give 1 for none, or no number for the planner's choice"));
             }
             let (extent, before, mut why) = (self.indices[over].extent, out.len(), "no reduction is over it");
             let over = IndexId(over as u32);

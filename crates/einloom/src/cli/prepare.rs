@@ -120,7 +120,7 @@ pub(crate) fn fits(planned: &Planned) -> Result<(), PlanError> {
         "its tensors take {need}, and the {root} of {machine} holds {have}: tensors {:.1} times smaller would fit",
         bytes as f64 / capacity as f64
     );
-    Err(PlanError { subject: name.clone(), reason, needed: None })
+    Err(PlanError { subject: name.clone(), reason, needed: None, hint: None })
 }
 
 fn tensor_bytes(planned: &Planned) -> u128 {
