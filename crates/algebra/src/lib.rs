@@ -13,6 +13,7 @@ pub mod passes;
 mod product;
 pub mod show;
 mod sign;
+mod size;
 mod steps;
 pub mod stream;
 mod term;

@@ -1,10 +1,10 @@
 //! Signs of terms, and whether they are finite, as far as their form shows it.
 
-use crate::{Def, Graph, Term, product};
+use crate::{Def, Graph, Term, product, size};
 use einloom_cascade::{BinaryOp, DType, Monoid, UnaryOp};
 
 /// How far definitions are followed.
-const DEPTH: usize = 12;
+pub(crate) const DEPTH: usize = 12;
 
 /// Whether the term is at least zero wherever it is a number.
 pub fn nonnegative(term: &Term, graph: &Graph) -> bool {
@@ -113,7 +113,61 @@ fn is_finite(term: &Term, graph: &Graph, depth: usize) -> bool {
     }
 }
 
-fn at_least_zero(term: &Term, graph: &Graph, depth: usize) -> bool {
+/// Whether the term is a number from 1 on and addends that cannot be negative.
+fn is_one_and_more(term: &Term, graph: &Graph, depth: usize) -> bool {
+    if depth == 0 {
+        return false;
+    }
+    let go = |t: &Term| is_one_and_more(t, graph, depth - 1);
+    match term {
+        Term::Number(v) => *v >= 1.0,
+        Term::Binary(BinaryOp::Add, a, b) => {
+            let nonnegative = |t: &Term| at_least_zero(t, graph, depth - 1);
+            go(a) && nonnegative(b) || nonnegative(a) && go(b)
+        }
+        Term::Read(n, _) => matches!(&graph[*n].def, Def::Map(t) if go(t)),
+        _ => false,
+    }
+}
+
+/// Whether the term is at most zero wherever it is a number.
+pub fn nonpositive(term: &Term, graph: &Graph) -> bool {
+    at_most_zero(term, graph, DEPTH)
+}
+
+fn at_most_zero(term: &Term, graph: &Graph, depth: usize) -> bool {
+    if depth == 0 {
+        return false;
+    }
+    let go = |t: &Term| at_most_zero(t, graph, depth - 1);
+    let nonnegative = |t: &Term| at_least_zero(t, graph, depth - 1);
+    match term {
+        Term::Number(v) => *v <= 0.0,
+        Term::Unary(op, x) => match op {
+            UnaryOp::Neg => nonnegative(x),
+            UnaryOp::Log | UnaryOp::Log2 => size::is_within_one(x, graph, depth - 1),
+            UnaryOp::Tanh | UnaryOp::Erf | UnaryOp::Floor | UnaryOp::Round | UnaryOp::Sign => go(x),
+            _ => false,
+        },
+        Term::Binary(op, a, b) => match op {
+            BinaryOp::Mul | BinaryOp::Div => go(a) && nonnegative(b) || nonnegative(a) && go(b),
+            BinaryOp::Sub => go(a) && nonnegative(b),
+            BinaryOp::Add | BinaryOp::Max => go(a) && go(b),
+            BinaryOp::Min => go(a) || go(b),
+            _ => false,
+        },
+        Term::Select(_, a, b) => go(a) && go(b),
+        Term::Read(n, _) => match &graph[*n].def {
+            Def::Map(t) => go(t),
+            // A minimum over nothing is inf.
+            Def::Reduce(r) => matches!(r.monoid, Monoid::Sum | Monoid::Max) && go(&r.body),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+pub(crate) fn at_least_zero(term: &Term, graph: &Graph, depth: usize) -> bool {
     if depth == 0 {
         return false;
     }
@@ -136,7 +190,10 @@ fn at_least_zero(term: &Term, graph: &Graph, depth: usize) -> bool {
             | UnaryOp::Round
             | UnaryOp::Sign
             | UnaryOp::Silu
-            | UnaryOp::Gelu => go(x),
+            | UnaryOp::Gelu
+            | UnaryOp::Log1p => go(x),
+            UnaryOp::Neg => at_most_zero(x, graph, depth - 1),
+            UnaryOp::Log | UnaryOp::Log2 => is_one_and_more(x, graph, depth - 1),
             _ => false,
         },
         Term::Binary(op, a, b) => match op {

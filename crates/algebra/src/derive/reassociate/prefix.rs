@@ -4,9 +4,10 @@
 //! What each summand is weighted with may depend on m as well, if it is a power whose exponent splits into a part of m
 //! and a part g of n: `exp(c[m] - c[n])`, `gamma^(m - n)`. The state is then kept relative to the latest position p in
 //! it, `Σ f(n)·b^(g(n) - g(p))`, and a step multiplies it with `rho = b^(g(p-1) - g(p))`; never with a power of the
-//! distance from the start, which overflows. Nothing larger than what is written may arise: either the weights of the
-//! state are the very weights written, because what is left over does not carry m, or `rho <= 1` by the signs of its
-//! exponent.
+//! distance from the start, which overflows. Nothing larger than what is written may arise: `rho <= 1` by the signs of its
+//! exponent, or else rho is finite whatever the inputs are, the same at every step, and the weights of the state are the very
+//! weights written, because nothing is left over but a number. An infinite rho would meet the state's first slice, which is 0; and what one
+//! step makes infinite a later one would not take back.
 
 use super::weights::{Base, Weight, canonical, moved};
 use crate::product::{self, Sum};
@@ -155,15 +156,15 @@ pub(super) fn decay(graph: &Graph, p: &Prefix, w: &Weight, inner: &Sum, outer: &
     let rho = telescoped(canonical(rho, graph), graph);
     let as_written = !left.iter().any(|(_, t)| t.mentions(&[m]));
     let shown = |s: &Sum| shown_sum(w, s, graph);
-    if !as_written && !w.at_most_one(&rho, graph) {
-        return Err((
-            format!(
-                "the weight {} decays by {} a step, whose size is not known: relative to the latest position it may overflow",
-                shown(&w.exponent),
-                shown(&rho)
-            ),
-            Some("an exponent of a distance, such as -abs(a)·(m - n), or a difference c[m] - c[n], stays as small as written".into()),
-        ));
+    let falls = w.at_most_one(&rho, graph);
+    let falling = "an exponent that only falls with the distance would do, such as -abs(a)·(m - n), or c[m] - c[n] with c a sum of -abs(a[i]), of log(sigmoid(a[i])) or of -log(1 + exp(a[i]))";
+    let unknown = |why: &str, hint: &str| {
+        let (weight, rho) = (shown(&w.exponent), shown(&rho));
+        let reason = format!("the weight {weight} decays by {rho} a step, whose size is not known: {why}");
+        Err((reason, Some(hint.to_string())))
+    };
+    if !falls && !as_written {
+        return unknown("relative to the latest position it may overflow", falling);
     }
     if !rest.is_empty() && !w.at_most_one(&rest, graph) {
         return Err((
@@ -176,6 +177,15 @@ pub(super) fn decay(graph: &Graph, p: &Prefix, w: &Weight, inner: &Sum, outer: &
             format!("{} would be read before its first position", shown(&rho)),
             Some("a cumulative sum c[m] = sum(i: i <= m) a[i] changes by a[m] a step".into()),
         ));
+    }
+    let steady = !rho.iter().any(|(_, t)| t.mentions(&[m])) && w.stays_finite(&rho, graph);
+    if !falls && !steady {
+        let why = "where it is infinite, a state of 0 times it is no number, and what it makes infinite no later step takes back";
+        return unknown(why, falling);
+    }
+    if !falls && !w.is_harmless(&left) {
+        let why = "a state that overflows would not become finite again by what it is multiplied with where it is read";
+        return unknown(why, "a power of the distance alone, such as b^(m - n), leaves nothing to multiply with");
     }
     // A base that may be negative has no fractional power to leave.
     if matches!(w.base, Base::Of(_)) && !as_written {

@@ -2,7 +2,7 @@
 //! `gamma^(m - n)`.
 
 use crate::product::{self, Sum};
-use crate::{Graph, Product, Term, sign};
+use crate::{Graph, Product, Term, sign, size};
 use einloom_cascade::{BinaryOp, IndexExpr, IndexId, UnaryOp};
 
 /// What is raised.
@@ -15,6 +15,9 @@ pub(in crate::derive) enum Base {
     /// A term.
     Of(Term),
 }
+
+/// Exponentials of no more than this are far from infinite in every number type in which they are computed.
+const MODEST: f64 = 64.0;
 
 /// `base^exponent`.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,10 +49,41 @@ impl Weight {
         })
     }
 
-    /// Whether `base^sum` is at most 1, as far as signs show.
+    /// Whether `base^sum` is at most 1 in size, as far as signs show.
     pub fn at_most_one(&self, sum: &Sum, graph: &Graph) -> bool {
-        let falls = |(c, t): &(f64, Term)| *c <= 0.0 && sign::nonnegative(t, graph);
-        !matches!(self.base, Base::Of(_)) && sum.iter().all(falls)
+        let rises =
+            |c: f64, t: &Term| c >= 0.0 && sign::nonnegative(t, graph) || c <= 0.0 && sign::nonpositive(t, graph);
+        match &self.base {
+            Base::Of(b) => sum.is_empty() || size::within_one(b, graph) && sum.iter().all(|(c, t)| rises(*c, t)),
+            _ => sum.iter().all(|(c, t)| rises(-c, t)),
+        }
+    }
+
+    /// Whether `base^sum` is a number, or no less than 1 where the base is more than 1: it makes nothing finite that is not.
+    pub fn is_harmless(&self, sum: &Sum) -> bool {
+        let literal = |(c, t): &(f64, Term)| t.as_number().map(|v| c * v);
+        let number = sum.iter().map(literal).sum::<Option<f64>>();
+        number.is_some_and(|p| if matches!(self.base, Base::Of(_)) { p >= 0.0 } else { p.abs() <= MODEST })
+    }
+
+    /// Whether `base^sum` is finite wherever inputs are, as far as the form shows it.
+    pub fn stays_finite(&self, sum: &Sum, graph: &Graph) -> bool {
+        // The numbers' sum, if all addends are numbers.
+        let number = || sum.iter().map(|(c, t)| t.as_number().map(|v| c * v)).sum::<Option<f64>>();
+        match &self.base {
+            Base::Of(b) => number().is_some_and(|p| match b.as_number() {
+                Some(b) => b.powf(p).abs() <= MODEST.exp(),
+                None => p == 1.0 && size::stays_finite(b, graph),
+            }),
+            _ => {
+                let most = |(c, t): &(f64, Term)| match t.as_number() {
+                    Some(v) => Some(c * v),
+                    None if *c <= 0.0 && sign::nonnegative(t, graph) => Some(0.0),
+                    None => size::within_one(t, graph).then_some(c.abs()),
+                };
+                sum.iter().map(most).sum::<Option<f64>>().is_some_and(|most| most <= MODEST)
+            }
+        }
     }
 }
 
