@@ -5,9 +5,14 @@
 //! that does not move with the Einsum's index and stems from a full reduction over the rank adds one. An input's
 //! passes are the number of distinct levels at which Einsums read its whole fibre. A reduction over one part of a
 //! split rank is not a full one.
+//!
+//! An operand that moves with the index may stem from a full reduction over another index of the rank: each of its
+//! elements then needs the whole fibre of what was reduced, so whatever else reads that very input waits for it. What
+//! grows with the index, as a sum over all positions up to it does, has what it needs when the traversal comes there.
+//! Ranks that are declared equal are one.
 
-use crate::{Def, Graph, NodeId};
-use einloom_cascade::{Cascade, IndexAtom, IndexExpr, IndexId, RankId};
+use crate::{Def, Graph, Node, NodeId, Operand};
+use einloom_cascade::{IndexAtom, IndexExpr, IndexId, RankId, SizeExpr};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Passes of a whole program, as written and as derived.
@@ -92,9 +97,10 @@ pub fn count(graph: &Graph, rank: RankId) -> Vec<(String, usize)> {
 fn traversals(graph: &Graph, rank: RankId) -> Vec<(String, Vec<Vec<String>>)> {
     let mut levels = Levels::new();
     let mut facts: Vec<Facts> = vec![];
-    let parts = partitions(graph, rank);
+    let root = same(graph, rank);
+    let parts = partitions(graph, root);
     for id in graph.ids() {
-        let node = facts_of(graph, id, rank, &parts, &facts, &mut levels);
+        let node = facts_of(graph, id, root, &parts, &facts, &mut levels);
         facts.push(node);
     }
     let touched: BTreeSet<NodeId> = graph.ids().flat_map(|id| graph.operands(id)).map(|o| o.node).collect();
@@ -113,14 +119,19 @@ fn traversals(graph: &Graph, rank: RankId) -> Vec<(String, Vec<Vec<String>>)> {
 /// Per input, the levels at which its whole fibre is read, and by which nodes.
 type Levels = BTreeMap<NodeId, BTreeMap<usize, Vec<NodeId>>>;
 
+/// Inputs whose fibre is read, each with the level before which it cannot be.
+type Roots = BTreeMap<NodeId, usize>;
+
 /// What the analysis of one rank knows of a node.
 #[derive(Default)]
 struct Facts {
     /// Per axis that runs over the rank or a part of it: the level of its traversal, and the inputs whose fibre it
-    /// descends from.
-    axes: BTreeMap<IndexId, (usize, BTreeSet<NodeId>)>,
+    /// descends from, each with the level at which it is read if that is a later one.
+    axes: BTreeMap<IndexId, (usize, Roots)>,
     /// Ranks of the family that were reduced on the way here.
     reduced: BTreeSet<RankId>,
+    /// Per input the ranks of the family along which each element here needs all of it.
+    fibres: BTreeMap<NodeId, BTreeSet<RankId>>,
     /// The highest level of those reductions.
     done: usize,
 }
@@ -131,8 +142,8 @@ fn partitions(graph: &Graph, rank: RankId) -> BTreeSet<Vec<RankId>> {
     for id in graph.ids() {
         for operand in graph.operands(id) {
             for (extent, e) in graph[operand.node].extents.iter().zip(operand.at) {
-                if extent.as_rank() == Some(rank) {
-                    out.extend(mixed_radix(&graph.cascade, e));
+                if covers(graph, extent, rank) {
+                    out.extend(mixed_radix(graph, e));
                 }
             }
         }
@@ -142,7 +153,7 @@ fn partitions(graph: &Graph, rank: RankId) -> BTreeSet<Vec<RankId>> {
 
 /// The ranks of an index expression that counts in mixed radix: each coefficient is the product of the sizes of the
 /// ranks after it.
-fn mixed_radix(cascade: &Cascade, e: &IndexExpr) -> Option<Vec<RankId>> {
+fn mixed_radix(graph: &Graph, e: &IndexExpr) -> Option<Vec<RankId>> {
     if e.terms.len() < 2 || e.offset.as_constant() != Some(0) {
         return None;
     }
@@ -150,7 +161,7 @@ fn mixed_radix(cascade: &Cascade, e: &IndexExpr) -> Option<Vec<RankId>> {
         .terms
         .iter()
         .map(|(c, atom)| match atom {
-            IndexAtom::Var(i) => Some((c.clone(), cascade[*i].rank)),
+            IndexAtom::Var(i) => Some((c.clone(), graph.cascade[*i].rank)),
             _ => None,
         })
         .collect::<Option<_>>()?;
@@ -160,7 +171,7 @@ fn mixed_radix(cascade: &Cascade, e: &IndexExpr) -> Option<Vec<RankId>> {
         let k = terms.iter().position(|(c, _)| *c == weight)?;
         let (_, rank) = terms.remove(k);
         weight = weight.mul(&einloom_cascade::SizeExpr::rank(rank));
-        ranks.insert(0, rank);
+        ranks.insert(0, same(graph, rank));
     }
     Some(ranks)
 }
@@ -173,7 +184,7 @@ struct Group {
 }
 
 fn groups(graph: &Graph, iterated: &[IndexId], rank: RankId, parts: &BTreeSet<Vec<RankId>>) -> Vec<Group> {
-    let rank_of = |i: IndexId| graph.cascade[i].rank;
+    let rank_of = |i: IndexId| same(graph, graph.cascade[i].rank);
     let mut out: Vec<Group> =
         iterated.iter().filter(|&&i| rank_of(i) == rank).map(|&i| Group { indices: vec![i], whole: true }).collect();
     for split in parts {
@@ -208,55 +219,73 @@ fn facts_of(
         if let Some(f) = known(operand.node) {
             own.reduced.extend(&f.reduced);
             own.done = own.done.max(f.done);
+            for (root, ranks) in &f.fibres {
+                own.fibres.entry(*root).or_default().extend(ranks);
+            }
         }
     }
     let full =
-        |f: &Facts| f.reduced.contains(&rank) || parts.iter().any(|split| split.iter().all(|r| f.reduced.contains(r)));
+        |f: &BTreeSet<RankId>| f.contains(&rank) || parts.iter().any(|split| split.iter().all(|r| f.contains(r)));
     for group in groups(graph, &iterated, rank, parts) {
-        let (mut level, mut roots) = (0, BTreeSet::new());
-        for operand in &operands {
+        let mut level = 0;
+        // Per operand the inputs that it brings in.
+        let mut brings = |operand: &Operand<'_>| {
             let dims = moving_dims(operand.at, &group.indices);
-            let Some(f) = known(operand.node) else { continue };
+            let Some(f) = known(operand.node) else { return Roots::new() };
             if dims.is_empty() {
-                let barrier = full(f) && !anchors.contains(&operand.node);
+                let barrier = full(&f.reduced) && !anchors.contains(&operand.node);
                 level = level.max(f.done + usize::from(barrier));
-                continue;
+                return Roots::new();
             }
             let source = &graph[operand.node];
             if source.def == Def::Input {
-                let covers = |d: &usize| source.extents[*d].as_rank() == Some(rank);
-                if dims.iter().any(covers) || covers_parts(source, &dims, parts) {
-                    roots.insert(operand.node);
-                }
-                continue;
+                let whole = |d: &usize| covers(graph, &source.extents[*d], rank);
+                let counts = dims.iter().any(whole) || covers_parts(graph, source, &dims, parts);
+                return if counts { [(operand.node, 0)].into() } else { Roots::new() };
             }
-            let mut moved = BTreeSet::new();
-            let mut inherited = BTreeSet::new();
+            let (mut moved, mut inherited) = (BTreeSet::new(), Roots::new());
             for &d in &dims {
                 moved.extend(vars(&operand.at[d]).into_iter().filter(|i| group.indices.contains(i)));
                 if let Some((l, r)) = source.axes.get(d).and_then(|axis| f.axes.get(axis)) {
                     level = level.max(*l);
-                    inherited.extend(r.iter().copied());
+                    r.iter().for_each(|(&root, &at)| later(&mut inherited, root, at));
                 }
             }
-            if moved.len() == group.indices.len() {
-                roots.extend(inherited);
+            if moved.len() == group.indices.len() { inherited } else { Roots::new() }
+        };
+        let brought: Vec<Roots> = operands.iter().map(&mut brings).collect();
+        let mut roots = Roots::new();
+        for (k, own) in brought.iter().enumerate() {
+            for (&root, &at) in own {
+                later(&mut roots, root, at);
+                // Once all of it has been met an operand brings it in no more than it did.
+                let needs = |n: NodeId| known(n).filter(|f| f.fibres.get(&root).is_some_and(full)).map(|f| f.done + 1);
+                let met = needs(operands[k].node);
+                let others = operands.iter().map(|o| o.node).filter(|n| *n != operands[k].node && !anchors.contains(n));
+                others.filter_map(needs).filter(|at| Some(*at) > met).for_each(|at| later(&mut roots, root, at));
             }
         }
+        roots.values_mut().for_each(|at| *at = level.max(*at));
         // A statement that only renames elements is a view: it traverses nothing itself.
         let view = matches!(node.def, Def::Map(crate::Term::Read(..)));
         if group.whole && !view {
-            for root in &roots {
-                let readers = levels.entry(*root).or_default().entry(level).or_default();
+            for (root, at) in &roots {
+                let readers = levels.entry(*root).or_default().entry(*at).or_default();
                 if readers.last() != Some(&id) {
                     readers.push(id);
                 }
             }
         }
         for &i in &group.indices {
+            let rank = same(graph, graph.cascade[i].rank);
             if over.contains(&i) {
-                own.done = own.done.max(level);
-                own.reduced.insert(graph.cascade[i].rank);
+                own.done = roots.values().copied().fold(own.done.max(level), usize::max);
+                own.reduced.insert(rank);
+                if !grows(graph, node, i) {
+                    for root in roots.keys() {
+                        own.fibres.entry(*root).or_default().insert(rank);
+                    }
+                }
             } else {
                 own.axes.insert(i, (level, roots.clone()));
             }
@@ -265,8 +294,41 @@ fn facts_of(
     own
 }
 
-fn covers_parts(source: &crate::Node, dims: &[usize], parts: &BTreeSet<Vec<RankId>>) -> bool {
-    parts.iter().any(|split| split.iter().all(|r| dims.iter().any(|&d| source.extents[d].as_rank() == Some(*r))))
+/// An input is read at this level at the earliest.
+fn later(roots: &mut Roots, root: NodeId, at: usize) {
+    let known = roots.entry(root).or_default();
+    *known = at.max(*known);
+}
+
+/// Whether a condition bounds a reduced index by an axis of the same rank: then an element needs no more than what a
+/// traversal along that axis has met.
+fn grows(graph: &Graph, node: &Node, i: IndexId) -> bool {
+    let Def::Reduce(r) = &node.def else { return false };
+    r.filter.iter().any(|f| {
+        let Some((_, Some((axis, _)))) = crate::derive::bound(f, i) else { return false };
+        node.axes.contains(&axis) && same(graph, graph.cascade[axis].rank) == same(graph, graph.cascade[i].rank)
+    })
+}
+
+/// The rank that a rank is declared to be the same as, or itself.
+fn same(graph: &Graph, mut rank: RankId) -> RankId {
+    for _ in 0..graph.cascade.ranks.len() {
+        let declared = graph.cascade[rank].default.as_ref().filter(|d| d.denominator.as_constant() == Some(1));
+        match declared.and_then(|d| d.numerator.as_rank()) {
+            Some(other) => rank = other,
+            None => break,
+        }
+    }
+    rank
+}
+
+/// Whether a dimension has the rank.
+fn covers(graph: &Graph, extent: &SizeExpr, rank: RankId) -> bool {
+    extent.as_rank().is_some_and(|r| same(graph, r) == rank)
+}
+
+fn covers_parts(graph: &Graph, source: &Node, dims: &[usize], parts: &BTreeSet<Vec<RankId>>) -> bool {
+    parts.iter().any(|split| split.iter().all(|r| dims.iter().any(|&d| covers(graph, &source.extents[d], *r))))
 }
 
 /// Dimensions at which an access moves with any of the indices.

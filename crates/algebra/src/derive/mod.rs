@@ -25,6 +25,8 @@ mod scan;
 mod separate;
 mod whole;
 
+pub(crate) use reassociate::bound;
+
 use crate::level::Levels;
 use crate::{Graph, Node, NodeId, Passes, Product, Refusal, Rule, Step, Term, flatten, passes};
 use einloom_cascade::Cascade;

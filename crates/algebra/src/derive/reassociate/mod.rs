@@ -18,6 +18,7 @@ mod weights;
 
 pub(super) use insert::fresh_index;
 pub(super) use prefix::GATHERED;
+pub(crate) use prefix::bound;
 pub(super) use weights::{Base, Body};
 
 use super::guard;

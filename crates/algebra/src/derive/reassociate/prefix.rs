@@ -80,7 +80,7 @@ impl Prefix {
 
 /// A condition on `n`: whether it bounds it from above, and by which index plus what constant (none where the distance
 /// is no constant). Nothing if it is no bound by one position.
-pub(super) fn bound(filter: &Term, n: IndexId) -> Option<(bool, Option<(IndexId, i64)>)> {
+pub(crate) fn bound(filter: &Term, n: IndexId) -> Option<(bool, Option<(IndexId, i64)>)> {
     let Term::Binary(op, a, b) = filter else { return None };
     let mut difference = product::sum(a);
     product::append(&mut difference, product::sum(b), -1.0);
