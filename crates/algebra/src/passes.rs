@@ -130,8 +130,9 @@ struct Facts {
     axes: BTreeMap<IndexId, (usize, Roots)>,
     /// Ranks of the family that were reduced on the way here.
     reduced: BTreeSet<RankId>,
-    /// Per input the ranks of the family along which each element here needs all of it.
-    fibres: BTreeMap<NodeId, BTreeSet<RankId>>,
+    /// Per input the ranks of the family along which each element here needs all of it, and the highest level of the
+    /// reductions over them.
+    fibres: BTreeMap<NodeId, (BTreeSet<RankId>, usize)>,
     /// The highest level of those reductions.
     done: usize,
 }
@@ -219,8 +220,10 @@ fn facts_of(
         if let Some(f) = known(operand.node) {
             own.reduced.extend(&f.reduced);
             own.done = own.done.max(f.done);
-            for (root, ranks) in &f.fibres {
-                own.fibres.entry(*root).or_default().extend(ranks);
+            for (root, (ranks, done)) in &f.fibres {
+                let known = own.fibres.entry(*root).or_default();
+                known.0.extend(ranks);
+                known.1 = known.1.max(*done);
             }
         }
     }
@@ -259,7 +262,10 @@ fn facts_of(
             for (&root, &at) in own {
                 later(&mut roots, root, at);
                 // Once all of it has been met an operand brings it in no more than it did.
-                let needs = |n: NodeId| known(n).filter(|f| f.fibres.get(&root).is_some_and(full)).map(|f| f.done + 1);
+                let needs = |n: NodeId| {
+                    let (ranks, done) = known(n)?.fibres.get(&root)?;
+                    full(ranks).then_some(done + 1)
+                };
                 let met = needs(operands[k].node);
                 let others = operands.iter().map(|o| o.node).filter(|n| *n != operands[k].node && !anchors.contains(n));
                 others.filter_map(needs).filter(|at| Some(*at) > met).for_each(|at| later(&mut roots, root, at));
@@ -282,8 +288,10 @@ fn facts_of(
                 own.done = roots.values().copied().fold(own.done.max(level), usize::max);
                 own.reduced.insert(rank);
                 if !grows(graph, node, i) {
-                    for root in roots.keys() {
-                        own.fibres.entry(*root).or_default().insert(rank);
+                    for (root, &at) in &roots {
+                        let known = own.fibres.entry(*root).or_default();
+                        known.0.insert(rank);
+                        known.1 = known.1.max(at);
                     }
                 }
             } else {

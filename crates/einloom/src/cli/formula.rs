@@ -42,6 +42,8 @@ struct AtJson {
     capacity: u64,
     values: f64,
     groups: BTreeMap<String, f64>,
+    /// Why no plan has these groups, if one has more positions than its index or fewer than one.
+    outside: Option<String>,
 }
 
 pub(crate) fn command(ui: &mut Ui, args: &FormulaArgs) -> Result<(), Failure> {
@@ -129,6 +131,9 @@ fn text(data: &FormulaJson) -> String {
     if let Some(at) = &data.at {
         let groups: String = at.groups.iter().map(|(g, n)| format!(", {g} = {n:.1}")).collect();
         let _ = writeln!(out, "  for a capacity of {}: H* = {:.0}{groups}", at.capacity, at.values);
+        if let Some(outside) = &at.outside {
+            let _ = writeln!(out, "  which no plan has: {outside}");
+        }
     }
     out
 }
@@ -152,7 +157,21 @@ fn numbers(
         let n = optimum.group(&g.0, capacity as f64, size)?;
         Some((g.0.to_string(), n))
     });
-    Ok(AtJson { capacity, values: optimum.eval(capacity as f64, size), groups: groups.collect() })
+    let groups: BTreeMap<String, f64> = groups.collect();
+    // The formula knows neither end of a group.
+    let extent = |s: &Symbol| {
+        let index = derived.cascade().indices.iter().find(|i| i.name == s.name)?;
+        Some((&index.name, bound.size(index.rank)))
+    };
+    let outside = optimum.groups.iter().find_map(|(s, ..)| {
+        let ((name, extent), n) = (extent(s)?, *groups.get(&s.to_string())?);
+        match n {
+            n if n > extent as f64 => Some(format!("{name} has {extent} positions, all of them in one group then")),
+            n if n < 1.0 => Some("a group has at least one position: the capacity holds no group".to_string()),
+            _ => None,
+        }
+    });
+    Ok(AtJson { capacity, values: optimum.eval(capacity as f64, size), groups, outside })
 }
 
 fn refused(why: NoFormula) -> Failure {
