@@ -59,17 +59,33 @@ pub fn choose(
     on(machine).map_err(|e| with_enough(e, machine, on))
 }
 
+/// The place of the plan to take, as [`choose`] does.
+fn fastest(plans: &[Result<(usize, Plan), PlanError>], machine: &Machine) -> Option<usize> {
+    let sure = if machine.lanes.is_some() { SURE_WITH_LANES } else { 1.0 };
+    let seconds = |k: usize| plans[k].as_ref().ok().map(|p| p.1.seconds * if k == 0 { 1.0 } else { sure });
+    (0..plans.len()).filter_map(|k| Some((k, seconds(k)?))).min_by(|a, b| a.1.total_cmp(&b.1)).map(|b| b.0)
+}
+
 fn chosen(forms: &[Form<'_>], bound: &Bound, machine: &Machine, options: &Options) -> Result<(usize, Plan), PlanError> {
     let mut known = Known::default();
     // All in one piece first: that a form is better shows there, and shares of one would use up the work that others need.
     let mut plans: Vec<Result<(usize, Plan), PlanError>> = vec![];
     for (k, f) in forms.iter().enumerate() {
+        // Forms of a large program are compared by their first divisions.
+        known.hurries = k > 0 && known.spent >= crate::search::most_tilings(machine);
         let refuse = |reason: &str| Err(PlanError::unsupported(&f.graph.cascade.name, reason));
         plans.push(match refused(f, forms[0].graph, machine) {
             Some(reason) => refuse(reason),
             None if k > 0 && known.is_spent(machine) => refuse("not looked at: the search ended before"),
             None => in_one_piece(f.graph, bound, machine, options, &mut known),
         });
+    }
+    if std::mem::take(&mut known.hurries)
+        && let Some(k) = fastest(&plans, machine).filter(|&k| k > 0)
+        && let Ok(found) = in_one_piece(forms[k].graph, bound, machine, options, &mut known)
+        && plans[k].as_ref().is_ok_and(|p| found.1.seconds < p.1.seconds)
+    {
+        plans[k] = Ok(found);
     }
     let mut order: Vec<usize> = (0..forms.len()).filter(|&k| plans[k].is_ok()).collect();
     let seconds = |k: usize| plans[k].as_ref().map_or(f64::INFINITY, |p| p.1.seconds);

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 /// Plans that are looked at as long as one may be in search of better divisions, at most: small programs do not come near it, and one
 /// of thirty statements, in several forms and shares, is to be planned in two seconds.
-const DIVISIONS: usize = 4;
+const DIVISIONS: usize = 6;
 
 /// See the module's text. All of it is for one machine and one set of options.
 #[derive(Debug, Default)]
@@ -27,6 +27,8 @@ pub(crate) struct Known {
     kernels: FxHashMap<(String, Option<String>), usize>,
     /// Tilings that were looked at in all plans so far.
     pub spent: usize,
+    /// Whether the next plan is only to be compared: its search ends early, and indices stay apart.
+    pub hurries: bool,
     /// What tiles do not change, by the kernel's number.
     pub structures: FxHashMap<usize, Structure>,
     /// How kernels run on a GPU's core.

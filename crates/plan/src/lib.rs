@@ -112,10 +112,9 @@ fn in_one_piece(
     options: &Options,
     known: &mut known::Known,
 ) -> Result<(usize, Plan), PlanError> {
+    let merge = if known.hurries { Merging::Never } else { options.merge };
     chunks::best(graph, bound, options, &mut |chunk| {
-        indices::best(options.merge, &mut |indices| {
-            plan_by(graph, bound, machine, options, (chunk, indices, &[]), known)
-        })
+        indices::best(merge, &mut |indices| plan_by(graph, bound, machine, options, (chunk, indices, &[]), known))
     })
 }
 

@@ -36,6 +36,9 @@ pub(crate) fn most_tilings(machine: &Machine) -> usize {
     }
 }
 
+/// Plans that are only compared look at so many times fewer.
+const HURRY: usize = 4;
+
 /// Roots, what is read from memory, what is computed: together they determine a kernel.
 type Key = (Vec<NodeId>, BTreeSet<NodeId>, BTreeSet<NodeId>);
 
@@ -310,7 +313,8 @@ impl<'a> Search<'a> {
 
     /// Whether no more divisions are tried. It depends on what was looked at, not on a clock: plans are the same every time.
     fn is_over(&self) -> bool {
-        self.left == 0 || self.shop.work.tilings >= most_tilings(self.shop.machine)
+        let hurry = if self.shop.known.hurries { HURRY } else { 1 };
+        self.left == 0 || self.shop.work.tilings >= most_tilings(self.shop.machine) / hurry
     }
 
     /// What lost to this division: its kernels with other tiles, and other divisions.

@@ -103,6 +103,9 @@ pub(crate) fn best(machine: &Machine, mut best: Plan, plan: &mut Planner<'_>) ->
                 break;
             }
         }
+        if better.is_none() && lost.is_empty() {
+            break;
+        }
         let gained = better.is_some();
         if let Some((found, one)) = better {
             shares.push(one);

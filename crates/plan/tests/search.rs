@@ -169,7 +169,7 @@ fn forms_and_shares_of_many_statements_are_no_more_work_than_a_few_plans() {
     let cascade = read(&text);
     assert!(Form::all(&derive(&cascade)).len() > 3);
     let plan = planned(&cascade, &sized(&cascade, "M=4096, N=4096, A=128, D=1024"), &machine("h200"));
-    assert!(plan.work.tilings < 20_000, "{:?}", plan.work);
+    assert!(plan.work.tilings < 30_000 && plan.seconds < 6e-3, "{:?} {}", plan.work, plan.seconds);
 }
 
 /// Which of three reduced indices is visited one by one decides what is read again.

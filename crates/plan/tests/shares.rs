@@ -129,7 +129,7 @@ fn few_rows_are_divided() {
 fn blocks_that_would_come_apart_share_nothing() {
     let h100 = built_in("h100").expect("built in");
     let options = Options { narrow_contractions: true, ..Options::default() };
-    let cascade = read(&std::fs::read_to_string("../../cascades/attention_gqa.ein").expect("a file"));
+    let cascade = read(include_str!("../../../cascades/attention_gqa.ein"));
     let on = |sizes: &str, options: &Options| planned_on(&h100, &cascade, &sized(&cascade, sizes), true, options);
     let long = "B=8, H=32, J=8, M=4, N=32768, D=128, E=128";
     let plan = on(long, &options);
