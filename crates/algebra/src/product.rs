@@ -57,6 +57,13 @@ impl Product {
             {
                 self.multiply(a, power * p.as_number().unwrap_or(1.0), graph);
             }
+            // c^x = exp(x·log c)
+            Term::Binary(BinaryOp::Pow, a, p)
+                if p.as_number().is_none() && !counts(p) && a.as_number().is_some_and(|c| c > 0.0 && c.is_finite()) =>
+            {
+                let log = Term::Unary(UnaryOp::Log, a.clone());
+                append(&mut self.exponent, sum(&Term::Binary(BinaryOp::Mul, p.clone(), Box::new(log))), power);
+            }
             Term::Binary(BinaryOp::Pow, a, p) if p.as_number().is_none() && !counts(p) => {
                 self.raised(term, power, [a, p], graph);
             }
@@ -91,12 +98,18 @@ impl Product {
         }
         let times = |x: Term| Term::Binary(BinaryOp::Mul, Box::new(p.clone()), Box::new(x));
         let to = |base: Term, p: Term| Term::Binary(BinaryOp::Pow, Box::new(base), Box::new(p));
-        if inner.coefficient != 1.0 {
-            self.push(to(Term::Number(inner.coefficient), p.clone()), power);
-        }
-        for (base, own) in inner.factors {
+        let mut number = inner.coefficient;
+        for (mut base, own) in inner.factors {
+            // A number goes with a factor: alone it would be an exponential.
+            if number != 1.0 && own == 1.0 {
+                base = Term::Binary(BinaryOp::Mul, Box::new(Term::Number(number)), Box::new(base));
+                number = 1.0;
+            }
             let p = if own.abs() == 1.0 { p.clone() } else { times(Term::Number(own.abs())) };
             self.push(to(base, p), power * own.signum());
+        }
+        if number != 1.0 {
+            self.push(to(Term::Number(number), p.clone()), power);
         }
         for (c, x) in inner.exponent {
             append(&mut self.exponent, sum(&times(x)), c * power);

@@ -17,6 +17,7 @@ pub fn positive_constant(term: &Term) -> bool {
         Term::Number(v) => *v > 0.0 && v.is_finite(),
         Term::Size(s) => s.terms().iter().all(|(_, c)| *c > 0) && !s.terms().is_empty(),
         Term::Unary(UnaryOp::Sqrt | UnaryOp::Rsqrt | UnaryOp::Abs, x) => positive_constant(x),
+        Term::Unary(UnaryOp::Log | UnaryOp::Log2, x) => matches!(**x, Term::Number(v) if v > 1.0 && v.is_finite()),
         Term::Binary(
             BinaryOp::Add | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Pow | BinaryOp::Min | BinaryOp::Max,
             a,

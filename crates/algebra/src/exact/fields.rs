@@ -356,6 +356,10 @@ impl Domain for Fields<'_> {
             BinaryOp::Pow => match (b.int, halves(b)) {
                 (Some(n), _) if n.abs() <= HIGHEST_POWER => self.power(a, n),
                 (_, Some(n)) => self.power(&self.sqrt(a), n),
+                // c^x = exp(x·log c)
+                _ if a.degree == Degree::ZERO => {
+                    self.unary(UnaryOp::Exp, &self.binary(BinaryOp::Mul, b, &self.unary(UnaryOp::Log, a)))
+                }
                 _ => self.raised(a, b),
             },
             BinaryOp::Max | BinaryOp::Min => {
