@@ -6,7 +6,8 @@
 //! state, `Σ_d q[t,d]·h[t+1,d,e]` with `u_n = k[n,d]·v[n,e]`, sums them first, `Σ_d q[t,d]·k[n,d]`, and becomes products of
 //! matrices. All decays are over stretches inside one chunk, so none is larger than what the recurrence itself makes.
 //!
-//! Conditions: each step is affine in the slice before, element by element; states are not rounded and not wanted
+//! Conditions: each step is affine in the slice before, element by element, in every branch of a condition that does not
+//! depend on it (`where(c, a·h, b)` is `where(c, a, 0)·h + where(c, 0, b)`); states are not rounded and not wanted
 //! themselves; the decay does not carry all indices of the state (nothing would multiply as a matrix); one that carries
 //! an index that a read sums over is a power of e (it stays inside that sum as `exp` of a difference between two
 //! positions, since relative to one position it would overflow, and the sum is then no product of matrices); each summand

@@ -1,7 +1,6 @@
 //! A step as `rho·h + Σ u`.
 
 use super::Why;
-use crate::derive::polynomial::flat;
 use crate::derive::reassociate::Body;
 use crate::derive::{filter, reassociate};
 use crate::product::{self, Sum};
@@ -51,32 +50,32 @@ impl Affine {
         let any = |t: &Term| t.any_read(&|n| states.contains(&n));
         let mut rho: Vec<(f64, Term)> = vec![];
         let mut summands = vec![];
-        let mut addends = vec![];
-        flat(step, 1.0, &mut addends);
-        let mut todo: Vec<(f64, Term, bool)> = addends.into_iter().map(|(c, t)| (c, t.clone(), true)).collect();
+        let mut todo = vec![];
+        addends(step, 1.0, &[], &any, &mut todo);
         todo.reverse();
-        while let Some((sign, addend, whole)) = todo.pop() {
-            if !any(&addend) {
-                summands.push(Summand::of(graph, t, sign, &addend));
+        while let Some(Addend { sign, term, branches, whole }) = todo.pop() {
+            if !any(&term) {
+                summands.push(Summand::of(graph, t, sign, &under(&branches, term)));
                 continue;
             }
-            let mut p = Product::of(&addend, graph);
+            let mut p = Product::of(&term, graph);
             let place = p.factors.iter().position(|(f, power)| *f == itself && *power == 1.0);
             if let Some(place) = place {
                 p.factors.remove(place);
                 let rest = p.term();
                 if any(&rest) {
-                    return Err(not(&addend));
+                    return Err(not(&term));
                 }
-                rho.push((sign, rest));
+                rho.push((sign, under(&branches, rest)));
             } else if whole {
-                let expanded = product::sum(&addend);
+                let expanded = product::sum(&term);
                 if expanded.len() < 2 {
-                    return Err(not(&addend));
+                    return Err(not(&term));
                 }
-                todo.extend(expanded.into_iter().rev().map(|(c, t)| (c * sign, t, false)));
+                let part = |(c, term)| Addend { sign: c * sign, term, branches: branches.clone(), whole: false };
+                todo.extend(expanded.into_iter().rev().map(part));
             } else {
-                return Err(not(&addend));
+                return Err(not(&term));
             }
         }
         let mut out = Self { state, constant: None, exponent: vec![], factor: None, summands };
@@ -96,7 +95,14 @@ impl Affine {
     fn split(&mut self, graph: &Graph, t: IndexId, rho: Product) {
         let moves = |x: &Term| x.mentions(&[t]);
         let mut body = Body::of_product(rho, graph);
-        let (varying, constant): (Vec<_>, Vec<_>) = body.factors.drain(..).partition(|(x, _)| moves(x));
+        let (mut varying, constant): (Vec<_>, Vec<_>) = body.factors.drain(..).partition(|(x, _)| moves(x));
+        varying.retain(|f| match exponent_or_nothing(f) {
+            Some(exponent) => {
+                self.exponent.push((1.0, exponent));
+                false
+            }
+            None => true,
+        });
         body.factors = constant;
         let mut rest = Product::one();
         rest.factors = varying;
@@ -171,6 +177,59 @@ impl Summand {
         }
         Ok((left, right))
     }
+}
+
+/// An addend of a step, under the conditions whose branches it stands in: whether they hold.
+struct Addend {
+    sign: f64,
+    term: Term,
+    branches: Vec<(Term, bool)>,
+    /// Whether it may be multiplied out.
+    whole: bool,
+}
+
+/// The addends of a step. `where(c, a, b) = where(c, a, 0) + where(c, 0, b)`, if c does not depend on a state.
+fn addends(t: &Term, sign: f64, branches: &[(Term, bool)], any: &dyn Fn(&Term) -> bool, out: &mut Vec<Addend>) {
+    match t {
+        Term::Binary(BinaryOp::Add, a, b) => [a, b].into_iter().for_each(|t| addends(t, sign, branches, any, out)),
+        Term::Binary(BinaryOp::Sub, a, b) => {
+            addends(a, sign, branches, any, out);
+            addends(b, -sign, branches, any, out);
+        }
+        Term::Unary(UnaryOp::Neg, x) => addends(x, -sign, branches, any, out),
+        Term::Select(c, a, b) if any(t) && !any(c) => {
+            for (branch, holds) in [(a, true), (b, false)] {
+                let mut inner = branches.to_vec();
+                inner.push(((**c).clone(), holds));
+                addends(branch, sign, &inner, any, out);
+            }
+        }
+        Term::Number(0.0) if !branches.is_empty() => {}
+        other => out.push(Addend { sign, term: other.clone(), branches: branches.to_vec(), whole: true }),
+    }
+}
+
+/// What is 0 where another branch is taken.
+fn under(branches: &[(Term, bool)], term: Term) -> Term {
+    branches.iter().rev().fold(term, |t, (c, holds)| {
+        let (c, t, zero) = (Box::new(c.clone()), Box::new(t), Box::new(Term::Number(0.0)));
+        if *holds { Term::Select(c, t, zero) } else { Term::Select(c, zero, t) }
+    })
+}
+
+/// The exponent of a factor that is a power of e, or 1, under a condition, and else 0: such a step forgets what was, and
+/// what lies between two positions tells whether one did.
+fn exponent_or_nothing((factor, power): &(Term, f64)) -> Option<Term> {
+    let Term::Select(c, a, b) = factor else { return None };
+    let exponent = |t: &Term| match t {
+        Term::Number(1.0) => Some(Term::Number(0.0)),
+        Term::Number(0.0) => Some(Term::Number(f64::NEG_INFINITY)),
+        Term::Unary(UnaryOp::Exp, x) => Some((**x).clone()),
+        _ => None,
+    };
+    let nothing = [a, b].iter().any(|t| t.as_number() == Some(0.0));
+    let select = || Some(Term::Select(c.clone(), Box::new(exponent(a)?), Box::new(exponent(b)?)));
+    if nothing && *power == 1.0 { select() } else { None }
 }
 
 /// A term at position `n` in place of `t`.
