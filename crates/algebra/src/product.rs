@@ -71,11 +71,13 @@ impl Product {
             Term::Unary(UnaryOp::Rsqrt, a) => self.multiply(a, power * -0.5, graph),
             Term::Unary(UnaryOp::Exp, a) => append(&mut self.exponent, sum(a), power),
             Term::Unary(UnaryOp::Exp2, a) => append(&mut self.exponent2, sum(a), power),
-            Term::Unary(UnaryOp::Abs, a) if power.fract() == 0.0 => {
+            // No magnitude is negative, so any power of it is the product of its factors'.
+            Term::Unary(UnaryOp::Abs, a) => {
                 let inner = Self::of(a, graph);
                 self.coefficient *= inner.coefficient.abs().powf(power);
                 for (base, p) in inner.factors {
-                    let base = if sign::nonnegative(&base, graph) || (p / 2.0).fract() == 0.0 {
+                    let even = (p / 2.0).fract() == 0.0 && power.fract() == 0.0;
+                    let base = if sign::nonnegative(&base, graph) || even {
                         base
                     } else {
                         Term::Unary(UnaryOp::Abs, Box::new(base))
