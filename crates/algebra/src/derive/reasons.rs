@@ -100,7 +100,7 @@ impl Deriver<'_> {
         };
         let shown = self.shown(culprit);
         let reason = format!("{shown} is not a product of a function of {index} and a function of {needs}");
-        let hint = self.nested(culprit, over).or_else(|| self.hint(culprit, &index, &needs));
+        let hint = self.nested(culprit, over).or_else(|| self.hint(culprit, over, floor, &needs));
         (reason, hint)
     }
 
@@ -127,7 +127,17 @@ impl Deriver<'_> {
         p.factors.len() + usize::from(!p.exponent.is_empty()) > 1
     }
 
-    fn hint(&self, culprit: &Term, index: &str, needs: &str) -> Option<String> {
+    /// Whether it is a product of which at most one factor can be negative, and none joins what is summed over and what
+    /// that waits for.
+    fn splits_in_log(&self, x: &Term, over: &[IndexId], floor: usize) -> bool {
+        let signed = |(base, _): &&(Term, f64)| !crate::sign::nonnegative(base, &self.out);
+        let joins = |(base, _): &(Term, f64)| base.mentions(over) && self.waits(base, over, floor);
+        let factors = Product::of(x, &self.out).factors;
+        self.is_product(x) && factors.iter().filter(signed).count() <= 1 && !factors.iter().any(joins)
+    }
+
+    fn hint(&self, culprit: &Term, over: &[IndexId], floor: usize, needs: &str) -> Option<String> {
+        let index = self.index_names(over);
         // Of what the reader sees: no guard is a branch.
         Some(match &show::unguarded(culprit) {
             Term::Read(n, _) if super::inline::rounds(&self.out[*n]) => format!(
@@ -158,6 +168,10 @@ impl Deriver<'_> {
                 "{}(a + b) is a product of two vectors of two, but this rule turns no such vector, and without a centre large arguments would lose their digits",
                 op.name()
             ),
+            Term::Unary(op @ (UnaryOp::Log | UnaryOp::Log2), x) if self.splits_in_log(x, over, floor) => format!(
+                "{}(a·b) would be a sum of what separates, but it is kept together for where there is nothing to reduce or an anchor is infinite",
+                op.name()
+            ),
             Term::Unary(op @ (UnaryOp::Log | UnaryOp::Log2), x) if self.is_product(x) => format!(
                 "{}(a·b) would be a sum if none but one of the factors could be negative and none of them joined {index} and {needs}; abs(a) cannot be",
                 op.name()
@@ -169,6 +183,9 @@ impl Deriver<'_> {
                 "whole powers from 1 to 8 are: they multiply out; so is any power of a product of which no factor can be negative".into()
             }
             Term::Binary(BinaryOp::Pow, ..) => "whole powers from 1 to 8 are: they multiply out".into(),
+            Term::Binary(BinaryOp::Add | BinaryOp::Sub, ..) => format!(
+                "in a sum of its own for each addend, those that are products of a function of {index} and one of {needs} would separate"
+            ),
             _ => format!(
                 "as a product of a function of {index} and one of {needs}, or a sum of such products, it would separate"
             ),

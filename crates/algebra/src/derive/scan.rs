@@ -4,8 +4,8 @@
 //! Steps `h ← f_t(h)` compose into few numbers if every `f_t` is affine in `h`, element by element:
 //! `(a, b) ∘ (a', b') = (a·a', a·b' + b)`. Then positions may be taken in chunks. If a step mixes the elements of `h`
 //! linearly, composing steps means multiplying matrices, which costs more than applying them one after the other; if it
-//! is not linear, nothing shorter than the steps themselves describes their composition. In all cases the recurrence is
-//! computed position by position here, and this says why.
+//! is not linear, no shorter form of their composition is known here. In all cases the recurrence is computed position by
+//! position here, and this says why.
 
 use super::Deriver;
 use crate::{Def, Graph, NodeId, Recurrence, Rule, Term, show};
@@ -68,20 +68,27 @@ impl Deriver<'_> {
             Dependence::None => return,
             // Such steps compose: whether by chunks is another rule's question, which also says why not.
             Dependence::Elementwise => return,
-            Dependence::Extremum => (
-                format!("steps of {names} are extrema and sums, element by element, so in a chunk nothing multiplies as a matrix"),
-                "such steps compose, max(max(h + a, b) + a', b') = max(h + (a + a'), max(b + a', b')), but a chunk would cost more than its steps; a sum in place of the extremum, with a factor that is the same along some index, would not".into(),
-            ),
+            Dependence::Extremum => {
+                let hint = match steps.iter().map(|(_, step)| walk.scale(step)).max().unwrap_or(Scale::One) {
+                    Scale::One => "such steps compose, max(max(h + a, b) + a', b') = max(h + (a + a'), max(b + a', b')), but a chunk would cost more than its steps; a sum in place of the extremum, with a factor that is the same along some index, would not",
+                    Scale::Nonnegative => "such steps compose, max(a'·max(a·h + b, c) + b', c') = max(a'·a·h + (a'·b + b'), max(a'·c + b', c')) for a' >= 0, but a chunk would cost more than its steps; a sum in place of the extremum, with a factor that is the same along some index, would not",
+                    Scale::Unknown => "a factor whose sign is not known makes a minimum of a maximum, so such steps compose only with a bound on either side, which is not done here; abs(a) in place of a factor a cannot be negative",
+                };
+                (
+                    format!("steps of {names} are extrema of what is affine in the slice before, element by element, so in a chunk nothing multiplies as a matrix"),
+                    hint.into(),
+                )
+            }
             Dependence::Matrix => (
                 format!("a step of {names} multiplies the slice before with a matrix"),
-                "such steps compose only as products of matrices, which cost more than the steps; a factor per element instead of a matrix would compose".into(),
+                "such steps compose as products of matrices, which cost more than the steps; where each matrix is the identity and a product of two vectors, their product has a shorter form (WY), which is not made here; a factor per element instead of a matrix would compose".into(),
             ),
             Dependence::Tropical => (
                 format!("a step of {names} multiplies the slice before with a matrix, over an extremum and +"),
                 "such steps compose only as products of matrices, which cost more than the steps; an addend per element instead of a matrix would compose".into(),
             ),
             Dependence::NotAffine(t) => (
-                format!("{} is not affine in the slice before, so nothing shorter than the steps themselves describes several of them", show::term(&self.out, &t)),
+                format!("{} is not affine in the slice before, and no other form of several steps is known to this rule", show::term(&self.out, &t)),
                 format!("{names} would compose if every step were a·h + b with a and b from elsewhere"),
             ),
         };
@@ -104,7 +111,34 @@ struct Walk<'a> {
     members: BTreeSet<NodeId>,
 }
 
+/// What slices are multiplied with inside a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Scale {
+    /// Nothing.
+    One,
+    /// What cannot be negative.
+    Nonnegative,
+    /// Something else.
+    Unknown,
+}
+
 impl Walk<'_> {
+    fn scale(&self, step: &Term) -> Scale {
+        let reads = |t: &Term| t.any_read(&|n| self.members.contains(&n));
+        let mut found = Scale::One;
+        step.visit(&mut |t| {
+            let factor = match t {
+                Term::Binary(BinaryOp::Mul, a, b) if reads(a) => b,
+                Term::Binary(BinaryOp::Mul, a, b) if reads(b) => a,
+                Term::Binary(BinaryOp::Div, a, b) if reads(a) => b,
+                _ => return,
+            };
+            let sign = if crate::sign::nonnegative(factor, self.graph) { Scale::Nonnegative } else { Scale::Unknown };
+            found = found.max(sign);
+        });
+        found
+    }
+
     /// In what a maximum is taken of, a minimum of two slices, or the other way about: over max and min that is their
     /// product.
     fn joined(&self, monoid: Monoid, body: &Term) -> Option<Term> {

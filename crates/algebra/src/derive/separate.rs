@@ -227,8 +227,8 @@ impl Deriver<'_> {
         let (mut mixed, ready): (Vec<_>, Vec<_>) = inside.factors.drain(..).partition(|(t, _)| waits(t));
         inside.factors = ready;
         self.keep_quotients(&mut mixed, &mut outside);
-        if let Some((_, t)) = inside.exponent.iter().chain(&inside.exponent2).find(|(_, t)| waits(t)) {
-            return Err(NotFinite::Exponent(t.clone()));
+        if let Some((c, t)) = inside.exponent.iter().chain(&inside.exponent2).find(|(_, t)| waits(t)) {
+            return Err(NotFinite::Exponent(product::sum_term(&vec![(c.signum(), t.clone())])));
         }
         let extremum = |u: &Product, number: f64, rest: &product::Sum| {
             let rest = self.opened_addends(rest, true);

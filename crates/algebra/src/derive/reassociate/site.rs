@@ -170,6 +170,11 @@ impl Site {
         for f in parts.filter.iter().filter(|f| f.mentions(&self.over)) {
             f.indices(&mut tied);
         }
+        // A filter by value is not meant as a prefix.
+        let by_value = |f: &Term| f.mentions(&self.over) && f.mentions(&self.node.axes) && f.any_read(&|_| true);
+        if parts.filter.iter().any(by_value) {
+            return Ok(None);
+        }
         tied.retain(|i| !self.over.contains(i) && self.node.axes.contains(i));
         let asks: Vec<IndexId> = tied.iter().copied().collect();
         let carries_both = |t: &Term| t.mentions(&self.over) && t.mentions(&asks);
