@@ -19,6 +19,8 @@ pub enum Rule {
     Stabilise,
     /// Differences are taken relative to the running mean; a move of the mean moves a vector of moments linearly.
     Centre,
+    /// One reduction over several indices becomes several, one inside the other.
+    Distribute,
     /// Two sums, one inside the other, change places.
     Reassociate,
     /// A reduction over all positions up to one becomes a recurrence.
@@ -42,6 +44,7 @@ impl Rule {
             Self::Separate => "separate",
             Self::Stabilise => "stabilise",
             Self::Centre => "centre",
+            Self::Distribute => "distribute",
             Self::Reassociate => "reassociate",
             Self::Prefix => "prefix",
             Self::Reverse => "reverse",
@@ -71,6 +74,9 @@ impl Rule {
             }
             Self::Centre => {
                 "a whole power of a difference multiplies out into finitely many products g(x)·h(c): their sums are a vector of states, kept about the running mean, and a move of the mean takes them through a triangular linear map"
+            }
+            Self::Distribute => {
+                "· distributes over sum, and + over an extremum, as · does with what cannot be negative: factors that do not carry an index leave the reduction over it, which is made before them"
             }
             Self::Reassociate => {
                 "between two sums stand only products, and each factor belongs to one side: · distributes over both sums, so they may change places"

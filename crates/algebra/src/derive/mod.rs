@@ -8,6 +8,7 @@ mod addends;
 mod apart;
 mod arg;
 mod chunk;
+mod distribute;
 mod extremum;
 mod filter;
 mod guard;
@@ -29,7 +30,7 @@ pub(crate) use reassociate::bound;
 
 use crate::level::Levels;
 use crate::{Graph, Node, NodeId, Passes, Product, Refusal, Rule, Step, Term, flatten, passes};
-use einloom_cascade::Cascade;
+use einloom_cascade::{Cascade, SizeExpr};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -65,6 +66,8 @@ pub struct Alternative {
     pub refusals: Vec<Refusal>,
     /// Passes per rank and input, as written and in this form.
     pub passes: Passes,
+    /// Of a form whose reductions are nested in one of several orders: what these cost, in operations.
+    pub cost: Option<SizeExpr>,
 }
 
 impl Derivation {
@@ -83,7 +86,10 @@ pub fn derive(cascade: &Cascade) -> Derivation {
     let passes = passes::compare(&written, &derived);
     let (rewritten, refused) = reassociate::alternatives(&written);
     refusals.extend(refused);
-    let main = Alternative { name: "in the order written".into(), derived, steps, refusals, passes };
+    let (nested, refused) = distribute::alternatives(&written);
+    refusals.extend(refused);
+    let name = "in the order written".into();
+    let main = Alternative { name, derived, steps, refusals, passes, cost: None };
     let (main, chunked) = in_chunks(main);
     let mut alternatives: Vec<Alternative> = chunked.into_iter().collect();
     for r in rewritten {
@@ -92,7 +98,16 @@ pub fn derive(cascade: &Cascade) -> Derivation {
         let mut steps = r.steps;
         steps.extend(own);
         let passes = passes::compare(&written, &derived);
-        let (one, chunked) = in_chunks(Alternative { name, derived, steps, refusals, passes });
+        let (one, chunked) = in_chunks(Alternative { name, derived, steps, refusals, passes, cost: None });
+        alternatives.push(one);
+        alternatives.extend(chunked);
+    }
+    for n in nested {
+        let (derived, own, refusals) = streaming(&n.graph);
+        let steps = n.steps.into_iter().chain(own).collect();
+        let passes = passes::compare(&written, &derived);
+        let form = Alternative { name: n.name, derived, steps, refusals, passes, cost: Some(n.cost) };
+        let (one, chunked) = in_chunks(form);
         alternatives.push(one);
         alternatives.extend(chunked);
     }
@@ -112,6 +127,7 @@ fn in_chunks(mut form: Alternative) -> (Alternative, Option<Alternative>) {
         steps: form.steps.iter().cloned().chain(chunked.steps).collect(),
         refusals: form.refusals.iter().chain(&chunked.refusals).cloned().collect(),
         passes: form.passes.clone(),
+        cost: form.cost.clone(),
     });
     form.refusals.extend(chunked.refusals);
     (form, other)

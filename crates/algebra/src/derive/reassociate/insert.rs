@@ -5,13 +5,13 @@ use crate::{Graph, Node, NodeId};
 use einloom_cascade::{Index, IndexId};
 
 /// Stands for the `k`-th new node in terms that are made before its place is known.
-pub(super) fn placeholder(k: usize) -> NodeId {
+pub(in crate::derive) fn placeholder(k: usize) -> NodeId {
     NodeId(u32::MAX - k as u32)
 }
 
 /// The graph with `new` in front of node `at`, whose own definition becomes `replaced`. Terms of both name new nodes
 /// by [`placeholder`], others by their old numbers. Returns the new nodes' numbers.
-pub(super) fn insert(graph: &mut Graph, at: NodeId, new: Vec<Node>, replaced: Node) -> Vec<NodeId> {
+pub(in crate::derive) fn insert(graph: &mut Graph, at: NodeId, new: Vec<Node>, replaced: Node) -> Vec<NodeId> {
     let count = new.len() as u32;
     let to = |n: NodeId| match u32::MAX - n.0 {
         k if k < count => NodeId(at.0 + k),

@@ -16,7 +16,7 @@ mod site;
 mod tell;
 mod weights;
 
-pub(super) use insert::fresh_index;
+pub(super) use insert::{fresh_index, insert, placeholder};
 pub(super) use prefix::GATHERED;
 pub(crate) use prefix::bound;
 pub(super) use weights::{Base, Body};
