@@ -193,8 +193,11 @@ impl TailByRows {
                 own().filter(|v| has(*v, &axis) && there.contains(v)).map(|v| (v, passing.contains(&v))).collect()
             };
             let rows: BTreeSet<Vec<(ValueId, bool)>> = tail.moments.sets(&alike).map(rows).collect();
-            let whole: BTreeSet<ValueId> =
-                tail.before.iter().copied().chain(own().filter(|v| !has(*v, &axis))).collect();
+            // What is loaded where it is read, and lacks the axis, is asked for by every row.
+            let again = tail.ops.iter().filter(|op| matches!(op, Op::Load { .. })).filter_map(written);
+            let again = again.filter(|v| fused.contains_key(v) && !sides(kernel, *v).is_empty());
+            let others = own().chain(again).filter(|v| !has(*v, &axis));
+            let whole: BTreeSet<ValueId> = tail.before.iter().copied().chain(others).collect();
             Self { axis, whole: whole.into_iter().collect(), rows: rows.into_iter().collect() }
         };
         axes.into_iter().filter(apart).map(along).collect()

@@ -2,8 +2,9 @@
 
 use crate::by_rows::{ByRows, TailByRows};
 use crate::gpu::registers::{Loop, Moments};
-use crate::gpu::uses::{fused, reads};
+use crate::gpu::uses::{fused, fused_but, reads};
 use crate::nest::sides;
+use crate::on_demand::OnDemand;
 use einloom_tile::{AxisId, Kernel, Op, ValueId};
 use std::collections::BTreeSet;
 
@@ -25,14 +26,23 @@ pub fn held_elements(kernel: &Kernel) -> u64 {
 /// What a kernel holds, found once for all sizes of its tiles.
 #[derive(Clone, Debug)]
 pub struct Held {
+    /// For each way to go along what is loaded where it is read: see the module `on_demand`.
+    ways: Vec<Way>,
+    /// By tile.
+    sides: Vec<Vec<AxisId>>,
+}
+
+/// One way to go through a kernel.
+#[derive(Clone, Debug)]
+struct Way {
+    /// Elements that are there besides.
+    beside: f64,
     /// Outside the innermost streams, before the end of the last one.
     moments: Moments,
     /// After it, operation by operation and by rows.
     tail: (Moments, Vec<TailByRows>),
     /// In each innermost stream, operation by operation and by rows.
     streams: Vec<(Moments, Vec<ByRows>)>,
-    /// By tile.
-    sides: Vec<Vec<AxisId>>,
 }
 
 impl Held {
@@ -46,16 +56,26 @@ impl Held {
         };
         let all = (0..kernel.values.len() as u32).map(ValueId);
         let fused = fused(kernel);
-        let (moments, loops, tail) = Moments::by_loop(kernel, &fused, &replaces);
-        let by_rows = TailByRows::all(kernel, &tail, &fused);
-        let one = |l: Loop<'_>| {
-            let rows = ByRows::all(kernel, &l, &fused, &replaces);
-            (l.moments.distinct(), rows)
+        let way = |on_demand: OnDemand| {
+            let OnDemand { stays, passes, beside } = on_demand;
+            let fused = fused_but(kernel, &stays);
+            let (moments, loops, tail) = Moments::by_loop(kernel, &fused, &replaces);
+            let mut by_rows = TailByRows::all(kernel, &tail, &fused);
+            // What passes has the axis outside.
+            by_rows.retain(|r| passes.iter().all(|v| sides(kernel, *v).contains(&r.axis)));
+            let one = |l: Loop<'_>| {
+                let rows = ByRows::all(kernel, &l, &fused, &replaces);
+                (l.moments.distinct(), rows)
+            };
+            Way {
+                beside: beside as f64,
+                moments: moments.distinct(),
+                tail: (tail.moments.distinct(), by_rows),
+                streams: loops.into_iter().map(one).collect(),
+            }
         };
         Self {
-            moments: moments.distinct(),
-            tail: (tail.moments.distinct(), by_rows),
-            streams: loops.into_iter().map(one).collect(),
+            ways: OnDemand::all(kernel, &fused).into_iter().map(way).collect(),
             sides: all.map(|v| sides(kernel, v).into_iter().collect()).collect(),
         }
     }
@@ -68,43 +88,52 @@ impl Held {
     /// The same where some tiles stay from one point of the grid, or one chunk, to the next: nothing takes their place
     /// meanwhile.
     pub(crate) fn with(&self, kernel: &Kernel, kept: &BTreeSet<ValueId>) -> u64 {
-        let mut most = 0.0f64;
-        self.all_places(kernel, kept, &mut |ways| {
-            most = most.max(ways.fold(f64::INFINITY, f64::min));
-            true
-        });
-        most as u64
+        let sizes = self.sizes(kernel);
+        let of = |way: &Way| {
+            let mut most = 0.0f64;
+            way.all_places(kernel, &sizes, kept, &mut |ways| {
+                most = most.max(ways.fold(f64::INFINITY, f64::min));
+                true
+            });
+            most
+        };
+        self.ways.iter().map(of).fold(f64::INFINITY, f64::min) as u64
     }
 
     /// Whether [`elements`](Self::elements) is no more than a capacity, which takes less to tell.
     pub fn fits(&self, kernel: &Kernel, capacity: u64) -> bool {
-        self.all_places(kernel, &BTreeSet::new(), &mut |ways| {
-            Iterator::any(&mut &mut *ways, |elements| elements as u64 <= capacity)
-        })
-    }
-
-    /// Whether something is true of all places of the kernel: it is told the elements of each, for every way to go through it.
-    fn all_places(
-        &self,
-        kernel: &Kernel,
-        kept: &BTreeSet<ValueId>,
-        holds: &mut dyn FnMut(&mut dyn Iterator<Item = f64>) -> bool,
-    ) -> bool {
         let sizes = self.sizes(kernel);
-        let whole = |moments: &'_ Moments| moments.most(&sizes, kept);
-        let (tail, rows) = &self.tail;
-        let rows = rows.iter().map(|r| r.most(&sizes, side(kernel, r.axis), kept));
-        holds(&mut std::iter::once_with(|| whole(&self.moments)))
-            && holds(&mut std::iter::once_with(|| whole(tail)).chain(rows))
-            && self.streams.iter().all(|(moments, rows)| {
-                let rows = rows.iter().map(|r| r.most(&sizes, side(kernel, r.axis), kept));
-                holds(&mut std::iter::once_with(|| whole(moments)).chain(rows))
+        self.ways.iter().any(|way| {
+            way.all_places(kernel, &sizes, &BTreeSet::new(), &mut |ways| {
+                Iterator::any(&mut &mut *ways, |elements| elements as u64 <= capacity)
             })
+        })
     }
 
     /// The elements of each tile.
     fn sizes(&self, kernel: &Kernel) -> Vec<f64> {
         self.sides.iter().map(|s| s.iter().map(|&a| side(kernel, a)).product()).collect()
+    }
+}
+
+impl Way {
+    /// Whether something is true of all places of the kernel: it is told the elements of each, for every way to go through it.
+    fn all_places(
+        &self,
+        kernel: &Kernel,
+        sizes: &[f64],
+        kept: &BTreeSet<ValueId>,
+        holds: &mut dyn FnMut(&mut dyn Iterator<Item = f64>) -> bool,
+    ) -> bool {
+        let whole = |moments: &'_ Moments| moments.most(sizes, kept);
+        let (tail, rows) = &self.tail;
+        let rows = rows.iter().map(|r| r.most(sizes, side(kernel, r.axis), kept));
+        holds(&mut std::iter::once_with(|| whole(&self.moments) + self.beside))
+            && holds(&mut std::iter::once_with(|| whole(tail)).chain(rows).map(|most| most + self.beside))
+            && self.streams.iter().all(|(moments, rows)| {
+                let rows = rows.iter().map(|r| r.most(sizes, side(kernel, r.axis), kept));
+                holds(&mut std::iter::once_with(|| whole(moments)).chain(rows))
+            })
     }
 }
 

@@ -17,6 +17,7 @@ mod held;
 mod kept;
 mod levels;
 mod nest;
+mod on_demand;
 mod ranges;
 mod region;
 mod resident;

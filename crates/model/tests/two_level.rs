@@ -4,7 +4,7 @@ use einloom_cascade::DType;
 use einloom_machine::{Machine, built_in};
 use einloom_model::{KernelTransfers, held_elements, transfers};
 use einloom_tile::by_hand::{AttentionSizes, attention, matmul};
-use einloom_tile::{Builder, Defect, Predicate, Program, carry};
+use einloom_tile::{Builder, Defect, Predicate, Program, TileMonoid, carry};
 
 fn machine(elements: u64) -> Machine {
     built_in("two-level").and_then(|m| m.with_capacity(elements).ok()).expect("an abstract machine")
@@ -95,6 +95,27 @@ fn few_rows_hold_a_number_each_and_no_key() {
         let program = attention(sizes, [rows, 2], false, DType::F32).expect("well-formed");
         let rows = rows as u64;
         assert_eq!(held_elements(&program.kernels[0]), 34 * rows + (64 + 4).min(2 * rows + 2), "{rows} rows");
+    }
+}
+
+#[test]
+fn what_is_loaded_where_it_is_read_is_held_if_it_is_asked_for_again() {
+    // T[m] = sum(n) exp(A[m] B[n]): as B passes, all of the tile of A stays with its sums, an element of B and a term; or B stays.
+    let held = |rows: usize, columns: usize| {
+        let mut p = Builder::new("rows");
+        let (a, b) = (p.input("A", &[1024], DType::F32), p.input("B", &[columns], DType::F32));
+        let out = p.output("T", &[1024], DType::F32);
+        p.kernel("rows", |k| {
+            let (m, n) = (k.grid("m", 1024, rows), k.whole("n", columns));
+            let (a, b) = (k.load("a", a, [m]), k.load("b", b, [n]));
+            let term = k.map("term", (a * b).exp());
+            let sum = k.reduce("sum", TileMonoid::Sum, term, n);
+            k.store(out, [m], sum);
+        });
+        held_elements(&p.finish().expect("well-formed").kernels[0])
+    };
+    for (rows, columns) in [(64, 4096), (64, 16), (1, 100), (31, 1000)] {
+        assert_eq!(held(rows, columns), (rows.min(columns) + rows + 2) as u64, "{rows} rows, {columns} columns");
     }
 }
 

@@ -103,6 +103,11 @@ fn leaves(expr: &Scalar) -> Vec<ValueId> {
 /// Maps, and loads outside streams, whose only reader is a map, a reduction or a store beside them: their elements are
 /// made where they are read. To each the tiles that are then read instead. In a stream loads come early, to be in time.
 pub(crate) fn fused(kernel: &Kernel) -> BTreeMap<ValueId, Vec<ValueId>> {
+    fused_but(kernel, &BTreeSet::new())
+}
+
+/// The same where some loads stay as a whole.
+pub(crate) fn fused_but(kernel: &Kernel, stays: &BTreeSet<ValueId>) -> BTreeMap<ValueId, Vec<ValueId>> {
     let mut readers: BTreeMap<ValueId, usize> = BTreeMap::new();
     each(&kernel.body, &mut |op| {
         let next = match op {
@@ -113,6 +118,7 @@ pub(crate) fn fused(kernel: &Kernel) -> BTreeMap<ValueId, Vec<ValueId>> {
             *readers.entry(v).or_default() += 1;
         }
     });
+    stays.iter().for_each(|v| _ = readers.remove(v));
     let mut out = BTreeMap::new();
     fuse(&kernel.body, true, &readers, &mut out);
     out
