@@ -19,6 +19,7 @@
 //!
 //! The largest of all is taken, for one kernel: what it reads and writes is given, not what else could be fused.
 
+mod apart;
 mod beside;
 mod between;
 mod few;

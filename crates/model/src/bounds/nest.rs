@@ -73,16 +73,27 @@ impl Incoming {
     }
 }
 
+/// Arrays that move along the same indices, held together.
+#[derive(Clone, Debug)]
+struct Alike {
+    over: BTreeSet<usize>,
+    bytes: f64,
+    /// Whether other nests touch one of them.
+    shared: bool,
+}
+
 /// One way to bound the points: `scale · (X - fixed)^sigma`.
 #[derive(Clone, Copy, Debug)]
-struct Power {
+pub(super) struct Power {
     scale: f64,
     fixed: f64,
-    sigma: f64,
+    pub sigma: f64,
+    /// The part of `sigma` that is of arrays which other nests touch as well.
+    pub shared: f64,
 }
 
 impl Power {
-    fn at(&self, bytes: f64) -> f64 {
+    pub fn at(&self, bytes: f64) -> f64 {
         self.scale * (bytes - self.fixed).max(0.0).powf(self.sigma)
     }
 }
@@ -97,7 +108,7 @@ impl ProjectiveNest {
 
     /// Bytes that must be read if fast memory holds `capacity` bytes.
     pub fn incoming(&self, capacity: f64) -> Incoming {
-        self.least(capacity, self.ways(true), self.resting(), f64::INFINITY)
+        self.least(capacity, self.ways(true, &|_| false), self.resting(), f64::INFINITY)
     }
 
     /// The same where what rests may be several sets of arrays: of the bytes `X` that the best piece touches `M = X (σ - 1) / σ` were
@@ -115,7 +126,7 @@ impl ProjectiveNest {
             };
             (0..1usize << arrays.len()).filter(rest).map(read).fold(f64::INFINITY, f64::min)
         });
-        self.least(capacity, self.ways(true), resting, f64::INFINITY)
+        self.least(capacity, self.ways(true, &|_| false), resting, f64::INFINITY)
     }
 
     /// The same for computations that hold sums while they are incomplete.
@@ -130,9 +141,8 @@ impl ProjectiveNest {
 
     /// From pieces that touch no more than `largest` bytes.
     fn least(&self, capacity: f64, complete: Vec<Power>, rests: f64, largest: f64) -> Incoming {
-        let partial = self.ways(false);
-        let all: f64 = self.arrays.iter().map(|a| a.again_bytes * self.positions(&a.over)).sum();
-        let total = all.min(largest);
+        let partial = self.ways(false, &|_| false);
+        let total = self.touched().min(largest);
         let most = |ways: &[Power], x: f64| ways.iter().map(|w| w.at(x)).fold(f64::INFINITY, f64::min);
         let mut best = Incoming::default();
         let mut consider = |x: f64| {
@@ -150,18 +160,26 @@ impl ProjectiveNest {
         if capacity <= 0.0 || total <= capacity {
             return best;
         }
-        // The optimum of a single power; and a sweep for where several meet.
-        for w in partial.iter().chain(&complete).filter(|w| w.sigma > 1.0) {
-            let x = w.fixed + (w.sigma * (capacity - w.fixed) / (w.sigma - 1.0)).max(0.0);
-            if x > capacity && x <= total {
-                consider(x);
-            }
-        }
-        let steps = 96;
-        for k in 1..=steps {
-            consider(capacity * (total / capacity).powf(f64::from(k) / f64::from(steps)));
-        }
+        Self::sizes(partial.iter().chain(&complete), capacity, total).for_each(&mut consider);
         best
+    }
+
+    /// Bytes of all arrays.
+    pub(super) fn touched(&self) -> f64 {
+        self.arrays.iter().map(|a| a.again_bytes * self.positions(&a.over)).sum()
+    }
+
+    /// How many bytes pieces may touch that are tried: the optimum of each power by itself; and a sweep for where several meet.
+    pub(super) fn sizes<'w>(
+        ways: impl Iterator<Item = &'w Power>,
+        capacity: f64,
+        total: f64,
+    ) -> impl Iterator<Item = f64> {
+        let optimum = move |w: &Power| w.fixed + (w.sigma * (capacity - w.fixed) / (w.sigma - 1.0)).max(0.0);
+        let single = ways.filter(|w| w.sigma > 1.0).map(optimum).filter(move |&x| x > capacity && x <= total);
+        let steps = if total > capacity { 96 } else { 0 };
+        let sweep = (1..=steps).map(move |k| capacity * (total / capacity).powf(f64::from(k) / f64::from(steps)));
+        single.chain(sweep)
     }
 
     /// The smallest set of arrays that move along the same indices, read once.
@@ -183,7 +201,7 @@ impl ProjectiveNest {
 
     /// Bounds on the points of a piece. `complete`: of pieces whose sums are complete, so that what is summed over is
     /// whole and sums are not held.
-    fn ways(&self, complete: bool) -> Vec<Power> {
+    pub(super) fn ways(&self, complete: bool, shared: &dyn Fn(&NestArray) -> bool) -> Vec<Power> {
         let sums: Vec<&NestArray> = self.arrays.iter().filter(|a| a.sum).collect();
         let all: BTreeSet<usize> = (0..self.extents.len()).collect();
         let summed: BTreeSet<usize> = match (complete, sums.as_slice()) {
@@ -192,13 +210,13 @@ impl ProjectiveNest {
             (true, sums) => all.iter().copied().filter(|i| sums.iter().all(|a| !a.over.contains(i))).collect(),
         };
         // Arrays that move alike are held together.
-        let mut arrays: Vec<(BTreeSet<usize>, f64)> = vec![];
+        let mut arrays: Vec<Alike> = vec![];
         for a in self.arrays.iter().filter(|a| !(complete && a.sum)) {
             let whole: BTreeSet<usize> = a.over.intersection(&summed).copied().collect();
             let (over, bytes) = (&a.over - &summed, a.again_bytes * self.positions(&whole));
-            match arrays.iter_mut().find(|x| x.0 == over) {
-                Some(x) => x.1 += bytes,
-                None => arrays.push((over, bytes)),
+            match arrays.iter_mut().find(|x| x.over == over) {
+                Some(x) => (x.bytes, x.shared) = (x.bytes + bytes, x.shared || shared(a)),
+                None => arrays.push(Alike { over, bytes, shared: shared(a) }),
             }
         }
         let factor = self.positions(&summed);
@@ -206,19 +224,19 @@ impl ProjectiveNest {
         // Indices that move every array only repeat the rest: as bounds of one repetition grow faster than bytes, a
         // piece has no more points than if all its bytes were spent on one. Then what does not move otherwise is
         // needed as a whole.
-        let common = arrays.iter().map(|a| a.0.clone()).reduce(|a, b| &a & &b).unwrap_or_default();
+        let common = arrays.iter().map(|a| a.over.clone()).reduce(|a, b| &a & &b).unwrap_or_default();
         if !common.is_empty() {
-            arrays.iter_mut().for_each(|a| a.0 = &a.0 - &common);
+            arrays.iter_mut().for_each(|a| a.over = &a.over - &common);
             let rest = self.powers(&(&(&all - &summed) - &common), arrays, factor);
             ways.extend(rest.into_iter().filter(|w| w.sigma >= 1.0));
         }
         ways
     }
 
-    fn powers(&self, of: &BTreeSet<usize>, mut arrays: Vec<(BTreeSet<usize>, f64)>, factor: f64) -> Vec<Power> {
+    fn powers(&self, of: &BTreeSet<usize>, mut arrays: Vec<Alike>, factor: f64) -> Vec<Power> {
         let classes = self.classes(of, &arrays);
-        let fixed: f64 = arrays.iter().filter(|a| a.0.is_empty()).map(|a| a.1).sum();
-        arrays.retain(|a| !a.0.is_empty());
+        let fixed: f64 = arrays.iter().filter(|a| a.over.is_empty()).map(|a| a.bytes).sum();
+        arrays.retain(|a| !a.over.is_empty());
         // Each subset of the classes but all of them may be taken as whole; more than a few are not tried.
         let tried = classes.len().min(10);
         let subsets = (0..1usize << tried).take((1usize << tried) - usize::from(tried == classes.len()));
@@ -226,10 +244,10 @@ impl ProjectiveNest {
     }
 
     /// Indices in sets that move the same arrays: each set is one index of the product of its positions.
-    fn classes(&self, of: &BTreeSet<usize>, arrays: &[(BTreeSet<usize>, f64)]) -> Vec<BTreeSet<usize>> {
+    fn classes(&self, of: &BTreeSet<usize>, arrays: &[Alike]) -> Vec<BTreeSet<usize>> {
         let mut classes: Vec<(Vec<bool>, BTreeSet<usize>)> = vec![];
         for &i in of {
-            let moves: Vec<bool> = arrays.iter().map(|a| a.0.contains(&i)).collect();
+            let moves: Vec<bool> = arrays.iter().map(|a| a.over.contains(&i)).collect();
             match classes.iter_mut().find(|c| c.0 == moves) {
                 Some(class) => drop(class.1.insert(i)),
                 None => classes.push((moves, BTreeSet::from([i]))),
@@ -240,18 +258,11 @@ impl ProjectiveNest {
 
     /// By exponents of least sum, of which the linear program may have several, and by the means of two: between them are those by
     /// which points that need a part of each array are fewest.
-    fn way(
-        &self,
-        classes: &[BTreeSet<usize>],
-        whole: usize,
-        arrays: &[(BTreeSet<usize>, f64)],
-        factor: f64,
-        fixed: f64,
-    ) -> Vec<Power> {
+    fn way(&self, classes: &[BTreeSet<usize>], whole: usize, arrays: &[Alike], factor: f64, fixed: f64) -> Vec<Power> {
         let is_whole = |c: usize| c < usize::BITS as usize && whole >> c & 1 == 1;
         let free: Vec<&BTreeSet<usize>> = (0..classes.len()).filter(|&c| !is_whole(c)).map(|c| &classes[c]).collect();
         let rows: Vec<Vec<usize>> =
-            arrays.iter().map(|a| (0..free.len()).filter(|&c| !a.0.is_disjoint(free[c])).collect()).collect();
+            arrays.iter().map(|a| (0..free.len()).filter(|&c| !a.over.is_disjoint(free[c])).collect()).collect();
         // Another order of arrays or indices may find other exponents.
         let Some(one) = pack(&rows, free.len()) else { return vec![] };
         let mut vertices = BTreeSet::from([one.dual]);
@@ -271,8 +282,9 @@ impl ProjectiveNest {
             (0..classes.len()).filter(|&c| is_whole(c)).map(|c| self.positions(&classes[c])).product::<f64>() * factor;
         let power = |exponents: &[f64]| {
             let parts = arrays.iter().zip(exponents).filter(|(_, s)| **s > 0.0);
-            let scale = parts.map(|((_, bytes), &s)| (s / (sigma * bytes)).powf(s)).product::<f64>() * factor;
-            Power { scale, fixed, sigma }
+            let scale = parts.map(|(a, &s)| (s / (sigma * a.bytes)).powf(s)).product::<f64>() * factor;
+            let shared = arrays.iter().zip(exponents).filter(|(a, _)| a.shared).map(|(_, s)| s).sum();
+            Power { scale, fixed, sigma, shared }
         };
         let vertices: Vec<Vec<f64>> = vertices.iter().map(|v| v.iter().map(real).collect()).collect();
         let mean = |a: &[f64], b: &[f64]| -> Vec<f64> { a.iter().zip(b).map(|(x, y)| (x + y) / 2.0).collect() };

@@ -27,7 +27,7 @@ impl ProjectiveNest {
     }
 
     /// What bytes of arrays that are read move per byte held.
-    fn highest_prices(&self) -> impl Iterator<Item = f64> {
+    pub(super) fn highest_prices(&self) -> impl Iterator<Item = f64> {
         let read = self.arrays.iter().filter(|a| a.read_bytes > 0.0 && a.bytes > 0.0);
         // They are positive, so that their bits are in their order.
         let prices: BTreeSet<u64> = read.map(|a| (a.read_bytes / a.bytes).to_bits()).collect();
@@ -35,7 +35,7 @@ impl ProjectiveNest {
     }
 
     /// The same nest, what moves counted in units of this highest price.
-    fn at(&self, price: f64) -> Self {
+    pub(super) fn at(&self, price: f64) -> Self {
         let mut out = self.clone();
         for a in &mut out.arrays {
             a.read_bytes = (a.read_bytes / price).min(a.bytes);

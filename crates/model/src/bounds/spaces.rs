@@ -1,5 +1,6 @@
 //! The loop nests in a tile kernel, found by what computes and reads its values.
 
+use super::apart::Apart;
 use super::between::between;
 use super::{Beside, BoundFrom, Incoming, NestArray, ProjectiveNest};
 use crate::count::elements;
@@ -56,9 +57,8 @@ impl Spaces {
         };
         let a_factor = self.single.iter().map(factor).fold(0.0, f64::max);
         let [mut a_side, mut with_sums, mut in_groups] = [0.0f64; 3];
-        for Chain { rows, again, parts, beside } in &self.chains {
-            let passing = |n: &ProjectiveNest| Incoming { resting: 0.0, ..n.incoming_in_parts(capacity) };
-            let apart: f64 = parts.iter().map(|n| n.bytes(passing)).sum();
+        for Chain { rows, again, apart, beside } in &self.chains {
+            let apart = apart.bytes(capacity);
             let least = |found: f64, from| if found <= apart { (found, from) } else { (apart, BoundFrom::Apart) };
             let again = again.as_ref().map_or(0.0, |n| n.bytes(|n| n.incoming_beside_all_that_rests(capacity)));
             let (found, from) = least(again, BoundFrom::Parts);
@@ -119,7 +119,7 @@ struct Chain {
     /// Points of the last contraction, for each of which there are whole rows of what its weight is made of.
     again: Option<ProjectiveNest>,
     /// The contractions by themselves.
-    parts: Vec<ProjectiveNest>,
+    apart: Apart,
     /// What the last stream holds of each row beside its sums.
     beside: Beside,
 }
@@ -250,20 +250,35 @@ impl<'a> Finder<'a> {
             leaves.extend(self.leaves(f, &c.points, 0).0);
         }
         let again = self.nest_of(c, &c.points, leaves, &[(c.result, 1.0)], &[]);
-        let mut parts = vec![];
+        let mut apart = Apart { weights: self.kernel.value(made).name.clone(), ..Apart::default() };
         for &sum in &sums {
             let inner = self.contraction(self.defs.get(&sum)?)?;
-            parts.extend(self.single(&inner));
+            apart.first.extend(self.single(&inner));
         }
         if c.factors.len() > 1 {
             let mut leaves = vec![];
             for &f in c.factors.iter().filter(|f| **f != made) {
                 leaves.extend(self.leaves(f, &c.points, 0).0);
             }
-            parts.extend(self.nest_of(c, &c.points, leaves, &[(c.result, 1.0)], &[made]));
+            apart.last = self.nest_of(c, &c.points, leaves, &[(c.result, 1.0)], &[made]);
         }
+        apart.stored = self.stored(made, &sums);
         let beside = self.beside(c.result, &own, &points, &sums, last).unwrap_or_default();
-        Some(Chain { rows, again, parts, beside })
+        Some(Chain { rows, again, apart, beside })
+    }
+
+    /// Bytes that weights are held in, and that move if each goes out once, as narrow as what they are made of. Nothing where the kernel stores as much already.
+    fn stored(&self, made: ValueId, sums: &[ValueId]) -> [f64; 2] {
+        let stores = self.nest.accesses.iter().any(|a| a.store && (a.tile == made || sums.contains(&a.tile)));
+        if stores {
+            return [0.0; 2];
+        }
+        let positions = |v: &ValueId| -> f64 { self.depends(*v).iter().map(|&a| self.extent(a)).product() };
+        let all = sums.iter().chain([&made]).map(positions).fold(f64::INFINITY, f64::min);
+        let values = || sums.iter().chain([&made]).map(|&v| self.kernel.value(v).dtype);
+        let held = values().map(|d| self.machine.held_bytes(d) as f64).fold(f64::INFINITY, f64::min);
+        let moved = values().map(|d| d.bytes() as f64).fold(f64::INFINITY, f64::min);
+        [all * held, all * moved]
     }
 
     /// What the stream that computes `result` carries beside it, states over axes of the results, but not over all that the
@@ -330,8 +345,8 @@ impl<'a> Finder<'a> {
                 }
             }
             Op::Mma { a, b, .. } => {
-                descend(*a);
-                descend(*b);
+                // What others' sums make in turn may be kept, or be outside: nothing is known of it.
+                [*a, *b].into_iter().filter(|&x| !self.made_by_sums(x, 0)).for_each(&mut descend);
                 sums.push(self.summed.get(&v).copied().unwrap_or(v));
             }
             _ => {}
@@ -444,7 +459,8 @@ impl<'a> Finder<'a> {
             let value = self.kernel.value(v);
             let bytes = self.machine.held_bytes(value.dtype) as f64;
             let over = of_axes(self.depends(v));
-            let again_bytes = 2.0 * value.dtype.bytes() as f64;
+            // It went out once, however often it comes in.
+            let again_bytes = value.dtype.bytes() as f64;
             arrays.push(NestArray { name: value.name.clone(), over, bytes, read_bytes: 0.0, again_bytes, sum: false });
         }
         let stores = self.nest.accesses.iter().filter(|a| a.store).map(|a| self.program.tensor(a.tensor).dtype);
