@@ -24,6 +24,7 @@ mod beside;
 mod between;
 mod few;
 mod filled;
+mod flow;
 mod lines;
 mod nest;
 mod orders;

@@ -2,6 +2,7 @@
 
 use super::apart::Apart;
 use super::between::between;
+use super::flow::Flow;
 use super::{Beside, BoundFrom, Incoming, NestArray, ProjectiveNest};
 use crate::count::elements;
 use crate::nest::{Loop, Nest, grid_loops, sides};
@@ -28,7 +29,8 @@ pub(crate) struct Spaces {
 impl Spaces {
     pub fn new(program: &Program, kernel: &Kernel, nest: &Nest, machine: &Machine) -> Self {
         let (defs, summed) = definitions(kernel);
-        let finder = Finder { program, kernel, nest, machine, defs, summed, counted: RefCell::default() };
+        let flow = Flow::new(kernel, &nest.depends);
+        let finder = Finder { program, kernel, nest, machine, defs, summed, flow, counted: RefCell::default() };
         let mut out = Self { single: vec![], chains: vec![], placed: machine.element.is_some() };
         if nest.data_dependent {
             return out;
@@ -194,6 +196,8 @@ struct Finder<'a> {
     defs: BTreeMap<ValueId, Def<'a>>,
     /// Sums over a stream, by their states.
     summed: BTreeMap<ValueId, ValueId>,
+    /// Where sums go.
+    flow: Flow<'a>,
     /// Positions of axes under conditions, once counted.
     counted: RefCell<BTreeMap<BTreeSet<AxisId>, f64>>,
 }
@@ -242,7 +246,7 @@ impl<'a> Finder<'a> {
         let last = leaves.iter().map(|l| l.tensor).filter(|t| !first.contains(t));
         let last: BTreeSet<String> = last.map(|t| self.program.tensor(t).name.clone()).collect();
         // Axes of the result that the points lack are whole.
-        let own: BTreeSet<AxisId> = self.depends(c.result).union(&sides(self.kernel, c.result)).copied().collect();
+        let own = self.flow.apart(c.result);
         let rest: f64 = own.difference(&points).map(|&a| self.extent(a)).product();
         let rows = self.nest_of(c, &points, leaves, &[(c.result, rest)], &[])?;
         let mut leaves = weights;
@@ -467,7 +471,7 @@ impl<'a> Finder<'a> {
         let narrowest = stores.min_by_key(|d| d.bytes());
         for &(v, rest) in sums {
             let value = self.kernel.value(v);
-            let own: BTreeSet<AxisId> = self.depends(v).union(&sides(self.kernel, v)).copied().collect();
+            let own = self.flow.apart(v);
             // It may be held, and go out and come in, as narrow as what is stored.
             let stored = narrowest.unwrap_or(value.dtype);
             let bytes = self.machine.held_bytes(stored) as f64 * rest;
