@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod interpret;
+pub mod memory;
 
 use einloom_algebra::{derive, flatten};
 use einloom_cascade::meaning::{Array, Arrays, evaluate};
