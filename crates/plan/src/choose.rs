@@ -4,8 +4,8 @@ use crate::build::time;
 use crate::capacity::with_enough;
 use crate::known::Known;
 use crate::{Lost, Options, Plan, PlanError, Work, in_one_piece, in_shares};
-use einloom_algebra::{Derivation, Graph};
-use einloom_cascade::Bound;
+use einloom_algebra::{Alternative, Derivation, Graph};
+use einloom_cascade::{Bound, RankId, SizeExpr};
 use einloom_machine::Machine;
 
 /// One form of a program.
@@ -15,13 +15,16 @@ pub struct Form<'a> {
     pub name: &'a str,
     /// What it computes.
     pub graph: &'a Graph,
+    /// What it costs, if it is one of several orders of the same reductions.
+    pub cost: Option<&'a SizeExpr>,
 }
 
 impl<'a> Form<'a> {
     /// The forms of a derivation: the one in the order written, then its alternatives.
     pub fn all(derivation: &'a Derivation) -> Vec<Self> {
-        let mut forms = vec![Self { name: "in the order written", graph: &derivation.derived }];
-        forms.extend(derivation.alternatives.iter().map(|a| Self { name: &a.name, graph: &a.derived }));
+        let mut forms = vec![Self { name: "in the order written", graph: &derivation.derived, cost: None }];
+        let other = |a: &'a Alternative| Self { name: &a.name, graph: &a.derived, cost: a.cost.as_ref() };
+        forms.extend(derivation.alternatives.iter().map(other));
         forms
     }
 }
@@ -36,6 +39,28 @@ fn refused(form: &Form<'_>, first: &Graph, machine: &Machine) -> Option<&'static
     }
     let more = form.graph.recurrences.len() > first.recurrences.len();
     more.then_some("recurrences in place of sums are not planned for machines with lanes")
+}
+
+/// Of several orders of the same reductions so many are planned, those that cost least at these sizes.
+const ORDERS: usize = 2;
+
+/// Those that cost more times what the cheapest does are not.
+const CLOSE: f64 = 1.5;
+
+/// Why another order is not tried.
+const DEAR: &str = "another order of its reductions takes fewer operations";
+
+/// Which forms are not tried because other orders of their reductions cost less.
+fn dear(forms: &[Form<'_>], bound: &Bound) -> Vec<bool> {
+    let cost = |c: &SizeExpr| -> f64 {
+        let size = |ranks: &[RankId]| ranks.iter().map(|&r| bound.size(r) as f64).product::<f64>();
+        c.terms().iter().map(|(ranks, c)| *c as f64 * size(ranks)).sum()
+    };
+    let mut costs: Vec<(usize, f64)> = forms.iter().enumerate().filter_map(|(k, f)| Some((k, cost(f.cost?)))).collect();
+    costs.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let least = costs.first().map_or(0.0, |c| c.1);
+    let kept: Vec<usize> = costs.iter().take(ORDERS).filter(|c| c.1 <= least * CLOSE).map(|c| c.0).collect();
+    forms.iter().enumerate().map(|(k, f)| f.cost.is_some() && !kept.contains(&k)).collect()
 }
 
 /// How much faster another form than the first must be predicted to be on a machine with lanes. Forms may run on
@@ -68,13 +93,14 @@ fn fastest(plans: &[Result<(usize, Plan), PlanError>], machine: &Machine) -> Opt
 
 fn chosen(forms: &[Form<'_>], bound: &Bound, machine: &Machine, options: &Options) -> Result<(usize, Plan), PlanError> {
     let mut known = Known::default();
+    let dear = dear(forms, bound);
     // All in one piece first: that a form is better shows there, and shares of one would use up the work that others need.
     let mut plans: Vec<Result<(usize, Plan), PlanError>> = vec![];
     for (k, f) in forms.iter().enumerate() {
         // Forms of a large program are compared by their first divisions.
         known.hurries = k > 0 && known.spent >= crate::search::most_tilings(machine);
         let refuse = |reason: &str| Err(PlanError::unsupported(&f.graph.cascade.name, reason));
-        plans.push(match refused(f, forms[0].graph, machine) {
+        plans.push(match refused(f, forms[0].graph, machine).or(dear[k].then_some(DEAR)) {
             Some(reason) => refuse(reason),
             None if k > 0 && known.is_spent(machine) => refuse("not looked at: the search ended before"),
             None => in_one_piece(f.graph, bound, machine, options, &mut known),
@@ -100,7 +126,9 @@ fn chosen(forms: &[Form<'_>], bound: &Bound, machine: &Machine, options: &Option
     let told: Vec<String> = forms
         .iter()
         .zip(&plans)
-        .map(|(form, plan)| match plan {
+        .zip(&dear)
+        .filter(|(_, dear)| !**dear)
+        .map(|((form, plan), _)| match plan {
             Ok(p) => format!("{}: predicted {}", form.name, time(p.seconds)),
             Err(e) => format!("{}: {e}", form.name),
         })
@@ -132,7 +160,7 @@ fn chosen(forms: &[Form<'_>], bound: &Bound, machine: &Machine, options: &Option
     if forms.len() > 1
         && let Some(kernel) = plan.kernels.first_mut()
     {
-        kernel.notes.insert(0, format!("chosen of {}: {}", forms.len(), told.join("; ")));
+        kernel.notes.insert(0, format!("chosen of {}: {}", told.len(), told.join("; ")));
     }
     Ok((k, plan))
 }
