@@ -4,7 +4,7 @@ use crate::build::time;
 use crate::capacity::with_enough;
 use crate::known::Known;
 use crate::{Lost, Options, Plan, PlanError, Work, in_one_piece, in_shares};
-use einloom_algebra::{Alternative, Derivation, Graph};
+use einloom_algebra::{Alternative, Derivation, Graph, Rule};
 use einloom_cascade::{Bound, RankId, SizeExpr};
 use einloom_machine::Machine;
 
@@ -17,13 +17,19 @@ pub struct Form<'a> {
     pub graph: &'a Graph,
     /// What it costs, if it is one of several orders of the same reductions.
     pub cost: Option<&'a SizeExpr>,
+    /// How many reductions are in another order than written.
+    pub changes: usize,
 }
 
 impl<'a> Form<'a> {
     /// The forms of a derivation: the one in the order written, then its alternatives.
     pub fn all(derivation: &'a Derivation) -> Vec<Self> {
-        let mut forms = vec![Self { name: "in the order written", graph: &derivation.derived, cost: None }];
-        let other = |a: &'a Alternative| Self { name: &a.name, graph: &a.derived, cost: a.cost.as_ref() };
+        let mut forms = vec![Self { name: "in the order written", graph: &derivation.derived, cost: None, changes: 0 }];
+        let changes = |a: &Alternative| a.steps.iter().filter(|s| s.rule == Rule::Reassociate).count();
+        let other = |a: &'a Alternative| {
+            let (name, graph) = (a.name.as_str(), &a.derived);
+            Self { name, graph, cost: a.cost.as_ref(), changes: changes(a) }
+        };
         forms.extend(derivation.alternatives.iter().map(other));
         forms
     }
@@ -46,6 +52,9 @@ const ORDERS: usize = 2;
 
 /// Those that cost more times what the cheapest does are not.
 const CLOSE: f64 = 1.5;
+
+/// Why a form of a large program is not tried.
+const ENDED: &str = "not looked at: the search ended before";
 
 /// Why another order is not tried.
 const DEAR: &str = "another order of its reductions takes fewer operations";
@@ -95,18 +104,24 @@ fn chosen(forms: &[Form<'_>], bound: &Bound, machine: &Machine, options: &Option
     let mut known = Known::default();
     let dear = dear(forms, bound);
     // All in one piece first: that a form is better shows there, and shares of one would use up the work that others need.
-    let mut plans: Vec<Result<(usize, Plan), PlanError>> = vec![];
-    for (k, f) in forms.iter().enumerate() {
+    let mut plans: Vec<Result<(usize, Plan), PlanError>> =
+        forms.iter().map(|f| Err(PlanError::unsupported(&f.graph.cascade.name, ENDED))).collect();
+    // Those that differ least from what is written come first: of a large program not all are looked at.
+    let mut turns: Vec<usize> = (0..forms.len()).collect();
+    turns.sort_by_key(|&k| (k > 0, forms[k].changes));
+    for k in turns {
+        let f = &forms[k];
         // Forms of a large program are compared by their first divisions.
-        known.hurries = k > 0 && known.spent >= crate::search::most_tilings(machine);
+        let so_far = plans.iter().flatten().map(|p| p.1.seconds).fold(f64::INFINITY, f64::min);
+        known.hurries = (known.spent >= crate::search::most_tilings(machine)).then_some(so_far).filter(|_| k > 0);
         let refuse = |reason: &str| Err(PlanError::unsupported(&f.graph.cascade.name, reason));
-        plans.push(match refused(f, forms[0].graph, machine).or(dear[k].then_some(DEAR)) {
+        plans[k] = match refused(f, forms[0].graph, machine).or(dear[k].then_some(DEAR)) {
             Some(reason) => refuse(reason),
-            None if k > 0 && known.is_spent(machine) => refuse("not looked at: the search ended before"),
+            None if k > 0 && known.is_spent(machine) => continue,
             None => in_one_piece(f.graph, bound, machine, options, &mut known),
-        });
+        };
     }
-    if std::mem::take(&mut known.hurries)
+    if known.hurries.take().is_some()
         && let Some(k) = fastest(&plans, machine).filter(|&k| k > 0)
         && let Ok(found) = in_one_piece(forms[k].graph, bound, machine, options, &mut known)
         && plans[k].as_ref().is_ok_and(|p| found.1.seconds < p.1.seconds)

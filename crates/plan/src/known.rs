@@ -27,8 +27,8 @@ pub(crate) struct Known {
     kernels: FxHashMap<(String, Option<String>), usize>,
     /// Tilings that were looked at in all plans so far.
     pub spent: usize,
-    /// Whether the next plan is only to be compared: its search ends early, and indices stay apart.
-    pub hurries: bool,
+    /// The seconds that the next plan must be below if it is only to be compared: its search ends early, and indices stay apart.
+    pub hurries: Option<f64>,
     /// What tiles do not change, by the kernel's number.
     pub structures: FxHashMap<usize, Structure>,
     /// How kernels run on a GPU's core.

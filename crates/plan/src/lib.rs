@@ -112,7 +112,7 @@ fn in_one_piece(
     options: &Options,
     known: &mut known::Known,
 ) -> Result<(usize, Plan), PlanError> {
-    let merge = if known.hurries { Merging::Never } else { options.merge };
+    let merge = if known.hurries.is_some() { Merging::Never } else { options.merge };
     chunks::best(graph, bound, options, &mut |chunk| {
         indices::best(merge, &mut |indices| plan_by(graph, bound, machine, options, (chunk, indices, &[]), known))
     })

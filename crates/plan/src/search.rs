@@ -219,7 +219,8 @@ impl<'a> Search<'a> {
             }
         }
         self.store_what_is_multiplied(&small, &mut cut);
-        let division = if follows { self.divide(&cut).ok() } else { None };
+        let below = self.shop.known.hurries.unwrap_or(f64::INFINITY);
+        let division = if follows { self.divide_below(&cut, below).ok().flatten() } else { None };
         self.together.clear();
         let division = division?;
         let stored: BTreeSet<NodeId> = division.kernels.iter().flat_map(|k| k.roots.iter().copied()).collect();
@@ -277,7 +278,9 @@ impl<'a> Search<'a> {
         const APART: &str = "small reductions through memory";
         const TOGETHER: &str = "nothing through memory that need not be";
         let apart = self.at_contractions(memory);
-        let limit = apart.as_ref().map_or(f64::INFINITY, |a| a.1.seconds / WORTH_A_CUT);
+        let below = self.shop.known.hurries;
+        let limit =
+            apart.as_ref().map_or(f64::INFINITY, |a| a.1.seconds / WORTH_A_CUT).min(below.unwrap_or(f64::INFINITY));
         // After so much work a division is not begun whose kernels are the largest that there are.
         let ended = apart.is_some() && self.is_over();
         let together = if ended { Ok(None) } else { self.divide_below(memory, limit) };
@@ -303,7 +306,11 @@ impl<'a> Search<'a> {
                     .note(&format!("small reductions go through memory: predicted {with} in all, {without} otherwise"));
                 (cut, apart)
             }
-            (Ok(_), None) => return Err(PlanError::unsupported(&self.p.name, "a kernel takes for ever")),
+            (Ok(_), None) => {
+                let slower = |seconds| format!("it takes more than the {} of another form", time(seconds));
+                let reason = below.map_or_else(|| "a kernel takes for ever".to_string(), slower);
+                return Err(PlanError::unsupported(&self.p.name, reason));
+            }
             (Err(e), None) => return self.unfused(&e).map(Err),
         };
         self.seen.push((APART.to_string(), apart.clone()));
@@ -313,7 +320,7 @@ impl<'a> Search<'a> {
 
     /// Whether no more divisions are tried. It depends on what was looked at, not on a clock: plans are the same every time.
     fn is_over(&self) -> bool {
-        let hurry = if self.shop.known.hurries { HURRY } else { 1 };
+        let hurry = if self.shop.known.hurries.is_some() { HURRY } else { 1 };
         self.left == 0 || self.shop.work.tilings >= most_tilings(self.shop.machine) / hurry
     }
 

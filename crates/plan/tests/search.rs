@@ -157,19 +157,23 @@ fn thirty_statements_are_no_more_work_than_two_seconds() {
 /// Several forms and shares of a large program are not looked at for longer than a few plans take.
 #[test]
 fn forms_and_shares_of_many_statements_are_no_more_work_than_a_few_plans() {
-    let mut text = "input X[m,a]: bf16, Y[n,d]: bf16, W[d,a]: bf16, U[d,a]: bf16\noutput O: bf16\n".to_string();
+    let weights: String = (0..6).map(|k| format!(", W{k}[d,a]: bf16, U{k}[d,a]: bf16")).collect();
+    let mut text = format!("input X[m,a]: bf16, Y[n,d]: bf16{weights}\noutput O: bf16\n");
     for k in 0..6 {
         let (from, to) = (if k == 0 { "X".to_string() } else { format!("O{}", k - 1) }, format!("O{k}"));
         let to = if k == 5 { "O".to_string() } else { to };
         text += &format!(
-            "K{k}[n,a] = sum(d) Y[n,d] * W[d,a]\nV{k}[n,a] = sum(d) Y[n,d] * U[d,a]\nS{k}[m,n] = sum(a) {from}[m,a] * K{k}[n,a]\n\
+            "K{k}[n,a] = sum(d) Y[n,d] * W{k}[d,a]\nV{k}[n,a] = sum(d) Y[n,d] * U{k}[d,a]\nS{k}[m,n] = sum(a) {from}[m,a] * K{k}[n,a]\n\
              P{k}[m,n] = exp(S{k}[m,n] - max(n) S{k}[m,n])\n{to}[m,a] = (sum(n) P{k}[m,n] * V{k}[n,a]) / (sum(n) P{k}[m,n])\n"
         );
     }
     let cascade = read(&text);
     assert!(Form::all(&derive(&cascade)).len() > 3);
-    let plan = planned(&cascade, &sized(&cascade, "M=4096, N=4096, A=128, D=1024"), &machine("h200"));
-    assert!(plan.work.tilings < 30_000 && plan.seconds < 6e-3, "{:?} {}", plan.work, plan.seconds);
+    // In the order written 19 ms and 2.2 s; with the first scores' sums in another order 4.5 and 16 ms.
+    for (name, most) in [("h200", 6e-3), ("a100", 20e-3)] {
+        let plan = planned(&cascade, &sized(&cascade, "M=4096, N=4096, A=128, D=1024"), &machine(name));
+        assert!(plan.work.tilings < 30_000 && plan.seconds < most, "{:?} {}", plan.work, plan.seconds);
+    }
 }
 
 /// Which of three reduced indices is visited one by one decides what is read again.

@@ -16,7 +16,7 @@ mod build;
 mod factors;
 mod order;
 
-use super::{filter, guard};
+use super::{apart, filter, guard};
 use crate::{Def, Graph, NodeId, Reduction, Refusal, Rule, Step, Term, show};
 use einloom_cascade::{DType, IndexId, Monoid, SizeExpr};
 use factors::Joined;
@@ -101,6 +101,12 @@ fn site(graph: &Graph, id: NodeId) -> Result<Option<Site>, Box<Refusal>> {
     if r.over.len() < 2 || member || !ranks || matches!(r.monoid, Monoid::ArgMax | Monoid::ArgMin) {
         return Ok(None);
     }
+    // Where each factor carries one index the sum is a product of sums in every form.
+    let whole_sum = r.monoid == Monoid::Sum && node.dtype != Some(DType::I32);
+    let groups = if whole_sum { apart::groups(r, &r.body).map_or(1, |g| g.len()) } else { 1 };
+    if groups == r.over.len() {
+        return Ok(None);
+    }
     let neutral = match r.monoid {
         Monoid::Sum => 0.0,
         Monoid::Max => f64::NEG_INFINITY,
@@ -117,6 +123,9 @@ fn site(graph: &Graph, id: NodeId) -> Result<Option<Site>, Box<Refusal>> {
         problem(graph, id, r, joined, factors, last, signed).map(|(p, indices)| (p.orders(), p.flat(), indices))
     };
     let refused = |(reason, hint): Why| {
+        if groups > 1 {
+            return Ok(None);
+        }
         let rank = |&i: &IndexId| graph.cascade[graph.cascade[i].rank].name.clone();
         Err(Box::new(Refusal {
             rule: Rule::Distribute,
