@@ -1,6 +1,5 @@
 //! A kernel's loops, and what is accessed under them.
 
-use crate::bounds::needed_elements;
 use crate::count::iterations;
 use crate::counts::{Counts, What};
 use crate::element::moved;
@@ -12,7 +11,7 @@ use std::ops::Deref;
 use std::rc::Rc;
 
 /// A loop around an operation: an axis of the grid, or a stream.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Loop {
     pub axis: AxisId,
     /// Where the stream runs; `None` for the grid.
@@ -70,8 +69,6 @@ pub(crate) struct Parts {
     pub body: Body,
     /// Per value, the axes that its elements depend on, also those it has no side for.
     pub depends: Vec<BTreeSet<AxisId>>,
-    /// Loads that are not needed everywhere, with the elements that are.
-    pub needed: Vec<(usize, u64)>,
     /// Whether what is executed or accessed depends on data.
     pub data_dependent: bool,
 }
@@ -165,7 +162,6 @@ impl Parts {
     fn new(kernel: &Kernel) -> Self {
         let mut parts = Self { depends: vec![BTreeSet::new(); kernel.values.len()], ..Self::default() };
         parts.body = parts.body(kernel, &kernel.body, &mut grid_loops(kernel));
-        parts.needed = needed_elements(kernel, &parts.depends, &parts.accesses);
         parts
     }
 

@@ -1,6 +1,6 @@
 //! The prediction for a whole program.
 
-use crate::bounds::{BoundFrom, Needed, Spaces, needed};
+use crate::bounds::{BoundFrom, Needed, Spaces, compulsory};
 use crate::counts::Counts;
 use crate::energy::Energy;
 use crate::gpu::l2_traffic;
@@ -263,7 +263,7 @@ impl Found {
         };
         let element = placed_by_programs(machine);
         let reuse = Reuse { program, kernel, nest: &nest, resident_bytes, element, held };
-        let least = in_bytes(program, &needed(&reuse).smaller(&innermost));
+        let least = in_bytes(program, &compulsory(&reuse).smaller(&innermost));
         let bound = total(&least);
         let mut levels: Vec<LevelTransfers> = vec![];
         let mut inner = innermost.clone();

@@ -1,13 +1,12 @@
-//! Where sums go: over which axes they stay apart, and at which points they are needed.
+//! Where sums go: over which axes they stay apart.
 //!
 //! A sum that is only summed up further need not be held: its terms may be added to what it goes into, in any order. What has to be there at once
-//! for a program is then the last of such sums, whatever tiles the sum is written in. And a value that a condition on positions puts aside
-//! has no effect, so that its points may be left out.
+//! for a program is then the last of such sums, whatever tiles the sum is written in.
 
 use crate::gpu::uses::{each, reads};
 use crate::nest::sides;
 use einloom_cascade::{BinaryOp, UnaryOp};
-use einloom_tile::{Affine, AxisId, Init, Kernel, Op, Scalar, TileMonoid, ValueId};
+use einloom_tile::{AxisId, Init, Kernel, Op, Scalar, TileMonoid, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who reads each value.
@@ -18,9 +17,6 @@ pub(super) struct Flow<'a> {
     /// States that values become: before their streams and after each chunk.
     states: BTreeMap<ValueId, Vec<ValueId>>,
 }
-
-/// Conditions that all hold wherever a value is needed, or fewer points. `None` where no points are known.
-pub(super) type Where = Option<Vec<Affine>>;
 
 impl<'a> Flow<'a> {
     pub fn new(kernel: &'a Kernel, depends: &'a [BTreeSet<AxisId>]) -> Self {
@@ -78,109 +74,6 @@ impl<'a> Flow<'a> {
             }
         }
         Some(out)
-    }
-
-    /// Where a value is needed, as far as what is made of it says.
-    pub fn needed(&self, v: ValueId) -> Where {
-        self.followed(v, &mut BTreeSet::new()).unwrap_or(Some(vec![]))
-    }
-
-    fn followed(&self, v: ValueId, met: &mut BTreeSet<ValueId>) -> Option<Where> {
-        if !met.insert(v) {
-            return None;
-        }
-        let mut found: Option<Where> = None;
-        // One reader that needs it is enough: that of which the conditions are fewest.
-        let mut consider = |w: Where| {
-            let better = match (&found, &w) {
-                (None, _) | (Some(None), Some(_)) => true,
-                (Some(Some(a)), Some(b)) => b.len() < a.len(),
-                _ => false,
-            };
-            if better {
-                found = Some(w);
-            }
-        };
-        for op in self.readers.get(&v).into_iter().flatten() {
-            let here = match op {
-                Op::Map { expr, .. } => needs(expr, v).unwrap_or(Some(vec![])),
-                _ => Some(vec![]),
-            };
-            match op {
-                Op::Map { dst, .. } | Op::Mma { dst, .. } | Op::Reduce { dst, .. } => {
-                    if let Some(then) = self.followed(*dst, met) {
-                        consider(both(here, then));
-                    }
-                }
-                _ => consider(here),
-            }
-        }
-        for s in self.states.get(&v).cloned().unwrap_or_default() {
-            if let Some(then) = self.followed(s, met) {
-                consider(then);
-            }
-        }
-        found
-    }
-}
-
-/// Both conditions together.
-pub(super) fn both(a: Where, b: Where) -> Where {
-    let (mut a, b) = (a?, b?);
-    for e in b {
-        if !a.contains(&e) {
-            a.push(e);
-        }
-    }
-    Some(a)
-}
-
-/// Where an expression needs a tile that it reads; `None` if it reads it nowhere. What a condition on positions does not choose has no effect.
-pub(super) fn needs(expr: &Scalar, v: ValueId) -> Option<Where> {
-    match expr {
-        Scalar::Tile(x) => (*x == v).then(|| Some(vec![])),
-        Scalar::Const(_) | Scalar::Argument(_) | Scalar::Position(_) | Scalar::Within(_) => None,
-        Scalar::Round(_, x) | Scalar::Unary(_, x) => needs(x, v),
-        Scalar::Binary(_, x, y) => match (needs(x, v), needs(y, v)) {
-            (Some(Some(x)), Some(Some(y))) => Some(Some(if y.len() < x.len() { y } else { x })),
-            (Some(None), y @ Some(_)) => y,
-            (x @ Some(_), _) => x,
-            (None, y) => y,
-        },
-        Scalar::Select(c, x, y) => match (needs(c, v), needs(x, v), needs(y, v)) {
-            (found @ Some(_), _, _) => found,
-            (None, None, None) => None,
-            (None, Some(x), Some(y)) if x.as_ref().is_some_and(Vec::is_empty) && x == y => Some(x),
-            (None, Some(x), _) => Some(both(holds(c), x)),
-            (None, None, Some(y)) => Some(both(fails(c), y)),
-        },
-    }
-}
-
-/// Where a condition on positions holds.
-fn holds(c: &Scalar) -> Where {
-    match c {
-        Scalar::Within(p) => Some(p.all.clone()),
-        Scalar::Binary(BinaryOp::And, x, y) => both(holds(x), holds(y)),
-        Scalar::Unary(UnaryOp::Not, x) => fails(x),
-        _ => None,
-    }
-}
-
-/// Where it does not.
-fn fails(c: &Scalar) -> Where {
-    match c {
-        Scalar::Within(p) => match p.all.as_slice() {
-            // e ≥ 0 does not hold where -e - 1 ≥ 0 does.
-            [e] => {
-                let terms = e.terms.iter().map(|&(k, a)| (-k, a)).collect();
-                Some(vec![Affine { terms, constant: -e.constant - 1 }])
-            }
-            _ => None,
-        },
-        Scalar::Binary(BinaryOp::Or, x, y) => both(fails(x), fails(y)),
-        Scalar::Unary(UnaryOp::Not, x) => holds(x),
-        _ => None,
     }
 }
 

@@ -26,7 +26,6 @@ mod few;
 mod filled;
 mod flow;
 mod lines;
-mod met;
 mod nest;
 mod orders;
 mod prices;
@@ -36,7 +35,6 @@ mod spaces;
 mod tiles;
 
 pub use beside::Beside;
-pub(crate) use met::needed_elements;
 pub use nest::{Exponents, Incoming, NestArray, ProjectiveNest};
 pub(crate) use spaces::{Needed, Spaces};
 
@@ -126,23 +124,7 @@ impl BoundFrom {
     }
 }
 
-/// Elements that must be read and written, per tensor, but for those of which conditions on positions leave open whether they are needed.
-pub(crate) fn needed(reuse: &Reuse<'_>) -> Traffic {
-    let nest = reuse.nest;
-    if nest.needed.is_empty() {
-        return compulsory(reuse);
-    }
-    let mut traffic = Traffic::new();
-    let always: Vec<usize> = nest.body.all.iter().copied().filter(|k| nest.needed.iter().all(|n| n.0 != *k)).collect();
-    reuse.region(&always, 0, Lean::Low, &mut traffic);
-    for &(k, elements) in &nest.needed {
-        let read = &mut traffic.of(nest.accesses[k].tensor).0;
-        *read = (*read).max(elements);
-    }
-    traffic
-}
-
-/// Elements that are read and written, per tensor.
+/// Elements that must be read and written, per tensor.
 pub(crate) fn compulsory(reuse: &Reuse<'_>) -> Traffic {
     let mut traffic = Traffic::new();
     reuse.region(&reuse.nest.body.all, 0, Lean::Low, &mut traffic);

@@ -2,15 +2,12 @@
 
 use super::apart::Apart;
 use super::between::between;
-use super::flow::{Flow, Where, both, needs};
-use super::met::beyond;
+use super::flow::Flow;
 use super::{Beside, BoundFrom, Incoming, NestArray, ProjectiveNest};
 use crate::count::elements;
 use crate::nest::{Loop, Nest, grid_loops, sides};
 use einloom_machine::Machine;
-use einloom_tile::{
-    Affine, AxisId, Coord, CoordAtom, Kernel, Op, Predicate, Program, Scalar, State, TensorId, TileMonoid, ValueId,
-};
+use einloom_tile::{AxisId, Coord, CoordAtom, Kernel, Op, Program, Scalar, State, TensorId, TileMonoid, ValueId};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +19,7 @@ const DEPTH: usize = 64;
 /// The nests of a kernel.
 pub(crate) struct Spaces {
     /// Contractions of what is loaded.
-    single: Vec<Single>,
+    single: Vec<ProjectiveNest>,
     /// Contractions one after the other.
     chains: Vec<Chain>,
     /// Whether programs decide what memories hold, so that rows are held whole: on abstract machines.
@@ -56,24 +53,19 @@ impl Spaces {
                 most.any = (b, from);
             }
         };
-        self.single.iter().for_each(|s| any(s.nest.bytes(|n| s.comes(n.incoming(capacity))), BoundFrom::Contraction));
-        let factor = |s: &Single| {
-            if self.placed {
-                s.nest.bytes_where_all_meet(|n| n.incoming_beside_a_factor_or_sums(capacity))
-            } else {
-                0.0
-            }
+        self.single.iter().for_each(|n| any(n.bytes(|n| n.incoming(capacity)), BoundFrom::Contraction));
+        let factor = |n: &ProjectiveNest| {
+            if self.placed { n.bytes_where_all_meet(|n| n.incoming_beside_a_factor_or_sums(capacity)) } else { 0.0 }
         };
         let a_factor = self.single.iter().map(factor).fold(0.0, f64::max);
         let [mut a_side, mut with_sums, mut in_groups] = [0.0f64; 3];
         for Chain { rows, again, apart, beside } in &self.chains {
             let apart = apart.bytes(capacity);
             let least = |found: f64, from| if found <= apart { (found, from) } else { (apart, BoundFrom::Apart) };
-            let in_again = |s: &Single| s.nest.bytes(|n| s.comes(n.incoming_beside_all_that_rests(capacity)));
-            let again = again.as_ref().map_or(0.0, in_again);
+            let again = again.as_ref().map_or(0.0, |n| n.bytes(|n| n.incoming_beside_all_that_rests(capacity)));
             let (found, from) = least(again, BoundFrom::Parts);
             any(found, from);
-            let (found, from) = least(rows.nest.bytes(|n| rows.comes(n.incoming(capacity))), BoundFrom::Rows);
+            let (found, from) = least(rows.bytes(|n| n.incoming(capacity)), BoundFrom::Rows);
             if found > once.0 {
                 once = (found, from);
             }
@@ -81,7 +73,7 @@ impl Spaces {
                 continue;
             }
             let some =
-                |found: &dyn Fn(&ProjectiveNest) -> Option<Incoming>| rows.nest.bytes_where_all_meet(found).min(apart);
+                |found: &dyn Fn(&ProjectiveNest) -> Option<Incoming>| rows.bytes_where_all_meet(found).min(apart);
             with_sums = with_sums.max(some(&|n| n.incoming_with_sums(capacity, beside)));
             let groups = some(&|n| n.incoming_in_groups(capacity, beside));
             match some(&|n| n.incoming_beside_a_side(capacity, beside)) {
@@ -105,9 +97,9 @@ impl Spaces {
         if !self.placed {
             return vec![];
         }
-        let tiles = |s: &Single| s.nest.bytes_where_all_meet(|n| n.incoming_in_tiles(capacity));
+        let tiles = |n: &ProjectiveNest| n.bytes_where_all_meet(|n| n.incoming_in_tiles(capacity));
         let in_tiles = self.single.iter().map(tiles).fold(0.0, f64::max);
-        let results = |c: &Chain| c.rows.nest.bytes_where_all_meet(|n| n.incoming_in_results(capacity, &c.beside));
+        let results = |c: &Chain| c.rows.bytes_where_all_meet(|n| n.incoming_in_results(capacity, &c.beside));
         let in_results = self.chains.iter().map(results).fold(0.0, f64::max);
         vec![(in_results, BoundFrom::Results), (in_tiles, BoundFrom::Tiles)]
     }
@@ -122,26 +114,12 @@ pub(crate) struct Needed {
     pub some: Vec<(f64, BoundFrom)>,
 }
 
-/// The nest of a contraction.
-struct Single {
-    nest: ProjectiveNest,
-    /// Whether every element of its arrays is met, so that it comes in once at least.
-    all: bool,
-}
-
-impl Single {
-    /// What comes in without that what rests, where not all of it may be needed.
-    fn comes(&self, found: Incoming) -> Incoming {
-        if self.all { found } else { Incoming { resting: 0.0, ..found } }
-    }
-}
-
 /// A contraction of what others made.
 struct Chain {
     /// Whole rows.
-    rows: Single,
+    rows: ProjectiveNest,
     /// Points of the last contraction, for each of which there are whole rows of what its weight is made of.
-    again: Option<Single>,
+    again: Option<ProjectiveNest>,
     /// The contractions by themselves.
     apart: Apart,
     /// What the last stream holds of each row beside its sums.
@@ -221,7 +199,7 @@ struct Finder<'a> {
     /// Where sums go.
     flow: Flow<'a>,
     /// Positions of axes under conditions, once counted.
-    counted: RefCell<Vec<(Vec<Loop>, f64)>>,
+    counted: RefCell<BTreeMap<BTreeSet<AxisId>, f64>>,
 }
 
 impl<'a> Finder<'a> {
@@ -246,7 +224,7 @@ impl<'a> Finder<'a> {
     }
 
     /// The nest of a contraction whose factors are loaded, as they are or changed element by element.
-    fn single(&self, c: &Contraction<'_>) -> Option<Single> {
+    fn single(&self, c: &Contraction<'_>) -> Option<ProjectiveNest> {
         let mut leaves = vec![];
         for &f in &c.factors {
             leaves.extend(self.leaves(f, &c.points, 0).0);
@@ -279,14 +257,14 @@ impl<'a> Finder<'a> {
         let mut apart = Apart { weights: self.kernel.value(made).name.clone(), ..Apart::default() };
         for &sum in &sums {
             let inner = self.contraction(self.defs.get(&sum)?)?;
-            apart.first.extend(self.single(&inner).map(|s| s.nest));
+            apart.first.extend(self.single(&inner));
         }
         if c.factors.len() > 1 {
             let mut leaves = vec![];
             for &f in c.factors.iter().filter(|f| **f != made) {
                 leaves.extend(self.leaves(f, &c.points, 0).0);
             }
-            apart.last = self.nest_of(c, &c.points, leaves, &[(c.result, 1.0)], &[made]).map(|s| s.nest);
+            apart.last = self.nest_of(c, &c.points, leaves, &[(c.result, 1.0)], &[made]);
         }
         apart.stored = self.stored(made, &sums);
         let beside = self.beside(c.result, &own, &points, &sums, last).unwrap_or_default();
@@ -362,7 +340,13 @@ impl<'a> Finder<'a> {
             }
             Op::Map { dst, expr } => {
                 let own = self.depends(*dst);
-                tiles_of(expr).into_iter().filter(|&x| self.is_made_of(x, own)).for_each(&mut descend);
+                // Factors of one product may each lack axes: they are loaded, or lead to nothing.
+                for x in tiles_of(expr) {
+                    let loaded = matches!(self.defs.get(&x).map(|d| d.op), Some(Op::Load { .. }));
+                    if loaded || self.depends(x).is_superset(own) {
+                        descend(x);
+                    }
+                }
             }
             Op::Mma { a, b, .. } => {
                 // What others' sums make in turn may be kept, or be outside: nothing is known of it.
@@ -426,7 +410,7 @@ impl<'a> Finder<'a> {
         leaves: Vec<Leaf>,
         sums: &[(ValueId, f64)],
         made: &[ValueId],
-    ) -> Option<Single> {
+    ) -> Option<ProjectiveNest> {
         let divisors = self.divisors()?;
         let mut extents: Vec<u64> = vec![];
         let mut places: BTreeMap<Index, usize> = BTreeMap::new();
@@ -494,52 +478,13 @@ impl<'a> Finder<'a> {
             let (over, again_bytes) = (of_axes(&own), 2.0 * stored.bytes() as f64 * rest);
             arrays.push(NestArray { name: value.name.clone(), over, bytes, read_bytes: 0.0, again_bytes, sum: true });
         }
-        let needed = beyond(self.needed(c)?, c.loops);
-        let all = needed.is_empty();
-        let points = self.points(c, points, needed)?;
-        Some(Single { nest: ProjectiveNest { extents, points, arrays }, all })
+        let points = self.points(c, points)?;
+        Some(ProjectiveNest { extents, points, arrays })
     }
 
-    /// Where a contraction's points are needed: where something needs its result, and all that its factors are made of.
-    fn needed(&self, c: &Contraction<'_>) -> Where {
-        c.factors.iter().map(|&f| self.masked(f, 0)).fold(self.flow.needed(c.result), both)
-    }
-
-    /// Where all that a value is made of is needed for it: see [`Self::leaves`].
-    fn masked(&self, v: ValueId, depth: usize) -> Where {
-        let Some(def) = self.def(v).filter(|_| depth < DEPTH) else { return Some(vec![]) };
-        match def.op {
-            Op::Map { dst, expr } => {
-                let own = self.depends(*dst);
-                let made = tiles_of(expr).into_iter().filter(|&x| self.is_made_of(x, own));
-                let one = |x: ValueId| both(needs(expr, x).unwrap_or(Some(vec![])), self.masked(x, depth + 1));
-                made.map(one).fold(Some(vec![]), both)
-            }
-            Op::Mma { a, b, .. } => both(self.masked(*a, depth + 1), self.masked(*b, depth + 1)),
-            _ => Some(vec![]),
-        }
-    }
-
-    /// Factors of one product may each lack axes: they are loaded, or lead to nothing.
-    fn is_made_of(&self, x: ValueId, own: &BTreeSet<AxisId>) -> bool {
-        matches!(self.defs.get(&x).map(|d| d.op), Some(Op::Load { .. })) || self.depends(x).is_superset(own)
-    }
-
-    /// Number of points. Conditions of streams, and on where points are `needed`, count exactly, as if tiles were single positions.
-    fn points(&self, c: &Contraction<'_>, points: &BTreeSet<AxisId>, needed: Vec<Affine>) -> Option<f64> {
-        let mut loops: Vec<Loop> = c.loops.iter().filter(|l| points.contains(&l.axis)).cloned().collect();
-        for condition in needed {
-            let mentioned = || condition.terms.iter().map(|t| t.1);
-            for axis in mentioned() {
-                if !loops.iter().any(|l| l.axis == axis) {
-                    loops.push(Loop::stream(axis, &Predicate::default()));
-                }
-            }
-            // Of the loops that it mentions the innermost; a condition on nothing may be false.
-            let own = loops.iter_mut().rev().find(|l| mentioned().any(|a| a == l.axis))?;
-            let all = own.conditions().iter().cloned().chain([condition.clone()]).collect();
-            *own = Loop::stream(own.axis, &Predicate { all });
-        }
+    /// Number of points. Conditions of streams count exactly, as if tiles were single positions.
+    fn points(&self, c: &Contraction<'_>, points: &BTreeSet<AxisId>) -> Option<f64> {
+        let loops: Vec<Loop> = c.loops.iter().filter(|l| points.contains(&l.axis)).cloned().collect();
         let mut steering: BTreeSet<AxisId> = BTreeSet::new();
         let mut conditional = BTreeSet::new();
         for l in &loops {
@@ -551,7 +496,7 @@ impl<'a> Finder<'a> {
                 }
             }
         }
-        if !conditional.is_subset(points) {
+        if !steering.is_subset(points) {
             return None;
         }
         let size = steering.iter().map(|a| self.kernel.axis(*a).extent).try_fold(1usize, usize::checked_mul);
@@ -560,16 +505,16 @@ impl<'a> Finder<'a> {
         if conditional.is_empty() {
             return Some(free);
         }
-        let bound: Vec<Loop> = loops.into_iter().filter(|l| conditional.contains(&l.axis)).collect();
-        if let Some((_, counted)) = self.counted.borrow().iter().find(|k| k.0 == bound) {
+        if let Some(counted) = self.counted.borrow().get(&conditional) {
             return Some(free * counted);
         }
         let mut single = self.kernel.clone();
         for a in &conditional {
             single.axes[a.at()].tile = 1;
         }
+        let bound: Vec<Loop> = loops.into_iter().filter(|l| conditional.contains(&l.axis)).collect();
         let counted = elements(&single, &bound, &conditional) as f64;
-        self.counted.borrow_mut().push((bound, counted));
+        self.counted.borrow_mut().insert(conditional, counted);
         Some(free * counted)
     }
 }
