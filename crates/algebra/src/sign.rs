@@ -136,7 +136,7 @@ pub fn nonpositive(term: &Term, graph: &Graph) -> bool {
     at_most_zero(term, graph, DEPTH)
 }
 
-fn at_most_zero(term: &Term, graph: &Graph, depth: usize) -> bool {
+pub(crate) fn at_most_zero(term: &Term, graph: &Graph, depth: usize) -> bool {
     if depth == 0 {
         return false;
     }

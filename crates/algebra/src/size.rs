@@ -20,7 +20,7 @@ pub(crate) fn is_within_one(term: &Term, graph: &Graph, depth: usize) -> bool {
             UnaryOp::Sigmoid | UnaryOp::Tanh | UnaryOp::Erf | UnaryOp::Sign | UnaryOp::Sin | UnaryOp::Cos,
             _,
         ) => true,
-        Term::Unary(UnaryOp::Exp | UnaryOp::Exp2, x) => sign::nonpositive(x, graph),
+        Term::Unary(UnaryOp::Exp | UnaryOp::Exp2, x) => sign::at_most_zero(x, graph, depth - 1),
         Term::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Relu | UnaryOp::Sqrt, x) => go(x),
         Term::Binary(BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max, a, b) => go(a) && go(b),
         Term::Select(_, a, b) => go(a) && go(b),
