@@ -30,6 +30,6 @@ pub use energy::Energy;
 pub use gpu::{Below, ByLanes, Depth, Misfit, OnGpu, Structure, by_lanes, on_gpu, on_gpu_below};
 pub use held::{Held, held_elements};
 pub use transfers::{
-    KernelTransfers, LevelTransfers, TensorTransfer, bound_if_moved, compute_seconds, compute_seconds_counted,
+    KernelTransfers, KnownBounds, LevelTransfers, TensorTransfer, compute_seconds, compute_seconds_counted,
     kernel_transfers, kernel_transfers_counted, level_transfers, moved_bytes, transfers, transfers_of_blocks,
 };

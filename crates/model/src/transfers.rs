@@ -11,7 +11,8 @@ use crate::resident::resident_bytes;
 use crate::work::Work;
 use einloom_cascade::UnaryOp;
 use einloom_machine::{Bytes, Level, Machine};
-use einloom_tile::{AxisId, Kernel, Op, Predicate, Program, Scalar, TensorId, grid_points};
+use einloom_tile::{AxisId, Kernel, Op, Predicate, Program, Scalar, TensorId, alike, grid_points};
+use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -116,21 +117,59 @@ pub fn transfers_of_blocks(
     machine: &Machine,
     blocks: &dyn Fn(usize) -> usize,
 ) -> Vec<KernelTransfers> {
+    let mut known = KnownBounds::default();
     let one = |(k, kernel): (usize, &Kernel)| {
         let mut found = kernel_transfers_of(program, kernel, machine, &Rc::default(), blocks(k));
-        bound_by_capacity(program, kernel, machine, &mut found);
+        known.bound(program, kernel, machine, &mut found);
         found
     };
     program.kernels.iter().enumerate().map(one).collect()
 }
 
-/// What bounds the traffic of a level if the first kernel computes what it does in another way, in which so many bytes pass there.
-pub fn bound_if_moved(program: &Program, machine: &Machine, level: &str, bytes: u64) -> Option<(u64, BoundFrom)> {
-    let kernel = program.kernels.first()?;
-    let mut found = kernel_transfers(program, kernel, machine);
-    found.levels.iter_mut().filter(|l| l.level == level).for_each(|l| l.bytes = bytes);
-    bound_by_capacity(program, kernel, machine, &mut found);
-    found.levels.iter().find(|l| l.level == level).map(|l| (l.bound_bytes, l.bound_from))
+/// Bounds by capacity that were found, for kernels that differ in names alone. All of them are for one machine.
+#[derive(Debug, Default)]
+pub struct KnownBounds(FxHashMap<String, Vec<LevelBound>>);
+
+/// What bounds a level's traffic: in the orders of the plan, and in any.
+type LevelBound = [(u64, BoundFrom); 2];
+
+impl KnownBounds {
+    /// As [`transfers`] of the program's first kernel.
+    pub fn transfers(&mut self, program: &Program, machine: &Machine) -> Option<KernelTransfers> {
+        let kernel = program.kernels.first()?;
+        let mut found = kernel_transfers(program, kernel, machine);
+        self.bound(program, kernel, machine, &mut found);
+        Some(found)
+    }
+
+    /// What bounds the traffic of a level if the first kernel computes what it does in another way, in which so many bytes pass there.
+    pub fn if_moved(
+        &mut self,
+        program: &Program,
+        machine: &Machine,
+        level: &str,
+        bytes: u64,
+    ) -> Option<(u64, BoundFrom)> {
+        let kernel = program.kernels.first()?;
+        let mut found = kernel_transfers(program, kernel, machine);
+        found.levels.iter_mut().filter(|l| l.level == level).for_each(|l| l.bytes = bytes);
+        self.bound(program, kernel, machine, &mut found);
+        found.levels.iter().find(|l| l.level == level).map(|l| (l.bound_bytes, l.bound_from))
+    }
+
+    fn bound(&mut self, program: &Program, kernel: &Kernel, machine: &Machine, found: &mut KernelTransfers) {
+        let passing: Vec<[u64; 2]> = found.levels.iter().map(|l| [l.bytes, l.bound_bytes]).collect();
+        let rest = (found.least_written, found.resident_bytes, passing);
+        let known = self.0.entry(format!("{} {rest:?}", alike(program, kernel))).or_insert_with(|| {
+            bound_by_capacity(program, kernel, machine, found);
+            let of = |l: &LevelTransfers| [(l.bound_bytes, l.bound_from), (l.any_order_bytes, l.any_order_from)];
+            found.levels.iter().map(of).collect()
+        });
+        for (level, &[bound, any_order]) in found.levels.iter_mut().zip(known.iter()) {
+            (level.bound_bytes, level.bound_from) = bound;
+            (level.any_order_bytes, level.any_order_from) = any_order;
+        }
+    }
 }
 
 /// Raises the bounds to what the capacities make necessary. One for fewer orders is told where a plan is farther than that from the others.

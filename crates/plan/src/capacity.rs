@@ -9,14 +9,14 @@ use crate::cuts::{Roles, Style};
 use crate::frame::{Frame, HOPELESS, Memory, NEAR};
 use crate::gpu::KEPT;
 use crate::grid_order::orders;
-use crate::known::{Searched, text};
+use crate::known::{Searched, unnamed};
 use crate::program::program_of;
 use crate::template::shape;
 use crate::{PlanError, Work};
 use einloom_algebra::NodeId;
 use einloom_cascade::IndexId;
 use einloom_machine::{Bytes, Machine};
-use einloom_model::{compute_seconds, transfers};
+use einloom_model::compute_seconds;
 use einloom_tile::{AxisId, AxisKind, Kernel};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -139,7 +139,7 @@ impl Workshop<'_> {
     pub(crate) fn looked_at_again(&mut self, built: &Built) -> Option<Built> {
         Memory::of(self.machine)?;
         let program = program_of(self.p, self.x, self.types, vec![built.kernel.clone()]);
-        let found = transfers(&program, self.machine).into_iter().next()?;
+        let found = self.known.bounds.transfers(&program, self.machine)?;
         let level = found.levels.iter().rev().nth(1)?;
         if level.bytes as f64 <= NEAR * level.any_order_bytes as f64 {
             return None;
@@ -193,7 +193,7 @@ impl Workshop<'_> {
         let mut program = program_of(self.p, self.x, self.types, vec![tried.kernel.clone()]);
         let axes: Vec<Vec<AxisId>> = free.iter().map(|&i| axes_of(&tried.kernel, &self.p[i].name)).collect();
         let limit = limit * memory.bandwidth();
-        let key = (text(&mut program, &axes.concat()), limit.is_finite(), self.thorough);
+        let key = (unnamed(&mut program, &axes), limit.is_finite(), self.thorough);
         let searches = self.known.searches.entry(key).or_default();
         let found = match searches.below(HOPELESS * limit) {
             Some(found) => found.clone(),

@@ -1,15 +1,16 @@
 //! What was found for kernels, kept for all plans that are compared with one another.
 //!
 //! Forms of a program, and sizes of its chunks, have most kernels in common. The best tiles of a kernel follow from its text
-//! and the machine, so that they are looked for once. What is found again counts as work again: a plan is the same whatever
+//! and the machine, so that they are looked for once; on machines that count elements whatever its names are, for layers repeat
+//! each other's kernels. (What GPUs refuse is told with names.) What is found again counts as work again: a plan is the same whatever
 //! was planned before it.
 
 use crate::Work;
 use crate::lost::Cost;
 use crate::parts::Cut;
 use einloom_machine::Machine;
-use einloom_model::{Below, Misfit, Structure};
-use einloom_tile::{AxisId, Program};
+use einloom_model::{Below, KnownBounds, Misfit, Structure};
+use einloom_tile::{AxisId, Program, alike};
 use rustc_hash::FxHashMap;
 
 /// Plans that are looked at as long as one may be in search of better divisions, at most: small programs do not come near it, and one
@@ -23,6 +24,8 @@ pub(crate) struct Known {
     pub searches: FxHashMap<(String, bool, bool), Searches>,
     /// By a kernel with its tiles: the best place to cut it in two, and what it took to find it.
     pub cuts: FxHashMap<String, (Option<Cut>, Work)>,
+    /// What bounds the traffic of kernels.
+    pub bounds: KnownBounds,
     /// Numbers of kernels without tiles and the units they are for.
     kernels: FxHashMap<(String, Option<String>), usize>,
     /// Tilings that were looked at in all plans so far.
@@ -84,10 +87,19 @@ impl Known {
 }
 
 /// A program of one kernel as text, whatever the tiles of the free axes.
-pub(crate) fn text(program: &mut Program, free: &[AxisId]) -> String {
+fn text(program: &mut Program, free: &[AxisId]) -> String {
+    without_tiles(program, free, |program| format!("{:?} {:?}", program.tensors, program.kernels))
+}
+
+/// The same whatever the names, with the axes that each free index has.
+pub(crate) fn unnamed(program: &mut Program, free: &[Vec<AxisId>]) -> String {
+    without_tiles(program, &free.concat(), |program| format!("{} {free:?}", alike(program, &program.kernels[0])))
+}
+
+fn without_tiles(program: &mut Program, free: &[AxisId], f: impl FnOnce(&Program) -> String) -> String {
     let before: Vec<usize> = free.iter().map(|&a| program.kernels[0].axis(a).tile).collect();
     free.iter().for_each(|a| program.kernels[0].axes[a.at()].tile = 0);
-    let text = format!("{:?} {:?}", program.tensors, program.kernels);
+    let text = f(program);
     free.iter().zip(before).for_each(|(a, tile)| program.kernels[0].axes[a.at()].tile = tile);
     text
 }

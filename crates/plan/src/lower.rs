@@ -1,6 +1,7 @@
 //! Reductions in the forms that tiles compute: contractions of two factors, and plain reductions of one value.
 
 mod contract;
+mod outside;
 mod range;
 
 use crate::cone::Cone;
@@ -77,6 +78,7 @@ pub(crate) fn lower(
     tiling: &Tiling,
     products: (Products, bool, bool),
 ) -> LoweredCone {
+    let needs = outside::needs(p, x, cone, tiling);
     let mut l = Lowering {
         p,
         x,
@@ -89,6 +91,7 @@ pub(crate) fn lower(
         replace: FxHashMap::default(),
         folds: BTreeMap::new(),
         notes: vec![],
+        needs,
     };
     for &n in &cone.order {
         l.fold(n);
@@ -146,6 +149,8 @@ struct Lowering<'a> {
     replace: FxHashMap<ExprId, ExprId>,
     folds: BTreeMap<NodeId, Lowered>,
     notes: Vec<String>,
+    /// Conditions without which no reader wants a reduction's value.
+    needs: BTreeMap<NodeId, BTreeSet<ExprId>>,
 }
 
 /// A product: constant, factors, divisors.
@@ -185,11 +190,13 @@ impl Lowering<'_> {
             plus: r.plus.map(|k| self.rewrite(k)),
             keep_if: r.keep_if.map(|k| self.rewrite(k)),
         });
+        let outside = self.take_outside(n, &Fold { body, ..fold.clone() }, &mut filter);
         let mut moved = None;
         // What a repair adds is in the units of the whole sum: no factor may leave it then.
         let adds = repair.as_ref().is_some_and(|r| r.plus.is_some() || r.combine != BinaryOp::Mul);
         if fold.monoid == FoldMonoid::Sum && !adds {
-            (body, moved) = self.move_out(fold, body);
+            let filtered = Fold { filter: filter.clone(), ..fold.clone() };
+            (body, moved) = self.move_out(&filtered, body);
         }
         let inner = Fold { body, filter: filter.clone(), repair: repair.clone(), ..fold.clone() };
         let dtype = self.types.of_fold(self.p, self.x, &inner, self.p[n].dtype);
@@ -197,10 +204,19 @@ impl Lowering<'_> {
         let mut state: BTreeSet<IndexId> = inner.parts().into_iter().flat_map(|e| self.free(e)).collect();
         state.retain(|i| !fold.over.contains(i));
         let how = self.contraction(n, &inner, &state).unwrap_or_else(|| How::Fold(self.masked(&inner, body)));
-        if let Some(product) = moved {
+        if moved.is_some() || !outside.is_empty() {
+            let identity = self.x.constant(self.p.identity(fold.monoid));
             for leaf in [read, self.x.intern(Expr::Old(n))] {
-                let value = self.product(Some(leaf), &product);
+                let value = moved.as_ref().map_or(leaf, |product| self.product(Some(leaf), product));
+                let value = outside.iter().fold(value, |v, &c| self.x.select(c, v, identity));
                 self.replace.insert(leaf, value);
+            }
+        }
+        // Where its value is wanted nowhere its loop has nothing to do.
+        let wanted = self.needs.remove(&n).unwrap_or_default();
+        for c in outside.into_iter().chain(wanted) {
+            if self.free(c).is_subset(&state) && !filter.contains(&c) {
+                filter.push(c);
             }
         }
         let mut lowered = Lowered {

@@ -20,7 +20,7 @@ use crate::known;
 use crate::plane::{Plane, Way};
 use crate::program::program_of;
 use einloom_model::bounds::BoundFrom;
-use einloom_model::{bound_if_moved, transfers};
+
 use einloom_tile::{Affine, AxisId, AxisKind, Coord, CoordAtom, Kernel, Op, Scalar};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -89,7 +89,7 @@ impl Workshop<'_> {
             return None;
         }
         let program = program_of(self.p, self.x, self.types, vec![built.kernel.clone()]);
-        let found = transfers(&program, self.machine).into_iter().next()?;
+        let found = self.known.bounds.transfers(&program, self.machine)?;
         // What passes into the innermost memory is told of the level outside it.
         let level = found.levels.iter().rev().nth(1)?;
         let (whole, any_order) = (level.bytes, level.any_order_bytes);
@@ -104,14 +104,21 @@ impl Workshop<'_> {
         let mut frame = Frame::new(program, free(&built.kernel));
         let sizes: Vec<usize> = frame.free.iter().map(|f| built.kernel.axis(f[0]).tile).collect();
         let grid: Vec<usize> = (0..frame.free.len()).filter(|&k| on_grid(&frame, k)).collect();
-        let key = known::text(&mut frame.program, &[]);
+        let key = format!("{} {:?}", known::unnamed(&mut frame.program, &[]), frame.free);
         let mut ways = vec![];
         let best = self.known_cut(key, |work| in_two((&mut frame, &sizes), &grid, memory, whole, near, work));
         let limit = best.as_ref().map_or(whole, |b| b.bytes).min(whole);
         let best = match limit as f64 > NEAR * near as f64 {
             true => {
                 ways = self.ways(built, &frame, &grid);
-                let key = ways.iter_mut().map(|w| known::text(&mut w.frame.program, &[])).collect();
+                let of = |w: &mut Way| {
+                    format!(
+                        "{} {:?}",
+                        known::unnamed(&mut w.frame.program, &[]),
+                        (w.places, w.reordered, &w.frame.free)
+                    )
+                };
+                let key = ways.iter_mut().map(of).collect();
                 let limit = (1.0 - WORTH) * limit as f64;
                 self.known_cut(key, |work| across(&mut ways, memory, near, limit, work)).or(best)
             }
@@ -121,7 +128,7 @@ impl Workshop<'_> {
             return None;
         }
         frame.put(&sizes);
-        let (bound, from) = bound_if_moved(&frame.program, self.machine, &level, best.bytes)?;
+        let (bound, from) = self.known.bounds.if_moved(&frame.program, self.machine, &level, best.bytes)?;
         let element = self.machine.element?.0.max(1);
         let elements = |bytes: u64| bytes / element;
         let all = if best.pieces.len() == 2 { "both parts" } else { "all parts" };

@@ -8,6 +8,8 @@ use crate::Work;
 use crate::frame::{Frame, Memory, last};
 use crate::parts::{Cut, Piece};
 use einloom_tile::Kernel;
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
 
 /// Tiles of a part along one index, at most; along the other as many as it takes.
 pub(crate) const MOST: usize = 12;
@@ -34,6 +36,8 @@ pub(crate) struct Plane {
     takes: [f64; 4],
     /// The least that a position takes.
     price: f64,
+    /// What even rectangles take, by rows and columns.
+    known: RefCell<FxHashMap<[usize; 2], f64>>,
 }
 
 /// Where a rectangle lies: along each index its first position, and how many it has.
@@ -76,7 +80,13 @@ impl Plane {
         let by_column = (wide - few) / ds - both * r as f64;
         let once = few - by_row * r as f64 - by_column * s as f64 - both * (r * s) as f64;
         let most = [vec![0; q + 1], vec![0; n + 1]];
-        let mut plane = Self { extents, most, takes: [once, by_row, by_column, both], price: f64::INFINITY };
+        let mut plane = Self {
+            extents,
+            most,
+            takes: [once, by_row, by_column, both],
+            price: f64::INFINITY,
+            known: RefCell::default(),
+        };
         for way in ways {
             if !way.reordered {
                 plane.add_tiles(way, memory);
@@ -139,7 +149,12 @@ impl Plane {
         self.price * (rows * columns) as f64
     }
 
-    /// What so many rows and columns take in the best even rectangles, at most so many along one of the indices.
+    /// What so many rows and columns take in the best even rectangles, at most [`MOST`] along one of the indices.
+    pub fn evenly(&self, rows: usize, columns: usize) -> f64 {
+        *self.known.borrow_mut().entry([rows, columns]).or_insert_with(|| self.even(rows, columns, MOST))
+    }
+
+    /// The same with at most so many.
     pub fn even(&self, rows: usize, columns: usize, most: usize) -> f64 {
         if rows == 0 || columns == 0 {
             return 0.0;

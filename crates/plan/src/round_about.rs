@@ -53,8 +53,15 @@ impl Plane {
         let mut best: Option<(f64, Places)> = None;
         let (firsts, seconds) = (ends(0, column), ends(0, n - column));
         for &second in &seconds {
+            let right = self.even(second, n - column, MOST);
             for third in ends(1, q - second) {
                 let third = third.min(n - column);
+                // What is left takes its share at least.
+                let beside = right + self.even(q - second, third, MOST);
+                let rest = q * n - second * (n - column) - (q - second) * third;
+                if best.as_ref().is_some_and(|b| beside + self.at_least(1, rest) >= b.0) {
+                    continue;
+                }
                 for &first in firsts.iter().filter(|&&f| f >= second) {
                     let places = [first, column, second, third];
                     let takes = self.parts(places).map(|[rows, columns]| self.even(rows.1, columns.1, MOST)).sum();

@@ -11,7 +11,7 @@
 //! parts with tiles of their own, or in which other things stay: of a product, tiles of sums in one part and rows of a factor in another. Found are the
 //! places by what rectangles take that come in once (`plane.rs`); what the parts move is then counted as ever.
 
-use crate::plane::{MOST, Place, Plane};
+use crate::plane::{Place, Plane};
 use std::collections::BTreeSet;
 
 /// Cuts, at most.
@@ -39,7 +39,7 @@ impl Plane {
     }
 
     fn cuts(&self, sides: [usize; 2], most: usize, limit: f64) -> Option<(f64, Cuts)> {
-        let mut best = Some((self.even(sides[0], sides[1], MOST), vec![])).filter(|b| b.0 < limit);
+        let mut best = Some((self.evenly(sides[0], sides[1]), vec![])).filter(|b| b.0 < limit);
         if most == 0 {
             return best;
         }
@@ -48,7 +48,7 @@ impl Plane {
                 let limit = best.as_ref().map_or(limit, |b| b.0);
                 let (mut part, mut left) = (sides, sides);
                 (part[index], left[index]) = (len, sides[index] - len);
-                let takes = self.even(part[0], part[1], MOST);
+                let takes = self.evenly(part[0], part[1]);
                 if takes + self.at_least(left[0], left[1]) >= limit {
                     continue;
                 }

@@ -3,6 +3,7 @@
 //! This crate does not know who made a program: the planner and people use the same [`Builder`]. A program is
 //! well-formed if [`verify`] finds no defect; [`print()`] shows it as pseudocode; [`by_hand`] holds two worked examples.
 
+mod alike;
 mod anchor;
 mod build;
 pub mod by_hand;
@@ -14,6 +15,7 @@ mod print;
 mod verify;
 mod window;
 
+pub use alike::alike;
 pub use anchor::anchors;
 pub use build::{Builder, Carry, KernelBuilder, carry, carry_from, select};
 pub use guard::{Extremes, Guard};

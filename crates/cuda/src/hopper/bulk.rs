@@ -90,7 +90,9 @@ fn zeros_beyond(facts: &Facts<'_>, p: &Product, v: ValueId, tensor: TensorId, at
     let axis = facts.kernel.axis(p.sum);
     let both_copied = !p.left_in_registers;
     let clipped = facts.kernel.body.iter().any(|op| match op {
-        Op::Stream { axis, within, .. } => *axis == p.sum && !within.all.is_empty(),
+        Op::Stream { axis, within, .. } => {
+            *axis == p.sum && within.all.iter().any(|f| f.terms.iter().any(|t| t.1 == *axis))
+        }
         _ => false,
     });
     let divides = axis.extent.is_multiple_of(axis.tile.min(axis.extent).max(1)) && facts.size(p.sum).is_multiple_of(16);

@@ -92,9 +92,9 @@ impl Side {
 }
 
 /// A rectangle by what it counts of each price, and what it takes.
-struct Shape {
-    counts: Vec<f64>,
-    takes: f64,
+pub(super) struct Shape {
+    pub counts: Vec<f64>,
+    pub takes: f64,
 }
 
 /// Rectangles that fill a result.
@@ -222,7 +222,7 @@ struct Farthest {
 }
 
 /// The prices for which `count` of these rectangles take most, what each of them takes beyond its prices at least, and what all take. If `more` of them are to take no less, that is no less than nothing.
-fn dearest(shapes: &[Shape], prices: usize, count: f64, more: bool) -> (Vec<f64>, f64, f64) {
+pub(super) fn dearest(shapes: &[Shape], prices: usize, count: f64, more: bool) -> (Vec<f64>, f64, f64) {
     let scale = shapes.iter().map(|s| s.takes).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
     // One row a rectangle, and one that ends it: prices may else be without end.
     let width = prices + 3;

@@ -20,16 +20,16 @@
 //! tiles take no less. Of two others each has all `r` rows, and one of them half of the results.
 
 use super::beside::Beside;
-use super::filled::{Strip, least_filled};
+use super::filled::{Shape, Strip, dearest, least_filled};
 use super::orders::{Pieces, Sides};
 use super::{Incoming, ProjectiveNest};
 
 /// Numbers of tiles of one kind that are gone through one by one.
 const MOST_TILES: usize = 64;
-/// Steps of a search for the best price.
-const PRICES: usize = 24;
-/// Times what the dearest tile takes for all rows: no higher price is tried.
-const MOST_PRICE: f64 = 4.0;
+/// Rounds of a search for the best prices, each with one tile more.
+const ROUNDS: usize = 32;
+/// How near the best prices a search comes.
+const CLOSE: f64 = 1e-6;
 
 /// Times the best price.
 const LOWER: f64 = 0.998;
@@ -178,30 +178,35 @@ fn per_row(shapes: &[[f64; 3]]) -> f64 {
 }
 
 /// The least that so many tiles take by the same counts, and the least that one takes beyond what it counts. Without end if so many cannot.
+/// Any prices give a bound; the best are those of a linear program, tile by tile that takes less than its prices say.
 fn priced(shapes: &[[f64; 3]], tiles: f64) -> (f64, f64) {
     let most = |k: usize| shapes.iter().map(|s| s[k]).fold(0.0, f64::max);
     if tiles * most(0) < 1.0 || tiles * most(1) < 1.0 {
         return (f64::INFINITY, -1.0);
     }
-    let beyond = |a: f64, b: f64| shapes.iter().map(|s| s[2] - a * s[0] - b * s[1]).fold(f64::INFINITY, f64::min);
-    let highest = MOST_PRICE * tiles * most(2);
-    // Concave in both prices.
-    let search = |of: &dyn Fn(f64) -> f64| {
-        let (mut low, mut high) = (0.0, highest);
-        for _ in 0..PRICES {
-            let [a, b] = [low + (high - low) / 3.0, high - (high - low) / 3.0];
-            if of(a) >= of(b) { high = b } else { low = a }
+    let below = |s: &[f64; 3], [a, b]: [f64; 2]| s[2] - a * s[0] - b * s[1];
+    let beyond = |by: [f64; 2]| shapes.iter().map(|s| below(s, by)).fold(f64::INFINITY, f64::min);
+    let value = |by: [f64; 2], least: f64| by[0] + by[1] + tiles * least;
+    let (mut prices, mut least) = ([0.0; 2], beyond([0.0; 2]));
+    let (mut tried, mut taken) = (prices, vec![]);
+    for _ in 0..ROUNDS {
+        let farthest = shapes.iter().min_by(|s, t| below(s, tried).total_cmp(&below(t, tried)));
+        taken.extend(farthest.map(|&[rows, sums, takes]| Shape { counts: vec![rows, sums], takes }));
+        let (found, _, all) = dearest(&taken, 2, tiles, false);
+        tried = [found[0], found[1]];
+        let reached = beyond(tried);
+        if value(tried, reached) > value(prices, least) {
+            (prices, least) = (tried, reached);
         }
-        (low + high) / 2.0
-    };
-    let value = |a: f64, b: f64| a + b + tiles * beyond(a, b);
-    let other = |a: f64| search(&|b| value(a, b));
-    let a = search(&|a| value(a, other(a)));
-    let b = other(a);
-    match beyond(a, b) {
+        if all <= value(prices, least) * (1.0 + CLOSE) {
+            break;
+        }
+    }
+    let lower = prices.map(|p| LOWER * p);
+    match beyond(lower) {
         // Where more tiles take no less, prices that are a little lower say so.
-        less if less < 0.0 && beyond(LOWER * a, LOWER * b) >= 0.0 => (value(LOWER * a, LOWER * b), 0.0),
-        least => (value(a, b), least),
+        enough if least < 0.0 && enough >= 0.0 => (value(lower, enough), 0.0),
+        _ => (value(prices, least), least),
     }
 }
 

@@ -7,9 +7,12 @@ use super::{Beside, BoundFrom, Incoming, NestArray, ProjectiveNest};
 use crate::count::elements;
 use crate::nest::{Loop, Nest, grid_loops, sides};
 use einloom_machine::Machine;
-use einloom_tile::{AxisId, Coord, CoordAtom, Kernel, Op, Program, Scalar, State, TensorId, TileMonoid, ValueId};
+use einloom_tile::{
+    Affine, AxisId, Coord, CoordAtom, Kernel, Op, Predicate, Program, Scalar, State, TensorId, TileMonoid, ValueId,
+};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 /// Axes that steer others are counted position by position up to this many.
 const COUNTED: usize = 1 << 20;
@@ -484,13 +487,13 @@ impl<'a> Finder<'a> {
 
     /// Number of points. Conditions of streams count exactly, as if tiles were single positions.
     fn points(&self, c: &Contraction<'_>, points: &BTreeSet<AxisId>) -> Option<f64> {
-        let loops: Vec<Loop> = c.loops.iter().filter(|l| points.contains(&l.axis)).cloned().collect();
+        let loops = settled(c.loops.iter().filter(|l| points.contains(&l.axis)).cloned().collect());
         let mut steering: BTreeSet<AxisId> = BTreeSet::new();
         let mut conditional = BTreeSet::new();
         for l in &loops {
             let terms = l.conditions().iter().flat_map(|e| &e.terms);
             for &(_, a) in terms {
-                conditional.insert(a);
+                conditional.extend([a, l.axis]);
                 if a != l.axis {
                     steering.insert(a);
                 }
@@ -517,6 +520,25 @@ impl<'a> Finder<'a> {
         self.counted.borrow_mut().insert(conditional, counted);
         Some(free * counted)
     }
+}
+
+/// The same loops, each condition at the innermost of those that it depends on.
+fn settled(mut loops: Vec<Loop>) -> Vec<Loop> {
+    for k in 0..loops.len() {
+        let mentions = |form: &Affine, l: &Loop| form.terms.iter().any(|t| t.1 == l.axis);
+        let place = |form: &Affine| (0..=k).rev().find(|&o| mentions(form, &loops[o])).unwrap_or(k);
+        let placed: Vec<(usize, Affine)> = loops[k].conditions().iter().map(|f| (place(f), f.clone())).collect();
+        if placed.iter().all(|&(o, _)| o == k) {
+            continue;
+        }
+        let mut all: Vec<Vec<Affine>> = loops.iter().map(|l| l.conditions().to_vec()).collect();
+        all[k].clear();
+        placed.into_iter().for_each(|(o, form)| all[o].push(form));
+        for (l, all) in loops.iter_mut().zip(all) {
+            l.within = l.within.take().or((!all.is_empty()).then(Rc::default)).map(|_| Rc::new(Predicate { all }));
+        }
+    }
+    loops
 }
 
 /// The stream that computes a contraction in its body.

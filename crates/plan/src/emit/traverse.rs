@@ -88,7 +88,7 @@ impl Emitter<'_> {
             let states = members.iter().map(|&m| self.new_state(m)).collect::<Result<Vec<_>, _>>()?;
             let lagging = self.lag_states(&lags)?;
             self.scopes.push(Scope { bindings: [(i, axis)].into(), ..Scope::default() });
-            let within = self.bounds(&common, i, &streamed[k + 1..])?;
+            let within = self.bounds(&common, &streamed, k)?;
             levels.push(Level { axis, within, guards: vec![], states, lagging });
         }
         if let (Some(scope), Some(level)) = (self.scopes.last_mut(), levels.last()) {
@@ -332,14 +332,16 @@ impl Emitter<'_> {
         out
     }
 
-    /// The affine conjuncts that bound the stream over `i` where it opens, those of `later` still closed: a window that
-    /// one of them has in an outer loop is another one's.
-    fn bounds(&self, common: &[ExprId], i: IndexId, later: &[IndexId]) -> Result<Predicate, Fail> {
+    /// The affine conjuncts that bound stream `k` where it opens, those after it still closed: a window that
+    /// one of them has in an outer loop is another one's. What moves with none of them keeps the first from being entered.
+    fn bounds(&self, common: &[ExprId], streamed: &[IndexId], k: usize) -> Result<Predicate, Fail> {
+        let (i, later) = (streamed[k], &streamed[k + 1..]);
         let mut all: Vec<Linear> = vec![];
         for &f in common {
             if let Expr::Within(forms) = self.x.get(f) {
                 let open = |j: &IndexId| !later.contains(j) && self.binding(*j).is_ok();
-                let here = |l: &&Linear| l.terms.contains_key(&i) && l.terms.keys().all(open);
+                let moves = |l: &Linear, by: &[IndexId]| by.iter().any(|j| l.terms.contains_key(j));
+                let here = |l: &&Linear| (moves(l, &[i]) || k == 0 && !moves(l, streamed)) && l.terms.keys().all(open);
                 all.extend(forms.iter().filter(here).cloned());
             }
         }
