@@ -10,6 +10,7 @@ use einloom_model::KernelTransfers;
 use einloom_plan::{Doubled, Lost, Plan, PlanError, PlannedKernel, Work};
 use einloom_tile::{TensorDecl, TensorRole};
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 /// A program's text, parsed.
 #[derive(Clone, Debug)]
@@ -128,7 +129,14 @@ impl Derived {
         }
         let forms = einloom_plan::Form::all(&self.derivation);
         let (form, plan) = einloom_plan::choose(&forms, &bound, machine, options).map_err(Error::Plan)?;
-        Ok(Planned { cascade: self.cascade().clone(), bound, machine: machine.clone(), plan, form })
+        Ok(Planned {
+            cascade: self.cascade().clone(),
+            bound,
+            machine: machine.clone(),
+            plan,
+            form,
+            transfers: OnceLock::new(),
+        })
     }
 }
 
@@ -142,6 +150,8 @@ pub struct Planned {
     machine: Machine,
     plan: Plan,
     form: usize,
+    /// See [`Planned::transfers`]; bounds take as long to find as small plans.
+    transfers: OnceLock<Vec<KernelTransfers>>,
 }
 
 impl Planned {
@@ -201,9 +211,11 @@ impl Planned {
     }
 
     /// Bytes per kernel, level and tensor, planned and bound, and the predicted time.
-    pub fn transfers(&self) -> Vec<KernelTransfers> {
-        let blocks = |k: usize| self.plan.kernels.get(k).and_then(|k| k.gpu.as_ref()).map_or(1, |g| g.blocks);
-        einloom_model::transfers_of_blocks(&self.plan.program, &self.machine, &blocks)
+    pub fn transfers(&self) -> &[KernelTransfers] {
+        self.transfers.get_or_init(|| {
+            let blocks = |k: usize| self.plan.kernels.get(k).and_then(|k| k.gpu.as_ref()).map_or(1, |g| g.blocks);
+            einloom_model::transfers_of_blocks(&self.plan.program, &self.machine, &blocks)
+        })
     }
 
     /// Which form of the derivation was planned: 0 the one in the order written, then its alternatives.

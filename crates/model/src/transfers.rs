@@ -178,6 +178,8 @@ fn bound_by_capacity(program: &Program, kernel: &Kernel, machine: &Machine, foun
     let spaces = Spaces::new(program, kernel, &nest, machine);
     let written = found.least_written;
     let trunk: Vec<&Level> = machine.trunk().collect();
+    // Levels may be outside of the same memory.
+    let mut finer: Option<(f64, Vec<(f64, BoundFrom)>)> = None;
     for (k, bound) in found.levels.iter_mut().enumerate() {
         // What one instance of the next level holds with all that is inside it. Tiles live in there: a plan whose tiles
         // are larger is compared with what it takes for itself.
@@ -196,7 +198,11 @@ fn bound_by_capacity(program: &Program, kernel: &Kernel, machine: &Machine, foun
             }
         }
         if moved as f64 > NEAR * bound.bound_bytes as f64 {
-            for (needed, from) in spaces.incoming_finer(inside.max(tiles)) {
+            let inside = inside.max(tiles);
+            if finer.as_ref().is_none_or(|f| f.0 != inside) {
+                finer = Some((inside, spaces.incoming_finer(inside)));
+            }
+            for (needed, from) in finer.iter().flat_map(|f| f.1.iter().copied()) {
                 if bytes(needed) <= moved {
                     bound.raise(bytes(needed), from);
                 }

@@ -100,7 +100,7 @@ pub(crate) fn host() -> &'static Machine {
 pub(crate) fn seconds(planned: &Planned) -> f64 {
     // A core's model knows more than bytes and operations.
     let one = |(k, t): (&PlannedKernel, &KernelTransfers)| k.gpu.as_ref().map_or(t.seconds, |g| g.seconds);
-    planned.kernels().iter().zip(&planned.transfers()).map(one).sum()
+    planned.kernels().iter().zip(planned.transfers()).map(one).sum()
 }
 
 /// The tile of every index that is tiled alike in all kernels, shares apart: how many there are is planned for the sizes at hand.

@@ -93,7 +93,7 @@ pub(crate) fn plan(planned: &Planned, run: Option<(&str, &[String])>) -> String 
         "cascade": cascade.name,
         "machine": machine.name,
         "sizes": sizes,
-        "kernels": planned.kernels().iter().zip(&transfers).map(|(k, t)| kernel(planned, k, t)).collect::<Vec<_>>(),
+        "kernels": planned.kernels().iter().zip(transfers).map(|(k, t)| kernel(planned, k, t)).collect::<Vec<_>>(),
         "compulsory_bytes": planned.compulsory_bytes(),
         "levels": machine.levels.iter().map(|l| json!({"level": l.name, "bandwidth": l.bandwidth.0})).collect::<Vec<_>>(),
         "shared": shared.map(|l| json!([l.name, l.capacity.map(|c| c.0)])).collect::<Vec<_>>(),

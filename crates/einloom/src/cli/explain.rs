@@ -126,7 +126,7 @@ pub(crate) fn text(planned: &Planned, doubled: &[Doubled]) -> String {
     let mut over = String::new();
     for (kernel, transfers) in kernels(planned) {
         let energy = &transfers.energy;
-        let told = self::energy(energy, time(planned, kernel, &transfers).0, planned.machine());
+        let told = self::energy(energy, time(planned, kernel, transfers).0, planned.machine());
         if let Some(limit) = told.limit_watts {
             let (name, machine) = (&kernel.name, &planned.machine().name);
             over += &format!(

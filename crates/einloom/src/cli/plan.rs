@@ -162,8 +162,8 @@ pub(crate) fn command(ui: &mut Ui, args: &PlanArgs) -> Result<(), Failure> {
         machine: planned.machine().name.clone(),
         sizes: cascade.ranks.iter().map(|r| r.name.clone()).zip(planned.bound().sizes().iter().copied()).collect(),
         kernels: all.iter().enumerate().map(|(n, (k, t))| kernel(&derived, &planned, n, k, t)).collect(),
-        bytes: outermost(all.iter().map(|(_, t)| t)),
-        least_bytes: planned.least_bytes(&all.iter().map(|(_, t)| t.clone()).collect::<Vec<_>>()),
+        bytes: outermost(all.iter().map(|(_, t)| *t)),
+        least_bytes: planned.least_bytes(planned.transfers()),
         seconds: all.iter().map(|(k, t)| time(&planned, k, t).0).sum(),
         energy_joules: all.iter().map(|(_, t)| t.energy.joules()).sum(),
         planner_seconds: planned.seconds(),
@@ -189,7 +189,7 @@ fn outermost<'a>(kernels: impl Iterator<Item = &'a KernelTransfers>) -> u64 {
     kernels.filter_map(|t| t.levels.first()).map(|l| l.bytes).sum()
 }
 
-pub(crate) fn kernels(planned: &Planned) -> impl Iterator<Item = (&PlannedKernel, KernelTransfers)> {
+pub(crate) fn kernels(planned: &Planned) -> impl Iterator<Item = (&PlannedKernel, &KernelTransfers)> {
     planned.kernels().iter().zip(planned.transfers())
 }
 
@@ -339,7 +339,7 @@ fn of_all(planned: &Planned, part: &einloom_plan::Part) -> u64 {
     let is_it = |k: &PlannedKernel| k.part.as_ref().is_some_and(|p| std::ptr::eq(p, part));
     let first = kernels(planned).position(|(k, _)| is_it(k)).map_or(0, |at| at.saturating_sub(place));
     let all = kernels(planned).skip(first).take(count);
-    all.flat_map(|(_, t)| t.levels).filter(|l| l.level == part.level).map(|l| l.bytes).sum()
+    all.flat_map(|(_, t)| &t.levels).filter(|l| l.level == part.level).map(|l| l.bytes).sum()
 }
 
 /// What bounds a kernel's traffic at a level, such that the sum over kernels is the program's.
@@ -382,18 +382,18 @@ pub(crate) fn text(derived: &Derived, planned: &Planned) -> String {
     let cascade = planned.cascade();
     let sizes = cascade.ranks.iter().zip(planned.bound().sizes());
     let sizes: Vec<String> = sizes.map(|(r, s)| format!("{}={s}", r.name)).collect();
-    let total: f64 = kernels(planned).map(|(k, t)| time(planned, k, &t).0).sum();
+    let total: f64 = kernels(planned).map(|(k, t)| time(planned, k, t).0).sum();
     let mut out = format!("{} on {}: {}\n", cascade.name, machine.name, sizes.join(", "));
     let count = planned.kernels().len();
     out += &format!("{count} kernel{}, {} predicted\n", if count == 1 { "" } else { "s" }, units::seconds(total));
     for (place, (kernel, transfers)) in kernels(planned).enumerate() {
-        out += &kernel_text(derived, planned, place, kernel, &transfers);
+        out += &kernel_text(derived, planned, place, kernel, transfers);
     }
     if count > 1
         && let Some(root) = machine.trunk().next()
     {
-        let all: Vec<KernelTransfers> = kernels(planned).map(|(_, t)| t).collect();
-        let (bytes, least) = (outermost(all.iter()), planned.least_bytes(&all));
+        let all = planned.transfers();
+        let (bytes, least) = (outermost(all.iter()), planned.least_bytes(all));
         let [moved, alone] = [bytes, least].map(|b| units::bytes(b as f64));
         out += &format!(
             "\nall kernels move {moved} at {}; inputs and outputs alone {alone}, wherever it is cut: {:.2} times\n",

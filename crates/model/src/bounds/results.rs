@@ -123,11 +123,9 @@ impl Chain {
                 best = best.min(of_full(full) + memory);
                 continue;
             }
+            let ends = ends(&sizes, left);
             let shapes = |tiles: f64| -> Vec<[f64; 3]> {
-                let ends = |&(c, p): &(f64, f64)| {
-                    [1.0, p.min(left)].map(|p| [p * c / results / left, p / 2.0 / left, takes(c, p, tiles)])
-                };
-                sizes.iter().flat_map(ends).collect()
+                ends.iter().map(|&(c, p)| [p * c / results / left, p / 2.0 / left, takes(c, p, tiles)]).collect()
             };
             if (best - memory - of_full(full + 2.0)) <= per_row(&shapes(2.0)) {
                 // With fewer that have all results it is no less, if it is not for one of them less.
@@ -166,6 +164,17 @@ impl Chain {
         };
         least_filled([results as usize, rows as usize], &strips, &|_, _| 0.0, false) + memory
     }
+}
+
+/// Tiles, by their results and rows, of which at most so many: all that is counted of a tile grows evenly with either, so that the others
+/// are between these.
+fn ends(sizes: &[(f64, f64)], most: f64) -> Vec<(f64, f64)> {
+    let all: Vec<(f64, f64)> = sizes.iter().map(|&(c, p)| (c, p.min(most))).collect();
+    let runs = all.chunk_by(|a, b| a.1 == b.1).flat_map(|run| [run[0], run[run.len() - 1]]);
+    let single = [sizes.first(), sizes.last()].into_iter().flatten().map(|s| (s.0, 1.0));
+    let mut out: Vec<(f64, f64)> = runs.chain(single).collect();
+    out.dedup();
+    out
 }
 
 /// The least that tiles take, by two counts that have to come to 1 each, whatever their number.

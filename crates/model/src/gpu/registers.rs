@@ -86,22 +86,24 @@ impl Moments {
     /// The largest sum of sizes; tiles that are `kept` are there all the time.
     pub(crate) fn most(&self, sizes: &[f64], kept: &BTreeSet<ValueId>) -> f64 {
         let size = |v: ValueId| sizes.get(v.at()).copied().unwrap_or_default();
-        let (beside, none) = (kept.iter().map(|&v| size(v)).sum::<f64>(), kept.is_empty());
+        let beside = kept.iter().map(|&v| size(v)).sum::<f64>();
+        // Beside what is kept.
+        let mut others = sizes.to_vec();
+        for v in kept {
+            if let Some(size) = others.get_mut(v.at()) {
+                *size = 0.0;
+            }
+        }
+        let more = |v: ValueId| others.get(v.at()).copied().unwrap_or_default();
         let sum = |moment: &Moment| {
-            let mut sum = beside;
-            let mut add = |v: ValueId| {
-                if none || !kept.contains(&v) {
-                    sum += size(v);
-                }
-            };
-            moment.alive.iter().for_each(|&v| add(v));
+            let mut sum = beside + moment.alive.iter().map(|&v| more(v)).sum::<f64>();
             if let Some(result) = moment.result {
                 let replaced = moment.dying.iter().position(|&(v, may)| may && size(v) >= size(result));
-                let others = moment.dying.iter().enumerate().filter(|(k, d)| Some(*k) != replaced && d.0 != result);
-                others.for_each(|(_, &(v, _))| add(v));
+                let dying = moment.dying.iter().enumerate().filter(|(k, d)| Some(*k) != replaced && d.0 != result);
+                sum += dying.map(|(_, &(v, _))| more(v)).sum::<f64>();
                 // It is alive already if something reads it later.
                 if !moment.alive.contains(&result) {
-                    add(result);
+                    sum += more(result);
                 }
             }
             sum
