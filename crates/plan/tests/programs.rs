@@ -130,6 +130,36 @@ fn conditions_that_leave_chunks_out() {
     computes(text, "M=9,N=14,E=3");
 }
 
+/// What says nothing of what is reduced leaves the reduction, and keeps its loop from being entered.
+#[test]
+fn conditions_beside_what_is_reduced() {
+    let text =
+        |last: &str| format!("input A[m,k]: f32, B[n,k]: f32, s[m]: i32\noutput Y: f32\nindex m, n in M\n{last}");
+    for last in [
+        "Y[m,n] = sum(k: n <= m) A[m,k]*B[n,k]",
+        "Y[m,n] = where(n <= m, sum(k) A[m,k]*B[n,k], 1)",
+        "Y[m,n] = where(n <= m and m <= n + 2, sum(k) A[m,k]*B[n,k], n)",
+        "Y[m,n] = max(k: n <= m and k <= n) (A[m,k] + B[n,k])",
+        "Y[m,n] = sum(k: s[m] == s[n] and k > 0) A[m,k]*B[n,k]",
+        "Y[m] = sum(k: m >= 2) A[m-2,k]",
+        "Y[m] = sum(k: s[m] >= 3) A[s[m], k] * 2",
+        "Y[m,n] = 2 - sum(k: m < 3) B[n,k]",
+        "S[m,n] = sum(k) A[m,k]*B[n,k]\nY[m,n] = where(m <= n, S[m,n], 0) + where(m > n, S[m,n], 0)",
+        "S[m,n] = sum(k) A[m,k]*B[n,k]\nR[m] = sum(n: n <= m) S[m,n]\nY[m,n] = where(n < m, S[m,n] - R[m], R[n])",
+        "S[m,n] = sum(k) A[m,k]*B[n,k]\nY[m,n] = where(n <= m, S[m,n] + S[n,m], 0)",
+        "S[m,n] = sum(k: n <= m) A[m,k]*B[n,k]\nY[m] = sum(n) S[m,n]*s[n]",
+    ] {
+        computes(&text(last), "M=7,K=5");
+    }
+    let masked = "input A[m,k]: f32, B[n,k]: f32, C[n,d]: f32\noutput Y: f32\nindex m, n in M\n\
+                  Y[m,d] = sum(n) (sum(k: n <= m) A[m,k]*B[n,k]) * C[n,d]";
+    computes(masked, "M=9,K=4,D=3");
+    // A position that is read may be one only where the condition holds.
+    let kept = "input A[r,k]: f32, at[m]: i32\noutput Y: f32\nY[m] = sum(k: at[m] >= 0) A[at[m],k]";
+    let cascade = read(kept);
+    check(kept, &cascade, &sized(&cascade, "M=6,R=3,K=5"), &Options::default(), 1);
+}
+
 #[test]
 fn several_outputs() {
     let text = "input X[m,n]: f32\noutput Y, L, S: f32\nS[m,n] = X[m,n]*2\nL[m] = logsumexp(n) S[m,n]\n\

@@ -15,7 +15,7 @@ use super::polynomial::{Expansion, NotFinite, Polynomial};
 use super::scale::Scaling;
 use super::{Deriver, apart, guard};
 use crate::{Def, Node, NodeId, Product, Reduction, Repair, Streaming, Term, product, show};
-use einloom_cascade::{BinaryOp, DType, IndexExpr, IndexId, UnaryOp};
+use einloom_cascade::{BinaryOp, DType, IndexExpr, IndexId, Monoid, UnaryOp};
 
 /// The sum's body as a product, with its kinds of factors.
 pub(super) struct Separated {
@@ -127,7 +127,8 @@ impl Deriver<'_> {
                 }
             }
         }
-        let Some((floor, parts)) = found else { return self.barred(node, r, None) };
+        let Some((floor, mut parts)) = found else { return self.barred(node, r, None) };
+        self.stay_with_maximum(&mut parts, &r);
         let anchored = !parts.exponent.is_empty() && (!parts.shift.is_empty() || !self.unanchored.contains(&id));
         if !anchored {
             self.must_have_cancelled(&r, &body);
@@ -141,6 +142,27 @@ impl Deriver<'_> {
         }
         let bare = self.bare(&own, &r.over, &parts, floor);
         self.rebuild_sum(id, node, r, parts, floor, anchored, own.filter, bare, before)
+    }
+
+    /// An addend that carries no reduced index leaves an exponent, unless a maximum of the exponent with that addend is what the
+    /// exponentials are divided by: then that maximum is the anchor, and no second one has to run beside it.
+    fn stay_with_maximum(&self, parts: &mut Separated, r: &Reduction) {
+        let with = |(c, t): &(f64, Term)| {
+            let Term::Read(n, at) = t else { return None };
+            let Def::Reduce(m) = &self.out[*n].def else { return None };
+            let same = *c == -1.0 && m.monoid == Monoid::Max && m.over == r.over && m.filter == r.filter;
+            if !same || !self.out.is_plain(*n, at) || super::inline::rounds(&self.out[*n]) {
+                return None;
+            }
+            let whole = product::sum(&m.body);
+            let left: product::Sum = whole.iter().filter(|a| !parts.exponent.contains(a)).cloned().collect();
+            let all = whole.len() == left.len() + parts.exponent.len();
+            (all && !left.is_empty() && left.iter().all(|a| parts.shift.contains(a))).then_some((whole, left))
+        };
+        if let Some((whole, left)) = parts.shift.iter().find_map(with) {
+            parts.exponent = whole;
+            parts.shift.retain(|a| !left.contains(a));
+        }
     }
 
     /// Those of these reductions that a node needs at every one of its positions and that are over all of these.

@@ -126,13 +126,13 @@ impl Lowering<'_> {
             [a, b] if a.is_integer() && b.is_integer() => Some(operands),
             [a, b] if float(a) && float(b) => Some(self.narrowed(n, operands, types)),
             [a, b] => {
-                let as_float = |x: &mut Exprs, e: ExprId, d: DType, other: DType| match (d.is_integer(), other) {
-                    (true, DType::F64) => x.round(DType::F64, e),
-                    (true, _) if d == DType::I32 => x.round(DType::F64, e),
-                    (true, _) => x.round(DType::F32, e),
-                    (false, _) => e,
+                let as_float = |x: &mut Exprs, e: ExprId, d: DType, other: DType| match d.is_integer() {
+                    true => x.round(exact(d, other), e),
+                    false => e,
                 };
-                Some([as_float(self.x, operands[0], a, b), as_float(self.x, operands[1], b, a)])
+                let operands = [as_float(self.x, operands[0], a, b), as_float(self.x, operands[1], b, a)];
+                let types = operands.map(|e| self.types.of(self.p, self.x, e));
+                Some(self.narrowed(n, operands, types))
             }
         }
     }
@@ -155,6 +155,19 @@ impl Lowering<'_> {
         };
         self.notes.push(format!("{name}: {note}"));
         operands.map(|e| if self.types.of(self.p, self.x, e) == to { e } else { self.x.round(to, e) })
+    }
+}
+
+/// The narrowest type that holds every integer of a type and in which it is multiplied by elements of another: theirs, if it does.
+fn exact(integer: DType, other: DType) -> DType {
+    match (integer, other) {
+        (_, DType::F64) | (DType::I32, _) => DType::F64,
+        (DType::I4 | DType::U4, DType::E4m3) | (DType::I4, DType::E5m2) => other,
+        (DType::I16, _) => DType::F32,
+        (_, DType::F16) => DType::F16,
+        // Seven bits and the first one.
+        (_, d) if d.bytes() <= 2 => DType::Bf16,
+        _ => DType::F32,
     }
 }
 
