@@ -22,6 +22,7 @@ mod cuts;
 mod doubled;
 mod emit;
 mod expr;
+mod factors;
 mod facts;
 mod frame;
 mod gpu;
@@ -165,6 +166,7 @@ fn plan_by(
     if !changed {
         return Ok(None);
     }
+    problem.part_factors(&mut exprs, &mut types, options.narrow_contractions && !options.exact);
     let mut options = options.in_parts(&splits).in_one(&merges);
     let mut shared = vec![];
     let asked = options.shares.as_ref().map(|all| problem.asked(all, &exprs)).transpose()?.unwrap_or_default();

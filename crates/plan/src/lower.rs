@@ -4,6 +4,8 @@ mod contract;
 mod outside;
 mod range;
 
+pub(crate) use contract::exact;
+
 use crate::cone::Cone;
 use crate::expr::{Expr, ExprId, Exprs};
 use crate::facts::Facts;

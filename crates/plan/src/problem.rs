@@ -120,6 +120,8 @@ pub(crate) struct Problem {
     pub spans: Vec<Span>,
     /// Conditions that elements are tested by, and that leave no chunk out: see [`crate::merged`].
     pub tested: BTreeSet<ExprId>,
+    /// Maps that a product makes again for tiles of its other factor: see [`crate::factors`].
+    pub factors: BTreeSet<NodeId>,
     /// Sets of items that begin in one kernel.
     pub together: Vec<BTreeSet<NodeId>>,
     /// Positions per chunk, of recurrences that advance by chunks.
@@ -237,6 +239,7 @@ impl Problem {
             order: vec![],
             spans: vec![],
             tested: BTreeSet::new(),
+            factors: BTreeSet::new(),
             together: vec![],
             chunk: 1,
         };

@@ -403,10 +403,9 @@ impl<'a> Search<'a> {
         for k in &division.kernels {
             // What is computed more often than once gains by a cut, and what leaves cores idle: the part that goes through
             // memory has a grid of its own.
-            if !k.repeats && grid_points(&k.kernel) >= self.shop.machine.cores {
-                continue;
-            }
-            for &n in k.cone.computed.iter().filter(|n| gain(n) > worth) {
+            let all = k.repeats || grid_points(&k.kernel) < self.shop.machine.cores;
+            let may = |n: &&NodeId| (all || self.p.factors.contains(n)) && gain(n) > worth;
+            for &n in k.cone.computed.iter().filter(may) {
                 let fits = spent.saturating_add(self.elements(n)) <= budget;
                 if fits && !memory.contains(&n) && self.p[n].recurrence.is_none() && !out.contains(&n) {
                     out.push(n);

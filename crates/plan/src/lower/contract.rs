@@ -159,7 +159,7 @@ impl Lowering<'_> {
 }
 
 /// The narrowest type that holds every integer of a type and in which it is multiplied by elements of another: theirs, if it does.
-fn exact(integer: DType, other: DType) -> DType {
+pub(crate) fn exact(integer: DType, other: DType) -> DType {
     match (integer, other) {
         (_, DType::F64) | (DType::I32, _) => DType::F64,
         (DType::I4 | DType::U4, DType::E4m3) | (DType::I4, DType::E5m2) => other,
