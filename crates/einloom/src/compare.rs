@@ -212,19 +212,40 @@ fn roundings(program: &tile::Program) -> f64 {
     let mut sum: f64 =
         program.tensors.iter().filter(|t| t.role == tile::TensorRole::Temporary).map(|t| narrow(t.dtype)).sum();
     for kernel in &program.kernels {
-        rounded_values(&kernel.body, &mut |value| sum += narrow(kernel.value(value).dtype));
+        rounded_values(kernel, &kernel.body, &mut |dtype| sum += narrow(dtype));
     }
     sum
 }
 
-/// The values that operations compute, as opposed to load.
-fn rounded_values(ops: &[tile::Op], f: &mut impl FnMut(tile::ValueId)) {
+/// The types of the values that operations compute, as opposed to load, and of what is rounded within them.
+fn rounded_values(kernel: &tile::Kernel, ops: &[tile::Op], f: &mut impl FnMut(DType)) {
     for op in ops {
         match op {
-            tile::Op::Map { dst, .. } | tile::Op::Mma { dst, .. } | tile::Op::Reduce { dst, .. } => f(*dst),
-            tile::Op::Stream { body, .. } => rounded_values(body, f),
+            tile::Op::Map { dst, expr } => {
+                f(kernel.value(*dst).dtype);
+                rounded_within(expr, f);
+            }
+            tile::Op::Mma { dst, .. } | tile::Op::Reduce { dst, .. } => f(kernel.value(*dst).dtype),
+            tile::Op::Stream { body, .. } => rounded_values(kernel, body, f),
             tile::Op::Load { .. } | tile::Op::Store { .. } | tile::Op::SkipUnless { .. } => {}
         }
+    }
+}
+
+fn rounded_within(expr: &tile::Scalar, f: &mut impl FnMut(DType)) {
+    match expr {
+        tile::Scalar::Round(dtype, x) => {
+            f(*dtype);
+            rounded_within(x, f);
+        }
+        tile::Scalar::Unary(_, x) => rounded_within(x, f),
+        tile::Scalar::Binary(_, x, y) => [x, y].into_iter().for_each(|e| rounded_within(e, f)),
+        tile::Scalar::Select(c, x, y) => [c, x, y].into_iter().for_each(|e| rounded_within(e, f)),
+        tile::Scalar::Const(_)
+        | tile::Scalar::Tile(_)
+        | tile::Scalar::Argument(_)
+        | tile::Scalar::Position(_)
+        | tile::Scalar::Within(_) => {}
     }
 }
 

@@ -122,10 +122,9 @@ struct E4M3 {
   typedef u8 raw;
   DEVICE float decode(raw x) {
     u32 m = x & 0x7fu;
-    float f = m == 0x7fu ? nan_()
-              : (m >> 3) == 0 ? static_cast<float>(m) * 0x1p-9f
-                              : __uint_as_float((m << 20) + (120u << 23));
-    return x & 0x80u ? -f : f;
+    // With its exponent and mantissa an f16 is a 256th of it, below the smallest normal number too.
+    float f = from_f16(static_cast<u16>((x & 0x80u) << 8 | m << 7)) * 256.0f;
+    return m == 0x7fu ? nan_() : f;
   }
   DEVICE raw encode(float x) {
     u32 sign = (__float_as_uint(x) >> 24) & 0x80u;

@@ -120,6 +120,11 @@ impl Block<'_> {
             let (touched, closed) = match coord.terms.as_slice() {
                 [] => (1, extent == 1),
                 [(1, CoordAtom::Axis(axis))] => (self.size(*axis).min(extent), self.size(*axis) >= extent),
+                // Neighbours ask for one element, or for the next.
+                [(1, CoordAtom::Floor(inner, _))] if inner.terms.len() == 1 => match inner.terms[0] {
+                    (1, CoordAtom::Axis(axis)) => (self.size(axis), false),
+                    _ => (1, false),
+                },
                 // In steps, or wherever data say.
                 _ => (1, false),
             };
