@@ -11,13 +11,18 @@ use crate::resident::resident_bytes;
 use crate::work::Work;
 use einloom_cascade::UnaryOp;
 use einloom_machine::{Bytes, Level, Machine};
-use einloom_tile::{AxisId, Kernel, Op, Predicate, Program, Scalar, TensorId, alike, grid_points};
+use einloom_tile::{
+    AxisId, Kernel, Op, Predicate, Program, Scalar, TensorId, alike, chunks, grid_points, initial_windows,
+    set_grid_point,
+};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// Times a bound: a plan that moves no more is near it.
 const NEAR: f64 = 1.05;
+/// Points of a grid that are looked at one by one, at most.
+const MOST_POINTS: usize = 1 << 13;
 
 /// What one kernel moves and computes.
 #[derive(Clone, Debug, PartialEq)]
@@ -452,8 +457,32 @@ pub(crate) fn innermost(program: &Program, kernel: &Kernel, nest: &Nest) -> Traf
 
 /// The part of the cores that works on average: the last wave of grid points may leave some idle.
 fn utilisation(kernel: &Kernel, machine: &Machine) -> f64 {
-    let (points, cores) = (grid_points(kernel), machine.cores.max(1));
+    let (points, cores) = (working(kernel), machine.cores.max(1));
     if points == 0 { 1.0 } else { points as f64 / (points.div_ceil(cores) as f64 * cores as f64) }
+}
+
+/// Grid points at which some stream has anything to do, where conditions on the grid alone leave streams out at the others.
+fn working(kernel: &Kernel) -> usize {
+    let points = grid_points(kernel);
+    let streams = || {
+        kernel.body.iter().filter_map(|op| match op {
+            Op::Stream { axis, within, .. } => Some((*axis, within)),
+            _ => None,
+        })
+    };
+    let on_grid =
+        |(axis, within): (AxisId, &Predicate)| within.all.iter().any(|form| form.terms.iter().all(|t| t.1 != axis));
+    if points == 0 || streams().next().is_none() || !streams().all(on_grid) {
+        return points;
+    }
+    let mut windows = initial_windows(kernel);
+    // Of very many points every so manieth, by a step that no grid is a multiple of.
+    let step = if points > MOST_POINTS { (points / MOST_POINTS) | 1 } else { 1 };
+    let busy = (0..points).step_by(step).filter(|&point| {
+        set_grid_point(kernel, point, &mut windows);
+        streams().any(|(axis, within)| chunks(kernel, axis, within, &windows).next().is_some())
+    });
+    (busy.count() * step).clamp(1, points)
 }
 
 fn in_bytes(program: &Program, traffic: &Traffic) -> Vec<TensorTransfer> {

@@ -83,16 +83,24 @@ impl Block<'_> {
         let mut spent = Spent::default();
         let mut each: Vec<f64> = task.samples.iter().map(|p| p.cycles(team, &mut spent)).collect();
         let mean = each.iter().sum::<f64>() / count;
+        // However they are dealt out, some core has as many of those that take so long, or longer.
+        let cores = self.clock.machine.cores.max(1);
+        let mut falling = each.clone();
+        falling.sort_by(|a, b| b.total_cmp(a));
+        let as_long = |(k, cycles): (usize, &f64)| {
+            let tasks = ((k as f64 + 0.5) * points as f64 / count) as usize;
+            cycles * tasks.div_ceil(cores) as f64
+        };
+        let least = falling.iter().enumerate().map(as_long).fold(0.0, f64::max);
         // Their mean is that of equal parts; the shortest and the longest are at the ends, if anywhere.
         each.extend(task.ends.iter().map(|p| p.cycles(team, &mut Spent::default())));
         let (mut longest, mut shortest) = (0.0f64, f64::INFINITY);
         for &cycles in &each {
             (longest, shortest) = (longest.max(cycles), shortest.min(cycles));
         }
-        let cores = self.clock.machine.cores.max(1);
         // Equal tasks come in waves. Of others the longest go first, so that at the end little is left over.
         let cycles = match longest > 1.01 * shortest {
-            true => longest.max(mean * points as f64 / cores as f64) + shortest,
+            true => longest.max(mean * points as f64 / cores as f64).max(least) + shortest,
             false => mean * points.div_ceil(cores) as f64,
         };
         let bound = spent.bound.iter().fold((Bound::Latency, 0.0), |a, (&b, &c)| if c > a.1 { (b, c) } else { a });
@@ -117,14 +125,21 @@ impl Block<'_> {
         });
         let steps = |a: &AxisId| if steering.contains(a) { grid_steps(self.kernel.axis(*a)) } else { 1 };
         let combinations: usize = self.kernel.grid.iter().map(steps).product();
-        let count = combinations.clamp(1, SAMPLES);
+        let several = self.kernel.grid.iter().filter(|a| steps(a) > 1).count() > 1;
+        let count = combinations.clamp(1, if several { 2 * SAMPLES } else { SAMPLES });
         let at = |k: usize| {
             // Spread evenly, in the middle of equal parts; then to a point of the whole grid, others at 0.
             let mut left = (2 * k + 1) * combinations / (2 * count);
-            let (mut point, mut stride) = (0, 1);
+            let (mut point, mut stride, mut turn) = (0, 1, 1);
             for axis in self.kernel.grid.iter().rev() {
                 let own = steps(axis);
-                point += left % own * stride;
+                // Of several axes each by itself, all of them together.
+                let place = match several && combinations > count {
+                    true => (2 * k + 1) * turn % (2 * count) * own / (2 * count),
+                    false => left % own,
+                };
+                turn += if own > 1 { 2 } else { 0 };
+                point += place * stride;
                 left /= own;
                 stride *= grid_steps(self.kernel.axis(*axis));
             }
