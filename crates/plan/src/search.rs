@@ -2,8 +2,6 @@
 
 use crate::build::{BuildError, Built, Workshop, time};
 use crate::cone::ConeError;
-use crate::cuts::is_contraction;
-use crate::facts::Facts;
 use crate::frame::Memory;
 use crate::gpu::KEPT;
 use crate::lost::{self, Cost, Lost};
@@ -14,6 +12,8 @@ use einloom_machine::Machine;
 use einloom_tile::grid_points;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+
+mod start;
 
 /// Kernels of a plan that are looked at once more: the one that takes longest.
 const AGAIN: usize = 1;
@@ -68,6 +68,8 @@ pub(crate) struct Search<'a> {
     forced: BTreeMap<NodeId, String>,
     /// Sets of which those nodes that are in memory begin in one kernel.
     together: Vec<BTreeSet<NodeId>>,
+    /// Times what inputs and outputs hold: so many elements may go through memory by choice.
+    room: usize,
     /// Divisions that were worked out, the best so far among them.
     seen: Vec<(String, Division)>,
 }
@@ -82,7 +84,7 @@ impl<'a> Search<'a> {
     pub(crate) fn new(shop: Workshop<'a>) -> Self {
         let p = shop.p;
         let (built, forced) = (BTreeMap::new(), BTreeMap::new());
-        Self { shop, p, built, left: TRIES * p.items.len(), forced, together: vec![], seen: vec![] }
+        Self { shop, p, built, left: TRIES * p.items.len(), forced, together: vec![], room: 1, seen: vec![] }
     }
 
     /// The best division found, its kernels in the best number types.
@@ -169,153 +171,6 @@ impl<'a> Search<'a> {
             best.note(&format!("the search for better cuts stopped after {} kernels", self.built.len()));
         }
         Ok(best)
-    }
-
-    /// The division in which reductions go through memory whose results are no larger than what they read, contractions
-    /// among them, with what is in memory then. Those that need the same contraction which is larger begin in one kernel, and
-    /// so do states of one vector. `None` if no contraction is small enough, or one has no kernel.
-    ///
-    /// Where contractions follow each other none gains by a cut of its own before its neighbours are cut too, so that
-    /// cutting one at a time does not arrive here.
-    fn at_contractions(&mut self, memory: &BTreeSet<NodeId>) -> Option<(BTreeSet<NodeId>, Division)> {
-        let (budget, mut spent) = self.room(memory);
-        let mut facts = Facts::default();
-        // The contractions that are computed where they are read, and that a node needs.
-        let mut waits: BTreeMap<NodeId, BTreeSet<NodeId>> = BTreeMap::new();
-        let mut cut = memory.clone();
-        // Contractions that go through memory, and whether another contraction is made from one of them.
-        let (mut small, mut follows): (BTreeSet<NodeId>, bool) = (BTreeSet::new(), false);
-        let mut made: BTreeSet<NodeId> = BTreeSet::new();
-        self.together.clear();
-        for &n in &self.p.order {
-            let needs = self.p.needs(n, self.shop.x);
-            let mut waiting: BTreeSet<NodeId> = needs.iter().filter_map(|m| waits.get(m)).flatten().copied().collect();
-            let fold = match &self.p[n].def {
-                ItemDef::Fold(fold) if self.p[n].recurrence.is_none() => Some(fold),
-                _ => None,
-            };
-            let contracts = fold.is_some_and(|f| is_contraction(self.p, self.shop.x, &mut facts, n, f));
-            let from_small = needs.iter().any(|m| made.contains(m));
-            made.extend(Some(n).filter(|_| from_small));
-            follows |= contracts && from_small;
-            let read: usize = needs.iter().map(|&m| self.elements(m)).fold(0, usize::saturating_add);
-            let after = spent.saturating_add(self.elements(n));
-            let stored = memory.contains(&n) || fold.is_some() && self.elements(n) <= read && after <= budget;
-            if !stored {
-                waiting.extend(Some(n).filter(|_| contracts));
-                waits.insert(n, waiting);
-                continue;
-            }
-            // States of one vector, and what is made of the same values, belong to one loop.
-            if !contracts || !waiting.is_empty() {
-                waiting.extend(fold.iter().flat_map(|f| &f.anchors).filter(|_| !contracts));
-                waiting.insert(n);
-                self.begin_together(waiting);
-            }
-            if cut.insert(n) {
-                spent = after;
-                small.extend(Some(n).filter(|_| contracts));
-                made.extend(Some(n).filter(|_| contracts));
-            }
-        }
-        self.store_what_is_multiplied(&small, &mut cut);
-        let below = self.shop.known.hurries.unwrap_or(f64::INFINITY);
-        let division = if follows { self.divide_below(&cut, below).ok().flatten() } else { None };
-        self.together.clear();
-        let division = division?;
-        let stored: BTreeSet<NodeId> = division.kernels.iter().flat_map(|k| k.roots.iter().copied()).collect();
-        Some((memory.union(&cut.intersection(&stored).copied().collect()).copied().collect(), division))
-    }
-
-    /// Where an elementwise function of contractions is all that anybody reads of them, and a contraction multiplies it, it goes
-    /// through memory in their place: it is read once for every tile of the products, and is one array.
-    fn store_what_is_multiplied(&self, small: &BTreeSet<NodeId>, cut: &mut BTreeSet<NodeId>) {
-        let readers =
-            |n: NodeId| self.p.order.iter().copied().filter(move |&m| self.p.needs(m, self.shop.x).contains(&n));
-        for &n in self.p.order.iter().filter(|n| matches!(self.p[**n].def, ItemDef::Map(_))) {
-            if cut.contains(&n) || !readers(n).all(|m| matches!(self.p[m].def, ItemDef::Fold(_))) {
-                continue;
-            }
-            // All pointwise nodes between the contractions and this one, and the contractions with its axes.
-            let (mut inside, mut replaced) = (BTreeSet::from([n]), BTreeSet::new());
-            let mut todo = vec![n];
-            while let Some(k) = todo.pop() {
-                for m in self.p.needs(k, self.shop.x) {
-                    if small.contains(&m) && self.p[m].axes == self.p[n].axes {
-                        replaced.insert(m);
-                    } else if !cut.contains(&m) && matches!(self.p[m].def, ItemDef::Map(_)) && inside.insert(m) {
-                        todo.push(m);
-                    }
-                }
-            }
-            let alone = |k: NodeId| readers(k).all(|m| inside.contains(&m));
-            if !replaced.is_empty() && replaced.iter().chain(&inside).all(|&k| k == n || alone(k)) {
-                cut.retain(|k| !replaced.contains(k));
-                cut.insert(n);
-            }
-        }
-    }
-
-    /// Notes that the last of these nodes begins in one kernel with all that shares one of them.
-    fn begin_together(&mut self, mut nodes: BTreeSet<NodeId>) {
-        let (joined, apart) = self.together.drain(..).partition(|g: &BTreeSet<NodeId>| !g.is_disjoint(&nodes));
-        self.together = apart;
-        nodes.extend(joined.into_iter().flatten());
-        self.together.push(nodes);
-    }
-
-    /// Elements that may go through memory by choice, and those that do.
-    fn room(&self, memory: &BTreeSet<NodeId>) -> (usize, usize) {
-        let given = |n: &NodeId| matches!(self.p[*n].def, ItemDef::Input) || self.p.outputs.contains(n);
-        let sum = |a: usize, &n: &NodeId| a.saturating_add(self.elements(n));
-        let budget = self.p.order.iter().filter(|n| given(n)).fold(0, sum);
-        (budget, memory.iter().filter(|n| !given(n)).fold(0, sum))
-    }
-
-    /// The division from which cutting starts: with nothing in memory that need not be, or with contractions there, which
-    /// are added to `memory`. An error that is a division if neither can be: that without shared kernels.
-    fn start(&mut self, memory: &mut BTreeSet<NodeId>) -> Result<Result<Division, Division>, PlanError> {
-        const APART: &str = "small reductions through memory";
-        const TOGETHER: &str = "nothing through memory that need not be";
-        let apart = self.at_contractions(memory);
-        let below = self.shop.known.hurries;
-        let limit =
-            apart.as_ref().map_or(f64::INFINITY, |a| a.1.seconds / WORTH_A_CUT).min(below.unwrap_or(f64::INFINITY));
-        // After so much work a division is not begun whose kernels are the largest that there are.
-        let ended = apart.is_some() && self.is_over();
-        let together = if ended { Ok(None) } else { self.divide_below(memory, limit) };
-        let (cut, apart) = match (together, apart) {
-            (Ok(Some(together)), apart) if apart.is_none() || together.seconds <= limit => {
-                self.seen.extend(apart.map(|a| (APART.to_string(), a.1)));
-                self.seen.push((TOGETHER.to_string(), together.clone()));
-                return Ok(Ok(together));
-            }
-            (together, Some((cut, mut apart))) => {
-                let with = time(apart.seconds);
-                let without = match together {
-                    Ok(Some(together)) => {
-                        let seconds = time(together.seconds);
-                        self.seen.push((TOGETHER.to_string(), together));
-                        seconds
-                    }
-                    Ok(None) if ended => "not looked at".to_string(),
-                    Ok(None) => format!("more than {}", time(limit)),
-                    Err(e) => e.to_string(),
-                };
-                apart
-                    .note(&format!("small reductions go through memory: predicted {with} in all, {without} otherwise"));
-                (cut, apart)
-            }
-            (Ok(_), None) => {
-                let slower = |seconds| format!("it takes more than the {} of another form", time(seconds));
-                let reason = below.map_or_else(|| "a kernel takes for ever".to_string(), slower);
-                return Err(PlanError::unsupported(&self.p.name, reason));
-            }
-            (Err(e), None) => return self.unfused(&e).map(Err),
-        };
-        self.seen.push((APART.to_string(), apart.clone()));
-        *memory = cut;
-        Ok(Ok(apart))
     }
 
     /// Whether no more divisions are tried. It depends on what was looked at, not on a clock: plans are the same every time.
