@@ -15,6 +15,8 @@ pub enum Rule {
     Defer,
     /// A factor that depends on another reduction's running value can be repaired when that value moves.
     Separate,
+    /// An extremum of what moves one way with a value, or turns once, is that of the value's own extrema.
+    Ends,
     /// Exponents are taken relative to their running maximum.
     Stabilise,
     /// Differences are taken relative to the running mean; a move of the mean moves a vector of moments linearly.
@@ -42,6 +44,7 @@ impl Rule {
             Self::Inline => "inline",
             Self::Defer => "defer",
             Self::Separate => "separate",
+            Self::Ends => "ends",
             Self::Stabilise => "stabilise",
             Self::Centre => "centre",
             Self::Distribute => "distribute",
@@ -68,6 +71,9 @@ impl Rule {
             }
             Self::Separate => {
                 "exp(x - c) = exp(x)·exp(-c) and (x / c)^k = x^k / c^k, sums of such products are sums by parts, and · distributes over sum: when the anchor moves, one factor repairs the sum so far"
+            }
+            Self::Ends => {
+                "what rises or falls with one value, whichever it does, or turns once on its way, is most extreme at the largest or the smallest value"
             }
             Self::Stabilise => {
                 "every reader is unchanged when all exponents are shifted alike, so they may be taken relative to their maximum so far, where exp cannot overflow"

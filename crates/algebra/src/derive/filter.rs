@@ -68,6 +68,14 @@ pub(super) fn stripped(graph: &Graph, r: &Reduction, neutral: f64) -> (Term, Vec
     (body, filter)
 }
 
+/// A reduction's body without the conditions outside which it is neutral, and these with its own, whatever they wait for.
+pub(super) fn with_all_conditions(graph: &Graph, r: &Reduction, neutral: f64) -> (Term, Vec<Term>) {
+    let mut filter = vec![];
+    r.filter.iter().for_each(|f| split(f, &mut filter));
+    let (body, _) = Strip { graph, over: &r.over }.strip(&r.body, neutral, &mut filter);
+    (body, filter)
+}
+
 /// Looks for conditions on the reduced indices.
 struct Strip<'a> {
     graph: &'a Graph,

@@ -7,8 +7,11 @@
 mod addends;
 mod apart;
 mod arg;
+mod attained;
 mod chunk;
+mod condition;
 mod distribute;
+mod ends;
 mod extremum;
 mod filter;
 mod guard;
@@ -24,6 +27,7 @@ mod rebuild;
 mod scale;
 mod scan;
 mod separate;
+mod shape;
 mod whole;
 
 pub(crate) use reassociate::bound;
