@@ -261,7 +261,7 @@ impl Shapes<'_> {
         let [low, high] = x.saturates;
         // Divided by 0 all that differ in nothing but size look equal.
         let strict = x.strict && !divides;
-        x.is_monotone().then(|| Shaped { shape: Shape::Monotone, saturates: [low || high; 2], strict, ..x })
+        x.is_monotone().then_some(Shaped { shape: Shape::Monotone, saturates: [low || high; 2], strict, ..x })
     }
 
     fn unary(&self, op: UnaryOp, x: Shaped, t: &Term) -> Option<Shaped> {
@@ -318,7 +318,7 @@ impl Shapes<'_> {
             k if nonnegative || k % 2.0 == 1.0 => Some(x),
             k if k % 2.0 == 0.0 => {
                 let [low, high] = x.saturates;
-                x.is_monotone().then(|| Shaped { shape: Shape::Valley, saturates: [false, low || high], ..x })
+                x.is_monotone().then_some(Shaped { shape: Shape::Valley, saturates: [false, low || high], ..x })
             }
             _ => (x.shape != Shape::Valley).then_some(Shaped { bounded: true, ..x }),
         }
