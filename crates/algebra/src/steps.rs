@@ -29,6 +29,8 @@ pub enum Rule {
     Prefix,
     /// A reduction over all positions from one on is taken from the end.
     Reverse,
+    /// A reduction over all positions becomes one up to a position and one beyond it.
+    Halves,
     /// Positions of a recurrence are taken in chunks.
     Scan,
     /// A reduction that another statement computes is not computed again.
@@ -51,6 +53,7 @@ impl Rule {
             Self::Reassociate => "reassociate",
             Self::Prefix => "prefix",
             Self::Reverse => "reverse",
+            Self::Halves => "halves",
             Self::Scan => "scan",
             Self::Share => "share",
         }
@@ -91,6 +94,9 @@ impl Rule {
                 "a reduction over the positions up to one is that up to the one before and one more element; what decays by a factor per step, or under an extremum by an addend, decays with the state"
             }
             Self::Reverse => "counted from the end, the positions from one on are those up to one",
+            Self::Halves => {
+                "which of two positions is the larger is the same on one side of either, so a reduction over all is one of each side"
+            }
             Self::Scan => {
                 "steps that are affine in the slice before compose into such a step, so a chunk of them is one step and a sum within the chunk"
             }
