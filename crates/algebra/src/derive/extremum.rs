@@ -23,7 +23,7 @@ impl Left {
 }
 
 impl Deriver<'_> {
-    pub(super) fn extremum(&mut self, node: Node, mut r: Reduction) -> NodeId {
+    pub(super) fn extremum(&mut self, id: NodeId, node: Node, mut r: Reduction) -> NodeId {
         if let Some(made) = self.over_attained(&node, &r) {
             return made;
         }
@@ -53,6 +53,11 @@ impl Deriver<'_> {
             }
             if let Some(ends) = self.ends(r.monoid, &body, &r.over, floor) {
                 return self.extremum_at_ends(node, r, &ends, before);
+            }
+            if floor == 0
+                && let Some(inner) = self.inner_indices(&r, &body)
+            {
+                return self.one_in_another(id, node, Reduction { body, ..r }, inner, before);
             }
             if floor == 0 {
                 let (reason, hint) = self.why_no_end(&r, &body, &barriers);
@@ -109,6 +114,11 @@ impl Deriver<'_> {
         };
         self.step(Rule::Defer, &node, &over, why, before, after);
         self.push_map(Node { def, ..node }, rest)
+    }
+
+    /// Whether what a body waits for leaves an extremum over these indices.
+    pub(super) fn leaves(&self, body: &Term, over: &[IndexId]) -> bool {
+        self.leave(body, over, 0, true).is_some()
     }
 
     /// Takes out of `body` what does not carry the reduced indices. `None` if what remains still needs a reduction
@@ -252,17 +262,22 @@ impl Deriver<'_> {
     }
 
     /// A product or a user's monoid: nothing is known to distribute over it.
-    pub(super) fn opaque(&mut self, node: Node, mut r: Reduction) -> NodeId {
+    pub(super) fn opaque(&mut self, id: NodeId, node: Node, mut r: Reduction) -> NodeId {
         if let Some(made) = self.over_attained(&node, &r) {
             return made;
         }
         self.hoist_filter(&node, &mut r);
+        if self.filters_ready(&r)
+            && let Some(made) = self.product_of_exponentials(id, &node, &r)
+        {
+            return made;
+        }
         self.refuse_filters(&node, &r);
         let barriers = self.barriers(&r.body, &r.over);
         let reason = (!barriers.is_empty()).then(|| {
             let monoid = r.monoid.name(&self.out.cascade);
             let reason = format!("its body needs {}, and nothing is known to distribute over {monoid}", self.names(&barriers));
-            (reason, "sums, maxima and minima can be repaired; a product of positive factors is the exponential of a sum of logarithms".to_string())
+            (reason, "sums, maxima and minima can be repaired; a product of positive factors is the exponential of a sum of logarithms, and written as one it cannot leave the range of the numbers on its way".to_string())
         });
         self.barred(node, r, reason)
     }

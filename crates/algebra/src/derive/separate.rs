@@ -118,6 +118,10 @@ impl Deriver<'_> {
                 Err(_) if floor == 0 && self.condition_leaves(&body, &r.over).is_some() => {
                     return self.sums_by_condition(id, node, Reduction { body, ..r }, before);
                 }
+                Err(_) if floor == 0 && self.inner_indices(&r, &body).is_some() => {
+                    let inner = self.inner_indices(&r, &body).unwrap_or_default();
+                    return self.one_in_another(id, node, Reduction { body, ..r }, inner, before);
+                }
                 Err(why) => {
                     // Of a body that would not separate with its logarithms opened either, what is left then is to blame.
                     let left = self.opened(&body, &r.over, &mut vec![]);
