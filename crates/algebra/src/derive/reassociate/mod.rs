@@ -22,7 +22,7 @@ mod weights;
 pub(super) use insert::{fresh_index, insert, placeholder};
 pub(super) use prefix::GATHERED;
 pub(crate) use prefix::bound;
-pub(super) use weights::{Base, Body};
+pub(super) use weights::{Base, Body, Weight};
 
 use super::guard;
 use crate::{Def, Graph, Node, NodeId, Product, Refusal, Step, Term};
