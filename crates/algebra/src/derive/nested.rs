@@ -48,7 +48,8 @@ impl Deriver<'_> {
             part.extents.push(SizeExpr::rank(self.out.cascade[i].rank));
         }
         let [names, others] = [&inner, &outer].map(|list| self.index_names(list));
-        let why = format!("what it waits for is over {names} alone, so it is one over {names} inside one over {others}");
+        let why =
+            format!("what it waits for is over {names} alone, so it is one over {names} inside one over {others}");
         let shown = Reduction { over: inner.clone(), filter: of_inner.clone(), ..r.clone() };
         let after = format!("{} = {}", part.name, show::reduction(&self.out, &shown));
         self.step(Rule::Distribute, &node, &r.over, why, before, after);

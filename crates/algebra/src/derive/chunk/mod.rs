@@ -298,7 +298,8 @@ impl<'a> Rewriter<'a> {
             let reason = format!(
                 "the sign of {exponent} is not known: over a chunk its exponential may overflow where a state of {name} is 0 or small, and step by step it would not"
             );
-            let hint = "an exponent that cannot be positive would do, such as -abs(a), log(sigmoid(a)) or -log(1 + exp(a))";
+            let hint =
+                "an exponent that cannot be positive would do, such as -abs(a), log(sigmoid(a)) or -log(1 + exp(a))";
             return Err((reason, Some(hint.to_string())));
         }
         let Def::Iterative { initial, .. } = &node.def else { return Ok(()) };

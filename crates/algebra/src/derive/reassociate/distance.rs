@@ -109,7 +109,8 @@ pub(super) fn distance(shared: &Rc<Graph>, id: NodeId) -> Option<Rewriting> {
     } else {
         values.pop();
     }
-    let powers: f64 = shown.iter().map(|(t, power)| power * at(t, (m, 0.0), (n, 0.0)).map_or(0.0, |d| d.1 as f64)).sum();
+    let powers: f64 =
+        shown.iter().map(|(t, power)| power * at(t, (m, 0.0), (n, 0.0)).map_or(0.0, |d| d.1 as f64)).sum();
     if shown.is_empty() || powers > HIGHEST as f64 {
         return None;
     }
@@ -176,7 +177,10 @@ pub(super) fn distance(shared: &Rc<Graph>, id: NodeId) -> Option<Rewriting> {
             show::term(graph, &factor)
         ),
         before: show::reduction(graph, r),
-        after: show::term(&Graph { nodes: shown_nodes(graph, &parts), ..graph.clone() }, &named(&value, graph.nodes.len())),
+        after: show::term(
+            &Graph { nodes: shown_nodes(graph, &parts), ..graph.clone() },
+            &named(&value, graph.nodes.len()),
+        ),
     }];
     let made = insert(&mut g, id, parts, Node { def: Def::Map(value), ..node.clone() });
     // The later one first: the earlier keeps its number.
