@@ -8,7 +8,7 @@ use super::insert::{insert, placeholder};
 use super::{Rewriting, rewrite};
 use crate::derive::{filter, inline};
 use crate::product;
-use crate::{Def, Graph, Node, NodeId, Reduction, Rule, Step, Term, show};
+use crate::{Def, Graph, Node, NodeId, Reduction, Refusal, Rule, Step, Term, show};
 use einloom_cascade::{BinaryOp, DType, IndexExpr, IndexId, Monoid, UnaryOp};
 use std::rc::Rc;
 
@@ -16,9 +16,41 @@ fn binary(op: BinaryOp, a: Term, b: Term) -> Term {
     Term::Binary(op, Box::new(a), Box::new(b))
 }
 
-/// The graph with the reduction at `id` in two halves, both carried from position to position. Nothing where that cannot be.
-pub(super) fn halves(shared: &Rc<Graph>, id: NodeId) -> Option<Rewriting> {
+/// The graph with the reduction at `id` in two halves, both carried from position to position. Nothing where there are none.
+///
+/// # Errors
+/// Why one of them is not.
+pub(super) fn halves(shared: &Rc<Graph>, id: NodeId) -> Result<Option<Rewriting>, Refusal> {
     let graph: &Graph = shared;
+    let Some(Split { parts, op, step }) = split(graph, id) else { return Ok(None) };
+    let node = &graph[id];
+    let at: Vec<IndexExpr> = node.axes.iter().map(|&i| IndexExpr::var(i)).collect();
+    let [up_to, beyond] = [0, 1].map(|k| Term::Read(placeholder(k), at.clone()));
+    let mut steps = vec![step];
+    let mut g = graph.clone();
+    let made = insert(&mut g, id, parts, Node { def: Def::Map(binary(op, up_to, beyond)), ..node.clone() });
+    // The later one first: the earlier keeps its number.
+    for half in made.into_iter().rev() {
+        match rewrite(&Rc::new(g), half) {
+            Ok(Some(done)) => {
+                g = done.graph;
+                steps.extend(done.steps);
+            }
+            Ok(None) => return Ok(None),
+            Err(why) => return Err(Refusal { node: node.name.clone(), ..why }),
+        }
+    }
+    Ok(Some(Rewriting { graph: g, steps }))
+}
+
+/// Two halves of a reduction, and what joins them.
+struct Split {
+    parts: Vec<Node>,
+    op: BinaryOp,
+    step: Step,
+}
+
+fn split(graph: &Graph, id: NodeId) -> Option<Split> {
     let node = &graph[id];
     let Def::Reduce(r) = &node.def else { return None };
     let (op, identity) = match r.monoid {
@@ -48,10 +80,8 @@ pub(super) fn halves(shared: &Rc<Graph>, id: NodeId) -> Option<Rewriting> {
         Node { name, def, tensor: None, dtype: None, ..node.clone() }
     };
     let parts = vec![part(true), part(false)];
-    let at: Vec<IndexExpr> = node.axes.iter().map(|&i| IndexExpr::var(i)).collect();
-    let [up_to, beyond] = [0, 1].map(|k| Term::Read(placeholder(k), at.clone()));
     let [name_n, name_m] = [n, m].map(|i| &graph.cascade[i].name);
-    let mut steps = vec![Step {
+    let step = Step {
         rule: Rule::Halves,
         statement: node.statement.unwrap_or(0),
         node: node.name.clone(),
@@ -59,16 +89,8 @@ pub(super) fn halves(shared: &Rc<Graph>, id: NodeId) -> Option<Rewriting> {
         why: format!("up to {name_m} it is the larger of {name_m} and {name_n}, and beyond it the smaller"),
         before: show::reduction(graph, r),
         after: format!("{} {} {}", parts[0].name, op.symbol(), parts[1].name),
-    }];
-    let mut g = graph.clone();
-    let made = insert(&mut g, id, parts, Node { def: Def::Map(binary(op, up_to, beyond)), ..node.clone() });
-    // The later one first: the earlier keeps its number.
-    for half in made.into_iter().rev() {
-        let done = rewrite(&Rc::new(g), half).ok().flatten()?;
-        g = done.graph;
-        steps.extend(done.steps);
-    }
-    Some(Rewriting { graph: g, steps })
+    };
+    Some(Split { parts, op, step })
 }
 
 /// The term where `n <= m`, or else where `n > m`.

@@ -94,9 +94,12 @@ fn rewrite(graph: &Rc<Graph>, id: NodeId) -> Result<Option<Rewriting>, Refusal> 
         Err(refusal) => why = Some(refusal),
         done => return done,
     }
-    match distance::distance(graph, id).or_else(|| halves::halves(graph, id)) {
-        None => why.map_or(Ok(None), Err),
-        done => Ok(done),
+    if let Some(done) = distance::distance(graph, id) {
+        return Ok(Some(done));
+    }
+    match halves::halves(graph, id) {
+        Ok(None) => why.map_or(Ok(None), Err),
+        done => done,
     }
 }
 
