@@ -1,5 +1,6 @@
-//! Positions of extrema of what is no number. Where an infinity in the inputs makes an element infinite or a NaN as written,
-//! the text finds the first such element; a derived form that compares what the element is made of finds the extremum of that.
+//! Positions of extrema of what is no number. Where an element is infinite or a NaN as written, by an infinity in the inputs or because
+//! it overflows, the text finds the first such element; a derived form that compares what the element is made of finds the
+//! extremum of that.
 
 use einloom_algebra::stream::{Cut, Reals, evaluate_in};
 use einloom_algebra::{Def, Graph, NodeId, Reduction, Term};

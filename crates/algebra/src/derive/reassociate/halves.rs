@@ -25,7 +25,7 @@ pub(super) fn halves(shared: &Rc<Graph>, id: NodeId) -> Result<Option<Rewriting>
     let Some(Split { parts, op, step }) = split(graph, id) else { return Ok(None) };
     let node = &graph[id];
     let at: Vec<IndexExpr> = node.axes.iter().map(|&i| IndexExpr::var(i)).collect();
-    let [up_to, beyond] = [0, 1].map(|k| Term::Read(placeholder(k), at.clone()));
+    let [beyond, up_to] = [0, 1].map(|k| Term::Read(placeholder(k), at.clone()));
     let mut steps = vec![step];
     let mut g = graph.clone();
     let made = insert(&mut g, id, parts, Node { def: Def::Map(binary(op, up_to, beyond)), ..node.clone() });
@@ -79,7 +79,7 @@ fn split(graph: &Graph, id: NodeId) -> Option<Split> {
         let def = Def::Reduce(Reduction { body: decided(&body, m, n, up_to), filter, ..r.clone() });
         Node { name, def, tensor: None, dtype: None, ..node.clone() }
     };
-    let parts = vec![part(true), part(false)];
+    let parts = vec![part(false), part(true)];
     let [name_n, name_m] = [n, m].map(|i| &graph.cascade[i].name);
     let step = Step {
         rule: Rule::Halves,
@@ -88,7 +88,7 @@ fn split(graph: &Graph, id: NodeId) -> Option<Split> {
         ranks: vec![graph.cascade[graph.cascade[n].rank].name.clone()],
         why: format!("up to {name_m} it is the larger of {name_m} and {name_n}, and beyond it the smaller"),
         before: show::reduction(graph, r),
-        after: format!("{} {} {}", parts[0].name, op.symbol(), parts[1].name),
+        after: format!("{} {} {}", parts[1].name, op.symbol(), parts[0].name),
     };
     Some(Split { parts, op, step })
 }
