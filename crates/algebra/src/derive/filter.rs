@@ -100,6 +100,12 @@ impl Strip<'_> {
                 split(&negate(c), out);
                 (self.strip(b, neutral, out).0, term.clone())
             }
+            // Neutral for all elements, or as its branch.
+            Term::Select(c, a, b) if b.as_number() == Some(neutral) => {
+                let (bare, whole) = self.strip(a, neutral, out);
+                let choice = |a: Term| Term::Select(c.clone(), Box::new(a), b.clone());
+                (choice(bare), choice(whole))
+            }
             Term::Read(n, at) => match &self.graph[*n].def {
                 Def::Map(def) if self.graph.is_plain(*n, at) && !inline::rounds(&self.graph[*n]) => {
                     let before = out.len();

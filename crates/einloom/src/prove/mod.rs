@@ -264,7 +264,8 @@ impl Prover {
                 masked |= forgive_masked(&mut found, &expected.values);
             }
             if dtype.is_integer() {
-                overflowed |= self.forgive_positions(cascade, bound, &given.arrays, output, &mut found, &expected.values);
+                overflowed |=
+                    self.forgive_positions(cascade, bound, &given.arrays, output, &mut found, &expected.values);
             }
             let error = distance(&found, &expected.values, row, floor);
             let mut tolerance = precision.tolerance(dtype);
