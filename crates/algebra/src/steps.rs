@@ -5,7 +5,7 @@ use einloom_cascade::Span;
 /// The rules. Each has its side condition written where it is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Rule {
-    /// An arg-extremum becomes the extremum and the first position that attains it.
+    /// A reduction over what attains an extremum, such as the first position that does, becomes the extremum and a state beside it.
     Split,
     /// A condition under which the reduced value is neutral becomes the reduction's filter.
     Filter,
@@ -63,7 +63,7 @@ impl Rule {
     pub fn condition(self) -> &'static str {
         match self {
             Self::Split => {
-                "an element attains the extremum so far or it does not: first the extremum, then the first position that attains it"
+                "an element attains the extremum so far or it does not: first the extremum, then what is made of those that attain it, void when it moves"
             }
             Self::Filter => {
                 "where the condition fails the body is neutral for the reduction, so such elements are left out"
