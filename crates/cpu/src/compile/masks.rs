@@ -49,9 +49,7 @@ fn wanted(tiles: &[Tile], after: &[Step], v: ValueId, uses: usize) -> Option<Pre
     };
     let only = |step: &Step, predicate: &Predicate| match step {
         Step::Map { dst, plan, ends, .. } => {
-            own(predicate, *dst)
-                && plan.reads_only_where(predicate, v)
-                && ends.folds.iter().all(|f| f.start != Some(v))
+            own(predicate, *dst) && plan.reads_only_where(predicate, v) && ends.folds.iter().all(|f| f.start != Some(v))
         }
         _ => false,
     };
