@@ -1,7 +1,7 @@
 //! Signs of terms, and whether they are finite, as far as their form shows it.
 
 use crate::{Def, Graph, Term, product, size};
-use einloom_cascade::{BinaryOp, DType, Monoid, UnaryOp};
+use einloom_cascade::{BinaryOp, DType, IndexExpr, Monoid, SizeExpr, UnaryOp};
 
 /// How far definitions are followed.
 pub(crate) const DEPTH: usize = 12;
@@ -78,6 +78,44 @@ fn is_beyond_an_element(term: &Term, graph: &Graph) -> bool {
     })
 }
 
+/// Whether the term is what a step of a running maximum takes the larger of, less what the step makes of it: `a[t] + m[t] - m[t+1]`
+/// with `m[t+1] = max(a[t] + m[t], b[t])`, or the opposite of a running minimum.
+fn is_below_its_step(term: &Term, graph: &Graph) -> bool {
+    let sum = product::sum(term);
+    let step_of = |n: &crate::NodeId, at: &[IndexExpr]| {
+        let node = &graph[*n];
+        let Def::Iterative { dim, step, .. } = &node.def else { return None };
+        let exact = matches!(node.dtype, None | Some(DType::F64 | DType::F32));
+        let before = |d: usize| {
+            let mut e = at[d].clone();
+            if d == *dim {
+                e.offset = e.offset.add(&SizeExpr::constant(-1));
+            }
+            e
+        };
+        let place = |i| node.axes.iter().position(|&a| a == i).map(before);
+        let later = at[*dim].as_shifted_var().is_some_and(|(_, k)| k >= 1);
+        if exact && later { step.substitute(&place) } else { None }
+    };
+    (0..sum.len()).any(|k| {
+        let (c, Term::Read(n, at)) = &sum[k] else { return false };
+        let Some(Term::Binary(op, a, b)) = step_of(n, at) else { return false };
+        let below = match op {
+            BinaryOp::Max => *c < 0.0,
+            BinaryOp::Min => *c > 0.0,
+            _ => false,
+        };
+        let mut rest = sum.clone();
+        rest.remove(k);
+        let cancels = |option: &Term| {
+            let mut rest = rest.clone();
+            product::append(&mut rest, product::sum(option), *c);
+            rest.is_empty()
+        };
+        below && (cancels(&a) || cancels(&b))
+    })
+}
+
 /// Whether the term is a finite number wherever the inputs that it reads are, unless it overflows.
 pub fn finite(term: &Term, graph: &Graph) -> bool {
     is_finite(term, graph, DEPTH)
@@ -151,6 +189,7 @@ pub(crate) fn at_most_zero(term: &Term, graph: &Graph, depth: usize) -> bool {
             _ => false,
         },
         Term::Binary(op, a, b) => match op {
+            BinaryOp::Add | BinaryOp::Sub if is_below_its_step(term, graph) => true,
             BinaryOp::Mul | BinaryOp::Div => go(a) && nonnegative(b) || nonnegative(a) && go(b),
             BinaryOp::Sub => go(a) && nonnegative(b),
             BinaryOp::Add | BinaryOp::Max => go(a) && go(b),

@@ -5,7 +5,7 @@ use einloom_cascade::Span;
 /// The rules. Each has its side condition written where it is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Rule {
-    /// An arg-extremum becomes the extremum and the first position that attains it.
+    /// A reduction over what attains an extremum, such as the first position that does, becomes the extremum and a state beside it.
     Split,
     /// A condition under which the reduced value is neutral becomes the reduction's filter.
     Filter,
@@ -15,6 +15,8 @@ pub enum Rule {
     Defer,
     /// A factor that depends on another reduction's running value can be repaired when that value moves.
     Separate,
+    /// An extremum of what moves one way with a value, or turns once, is that of the value's own extrema.
+    Ends,
     /// Exponents are taken relative to their running maximum.
     Stabilise,
     /// Differences are taken relative to the running mean; a move of the mean moves a vector of moments linearly.
@@ -27,6 +29,8 @@ pub enum Rule {
     Prefix,
     /// A reduction over all positions from one on is taken from the end.
     Reverse,
+    /// A reduction over all positions becomes one up to a position and one beyond it.
+    Halves,
     /// Positions of a recurrence are taken in chunks.
     Scan,
     /// A reduction that another statement computes is not computed again.
@@ -42,12 +46,14 @@ impl Rule {
             Self::Inline => "inline",
             Self::Defer => "defer",
             Self::Separate => "separate",
+            Self::Ends => "ends",
             Self::Stabilise => "stabilise",
             Self::Centre => "centre",
             Self::Distribute => "distribute",
             Self::Reassociate => "reassociate",
             Self::Prefix => "prefix",
             Self::Reverse => "reverse",
+            Self::Halves => "halves",
             Self::Scan => "scan",
             Self::Share => "share",
         }
@@ -57,7 +63,7 @@ impl Rule {
     pub fn condition(self) -> &'static str {
         match self {
             Self::Split => {
-                "an element attains the extremum so far or it does not: first the extremum, then the first position that attains it"
+                "an element attains the extremum so far or it does not: first the extremum, then what is made of those that attain it, void when it moves"
             }
             Self::Filter => {
                 "where the condition fails the body is neutral for the reduction, so such elements are left out"
@@ -68,6 +74,9 @@ impl Rule {
             }
             Self::Separate => {
                 "exp(x - c) = exp(x)·exp(-c) and (x / c)^k = x^k / c^k, sums of such products are sums by parts, and · distributes over sum: when the anchor moves, one factor repairs the sum so far"
+            }
+            Self::Ends => {
+                "what rises or falls with one value, whichever it does, or turns once on its way, is most extreme at the largest or the smallest value"
             }
             Self::Stabilise => {
                 "every reader is unchanged when all exponents are shifted alike, so they may be taken relative to their maximum so far, where exp cannot overflow"
@@ -85,6 +94,9 @@ impl Rule {
                 "a reduction over the positions up to one is that up to the one before and one more element; what decays by a factor per step, or under an extremum by an addend, decays with the state"
             }
             Self::Reverse => "counted from the end, the positions from one on are those up to one",
+            Self::Halves => {
+                "which of two positions is the larger is the same on one side of either, so a reduction over all is one of each side"
+            }
             Self::Scan => {
                 "steps that are affine in the slice before compose into such a step, so a chunk of them is one step and a sum within the chunk"
             }

@@ -23,30 +23,48 @@ impl Left {
 }
 
 impl Deriver<'_> {
-    pub(super) fn extremum(&mut self, node: Node, mut r: Reduction) -> NodeId {
+    pub(super) fn extremum(&mut self, id: NodeId, node: Node, mut r: Reduction) -> NodeId {
+        if let Some(made) = self.over_attained(&node, &r) {
+            return made;
+        }
         let own = self.hoist_filter(&node, &mut r);
         let before = show::reduction(&self.out, &r);
         let body = self.inline_barriers(&r.body, &r.over);
-        let leaves = |s: &Self, t: &Term| s.leave(t, &r.over, true).is_some();
+        let leaves = |s: &Self, t: &Term| s.leave(t, &r.over, 0, true).is_some();
         let body = self.with_pieces_opened(&node, body, &r.over, |s, body, other| !leaves(s, body) && leaves(s, other));
         let barriers = self.barriers(&body, &r.over);
         if self.refuse_filters(&node, &r) || barriers.is_empty() {
             return self.barred(node, r, None);
         }
-        let Some(left) = self.leave(&body, &r.over, true) else {
-            let reason = format!(
-                "{} mixes {} with {}",
-                show::term(&self.out, &body),
-                self.index_names(&r.over),
-                self.names(&barriers)
-            );
-            let hint = format!(
-                "an addend, or a factor that cannot be negative, leaves {0} if it does not carry {1}; nothing else does",
-                r.monoid.name(&self.out.cascade),
-                self.index_names(&r.over)
-            );
-            return self.barred(node, r, Some((reason, hint)));
-        };
+        // The first traversal in which it can be taken.
+        let last = barriers.iter().map(|&b| self.levels.of(b)).max().unwrap_or(0);
+        let mut found = None;
+        for floor in 0..=last {
+            if let Some(left) = self.leave(&body, &r.over, floor, true) {
+                found = Some(left);
+                break;
+            }
+            // With its conditions in place, if it is a function of one value so.
+            if let Some(whole) = own.body.clone().map(|b| self.inline_barriers(&b, &r.over))
+                && let Some(ends) = self.ends(r.monoid, &whole, &r.over, floor)
+            {
+                let r = Reduction { filter: own.filter, ..r };
+                return self.extremum_at_ends(node, r, &ends, before);
+            }
+            if let Some(ends) = self.ends(r.monoid, &body, &r.over, floor) {
+                return self.extremum_at_ends(node, r, &ends, before);
+            }
+            if floor == 0
+                && let Some(inner) = self.inner_indices(&r, &body)
+            {
+                return self.one_in_another(id, node, Reduction { body, ..r }, inner, before);
+            }
+            if floor == 0 {
+                let (reason, hint) = self.why_no_end(&r, &body, &barriers);
+                self.refuse(Rule::Separate, &node, &r.over.clone(), reason, Some(hint));
+            }
+        }
+        let Some(left) = found else { return self.barred(node, r, None) };
         self.must_have_cancelled(&r, &left.body);
         let over = r.over.clone();
         let state = self.reduction_node(
@@ -68,7 +86,8 @@ impl Deriver<'_> {
         }
         let identity = if r.monoid == Monoid::Max { f64::NEG_INFINITY } else { f64::INFINITY };
         // What leaves from under a condition that became a filter is not met where that does not hold.
-        let everywhere = own.body.map(|b| self.inline_barriers(&b, &over)).and_then(|b| self.leave(&b, &over, false));
+        let everywhere =
+            own.body.map(|b| self.inline_barriers(&b, &over)).and_then(|b| self.leave(&b, &over, 0, false));
         let hidden = everywhere.is_some_and(|e| !e.takes_the_same(&left));
         let seen = self.seen(&node, &over, if hidden { &r.filter } else { &own.filter });
         let Cancelled { value, rest, .. } = self.cancel(&guard::where_some(seen, value, identity));
@@ -97,9 +116,14 @@ impl Deriver<'_> {
         self.push_map(Node { def, ..node }, rest)
     }
 
+    /// Whether what a body waits for leaves an extremum over these indices.
+    pub(super) fn leaves(&self, body: &Term, over: &[IndexId]) -> bool {
+        self.leave(body, over, 0, true).is_some()
+    }
+
     /// Takes out of `body` what does not carry the reduced indices. `None` if what remains still needs a reduction
-    /// over them, and must not.
-    fn leave(&self, body: &Term, over: &[IndexId], free: bool) -> Option<Left> {
+    /// over them that no traversal before `floor` completes, and must not.
+    fn leave(&self, body: &Term, over: &[IndexId], floor: usize, free: bool) -> Option<Left> {
         let stays = |t: &Term| t.mentions(over);
         let (mut x, addend): (product::Sum, product::Sum) = product::sum(body).into_iter().partition(|(_, t)| stays(t));
         let mut factor = Product::one();
@@ -123,7 +147,7 @@ impl Deriver<'_> {
             }
         }
         let body = product::sum_term(&x);
-        let done = !x.is_empty() && !self.waits(&body, over, 0);
+        let done = !x.is_empty() && !self.waits(&body, over, floor);
         (done || !free).then_some(Left { body, exponential, factor, addend })
     }
 
@@ -192,7 +216,7 @@ impl Deriver<'_> {
             return false;
         }
         let reason = "its filter needs another reduction over the same indices complete".to_string();
-        let hint = "a condition on positions, or on values that no reduction over these indices makes, would not wait";
+        let hint = "a condition on positions, or on values that no reduction over these indices makes, would not wait; nor would that an element is the largest or smallest";
         self.refuse(Rule::Separate, node, &r.over, reason, Some(hint.into()));
         true
     }
@@ -238,14 +262,22 @@ impl Deriver<'_> {
     }
 
     /// A product or a user's monoid: nothing is known to distribute over it.
-    pub(super) fn opaque(&mut self, node: Node, mut r: Reduction) -> NodeId {
+    pub(super) fn opaque(&mut self, id: NodeId, node: Node, mut r: Reduction) -> NodeId {
+        if let Some(made) = self.over_attained(&node, &r) {
+            return made;
+        }
         self.hoist_filter(&node, &mut r);
+        if self.filters_ready(&r)
+            && let Some(made) = self.product_of_exponentials(id, &node, &r)
+        {
+            return made;
+        }
         self.refuse_filters(&node, &r);
         let barriers = self.barriers(&r.body, &r.over);
         let reason = (!barriers.is_empty()).then(|| {
             let monoid = r.monoid.name(&self.out.cascade);
             let reason = format!("its body needs {}, and nothing is known to distribute over {monoid}", self.names(&barriers));
-            (reason, "sums, maxima and minima can be repaired; a product of positive factors is the exponential of a sum of logarithms".to_string())
+            (reason, "sums, maxima and minima can be repaired; a product of positive factors is the exponential of a sum of logarithms, and written as one it cannot leave the range of the numbers on its way".to_string())
         });
         self.barred(node, r, reason)
     }

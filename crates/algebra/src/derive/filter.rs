@@ -68,6 +68,14 @@ pub(super) fn stripped(graph: &Graph, r: &Reduction, neutral: f64) -> (Term, Vec
     (body, filter)
 }
 
+/// A reduction's body without the conditions outside which it is neutral, and these with its own, whatever they wait for.
+pub(super) fn with_all_conditions(graph: &Graph, r: &Reduction, neutral: f64) -> (Term, Vec<Term>) {
+    let mut filter = vec![];
+    r.filter.iter().for_each(|f| split(f, &mut filter));
+    let (body, _) = Strip { graph, over: &r.over }.strip(&r.body, neutral, &mut filter);
+    (body, filter)
+}
+
 /// Looks for conditions on the reduced indices.
 struct Strip<'a> {
     graph: &'a Graph,
@@ -91,6 +99,12 @@ impl Strip<'_> {
             Term::Select(c, a, b) if c.mentions(self.over) && a.as_number() == Some(neutral) => {
                 split(&negate(c), out);
                 (self.strip(b, neutral, out).0, term.clone())
+            }
+            // Neutral for all elements, or as its branch.
+            Term::Select(c, a, b) if b.as_number() == Some(neutral) => {
+                let (bare, whole) = self.strip(a, neutral, out);
+                let choice = |a: Term| Term::Select(c.clone(), Box::new(a), b.clone());
+                (choice(bare), choice(whole))
             }
             Term::Read(n, at) => match &self.graph[*n].def {
                 Def::Map(def) if self.graph.is_plain(*n, at) && !inline::rounds(&self.graph[*n]) => {

@@ -87,8 +87,8 @@ impl Deriver<'_> {
                 match r.monoid {
                     Monoid::ArgMax | Monoid::ArgMin => self.arg(node, r),
                     Monoid::Sum => self.sum(id, node, r),
-                    Monoid::Max | Monoid::Min => self.extremum(node, r),
-                    Monoid::Prod | Monoid::Custom(_) => self.opaque(node, r),
+                    Monoid::Max | Monoid::Min => self.extremum(id, node, r),
+                    Monoid::Prod | Monoid::Custom(_) => self.opaque(id, node, r),
                 }
             }
             Def::Iterative { .. } => self.push(node),

@@ -56,6 +56,9 @@ pub(super) struct Anchor {
 
 impl Deriver<'_> {
     pub(super) fn sum(&mut self, id: NodeId, node: Node, mut r: Reduction) -> NodeId {
+        if let Some(made) = self.over_attained(&node, &r) {
+            return made;
+        }
         let own = self.hoist_filter(&node, &mut r);
         let before = show::reduction(&self.out, &r);
         let body = self.inline_barriers(&r.body, &r.over);
@@ -111,6 +114,13 @@ impl Deriver<'_> {
                 }
                 Err(_) if floor == 0 && self.addends_split(&body, &r.over) => {
                     return self.sum_of_sums(id, node, Reduction { body, ..r }, before);
+                }
+                Err(_) if floor == 0 && self.condition_leaves(&body, &r.over).is_some() => {
+                    return self.sums_by_condition(id, node, Reduction { body, ..r }, before);
+                }
+                Err(_) if floor == 0 && self.inner_indices(&r, &body).is_some() => {
+                    let inner = self.inner_indices(&r, &body).unwrap_or_default();
+                    return self.one_in_another(id, node, Reduction { body, ..r }, inner, before);
                 }
                 Err(why) => {
                     // Of a body that would not separate with its logarithms opened either, what is left then is to blame.

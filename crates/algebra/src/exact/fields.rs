@@ -16,6 +16,8 @@ pub(super) struct Fields<'a> {
     pub graph: &'a Graph,
     pub bound: &'a Bound,
     pub seed: u64,
+    /// A maximum is the last of its elements in a random order of values, in place of a function of their set.
+    selects: bool,
     /// Constants that are no integers, by their bits.
     constants: RefCell<HashMap<u64, Value>>,
     /// Reciprocals and roots, which are high powers: all elements of a row have the same divisor.
@@ -24,11 +26,12 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    pub fn new(graph: &'a Graph, bound: &'a Bound, seed: u64) -> Self {
+    pub fn new(graph: &'a Graph, bound: &'a Bound, seed: u64, selects: bool) -> Self {
         Self {
             graph,
             bound,
             seed,
+            selects,
             constants: RefCell::default(),
             reciprocals: RefCell::default(),
             roots: RefCell::default(),
@@ -410,6 +413,7 @@ impl Domain for Fields<'_> {
             Monoid::Sum | Monoid::Prod => v,
             // The identity stays what it is, and integers have an order.
             _ if v == self.identity(m) || v.int.is_some() => v,
+            Monoid::Max | Monoid::Min if self.selects => v,
             Monoid::Max | Monoid::Min => {
                 let largest = Some(m == Monoid::Max);
                 Value { largest, ..self.function(128 + u64::from(m == Monoid::Min), &[&v]) }
@@ -426,7 +430,7 @@ impl Domain for Fields<'_> {
             Monoid::ArgMax | Monoid::ArgMin => return None,
             _ if *a == self.identity(m) => *b,
             _ if *b == self.identity(m) => *a,
-            Monoid::Max | Monoid::Min if a.int.is_some() && b.int.is_some() => {
+            Monoid::Max | Monoid::Min if self.selects || a.int.is_some() && b.int.is_some() => {
                 let larger = self.compare(BinaryOp::Ge, a, b);
                 if larger == (m == Monoid::Max) { *a } else { *b }
             }

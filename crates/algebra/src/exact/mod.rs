@@ -7,7 +7,8 @@
 //! random values there. `sqrt` and `abs` are random functions that are multiplicative, `sqrt` odd and `abs` even; a power whose
 //! exponent is no known integer is multiplicative too, and turns sums of exponents into products. A maximum
 //! is a random function of the *set* of elements it is taken over, so an anchor's running values are free values; one of two values is that
-//! of their sets together. `log` is the
+//! of their sets together. Where a derived form asks which elements attain an extremum, an extremum is one of its elements
+//! instead, the last in a random order of values; there two sets may have one in common, which bounds the error much less. `log` is the
 //! inverse of `exp` where that made a value, or a product with it, and a random function of any other. Every other
 //! function is a random function: equal arguments, equal values. An identity that needs more than this
 //! (`log(x·y) = log(x) + log(y)` of sums, `sqrt(x)·sqrt(x) = x`, the order of reals) is therefore *not certified*, which is not
@@ -18,8 +19,8 @@ mod field;
 mod fields;
 mod value;
 
-use crate::Derivation;
 use crate::stream::{Cut, evaluate_in};
+use crate::{Def, Derivation, Graph};
 use einloom_cascade::Bound;
 use fields::Fields;
 use value::{Special, Value};
@@ -49,8 +50,9 @@ const CUTS: [Cut; 3] = [Cut::Whole, Cut::Chunks(2), Cut::Parts(2)];
 /// Tests a derivation at `points` random points, at the given (small) sizes.
 pub fn certify(d: &Derivation, bound: &Bound, points: usize) -> Certificate {
     let mut degree: f64 = 1.0;
+    let selects = asks_who_attains(&d.derived);
     for seed in 0..points as u64 {
-        let domain = |graph| Fields::new(graph, bound, seed);
+        let domain = |graph| Fields::new(graph, bound, seed, selects);
         let Some(expected) = evaluate_in(&domain(&d.written), &d.written, bound, Cut::Whole) else {
             return Certificate::NotEvaluated;
         };
@@ -78,5 +80,17 @@ pub fn certify(d: &Derivation, bound: &Bound, points: usize) -> Certificate {
     if points > 0 && per_point == 0.0 {
         return Certificate::NotEvaluated;
     }
+    // Of two sets one of which lacks an element of the other the last is the same unless it is that element.
+    let per_point = match bound.sizes().iter().max() {
+        Some(&most) if selects && most > 1 => per_point.min(-(1.0 - 1.0 / most as f64).log2()),
+        _ => per_point,
+    };
     Certificate::Certified { points, bits: (per_point * points as f64) as u32 }
+}
+
+/// Whether some state stands or falls with the elements that attain an extremum.
+fn asks_who_attains(graph: &Graph) -> bool {
+    let keeps =
+        |n| matches!(&graph[n].def, Def::Reduce(r) if r.streaming.repair.as_ref().is_some_and(|r| r.keep_if.is_some()));
+    graph.ids().any(keeps)
 }

@@ -113,7 +113,9 @@ impl Domain for Reals<'_> {
     }
 
     fn beats(&self, m: Monoid, a: &f64, b: &f64) -> bool {
-        if m == Monoid::ArgMax { a > b } else { a < b }
+        let beyond = if m == Monoid::ArgMax { a > b } else { a < b };
+        // A NaN is as extreme as can be, and the first one stands.
+        beyond || a.is_nan() && !b.is_nan()
     }
 }
 

@@ -2,7 +2,7 @@
 //! is multiplied. (The matrix unit has its own way, see [`super::tiles`].)
 
 use super::{Carrier, ExpressionPlan, Product, Step, Tile, reads};
-use einloom_tile::{Predicate, ValueId};
+use einloom_tile::{AxisId, Predicate, ValueId};
 
 /// What of a contraction need not be computed.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +30,7 @@ pub(super) fn find(tiles: &[Tile], steps: &mut [Step], uses: &[usize]) {
         if !plain || c.parts.is_some() {
             continue;
         }
-        c.masks.wanted = wanted(after, c.dst, uses[c.dst.at()]);
+        c.masks.wanted = wanted(tiles, after, c.dst, uses[c.dst.at()]);
         c.masks.left = before.iter().rev().find_map(|step| match step {
             Step::Map { dst, plan, .. } if *dst == c.left => Some(plan).filter(|p| !p.predicates.is_empty()).cloned(),
             _ => None,
@@ -38,12 +38,18 @@ pub(super) fn find(tiles: &[Tile], steps: &mut [Step], uses: &[usize]) {
     }
 }
 
-/// The predicate under which all readers of a tile read it, of which there are so many.
-fn wanted(after: &[Step], v: ValueId, uses: usize) -> Option<Predicate> {
+/// The predicate under which all readers of a tile read it, of which there are so many. It is about the tile's own elements: along an
+/// axis that a reader has and the tile has not, each is read at several positions.
+fn wanted(tiles: &[Tile], after: &[Step], v: ValueId, uses: usize) -> Option<Predicate> {
     let readers: Vec<&Step> = after.iter().filter(|s| reads(s).contains(&v)).collect();
+    let axes = |v: ValueId| [tiles[v.at()].outer, tiles[v.at()].inner].into_iter().flatten();
+    let own = |predicate: &Predicate, reader: ValueId| {
+        let mentions = |axis: &AxisId| predicate.all.iter().any(|a| a.terms.iter().any(|(_, x)| x == axis));
+        axes(reader).filter(mentions).all(|axis| axes(v).any(|x| x == axis))
+    };
     let only = |step: &Step, predicate: &Predicate| match step {
-        Step::Map { plan, ends, .. } => {
-            plan.reads_only_where(predicate, v) && ends.folds.iter().all(|f| f.start != Some(v))
+        Step::Map { dst, plan, ends, .. } => {
+            own(predicate, *dst) && plan.reads_only_where(predicate, v) && ends.folds.iter().all(|f| f.start != Some(v))
         }
         _ => false,
     };

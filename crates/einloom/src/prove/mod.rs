@@ -13,6 +13,7 @@ mod inputs;
 mod parallel;
 #[cfg(test)]
 mod planted;
+mod positions;
 mod range;
 mod reads;
 mod report;
@@ -262,6 +263,10 @@ impl Prover {
             if kind.is_infinite() && (reordered || has_filter(cascade)) {
                 masked |= forgive_masked(&mut found, &expected.values);
             }
+            if dtype.is_integer() {
+                overflowed |=
+                    self.forgive_positions(cascade, bound, &given.arrays, output, &mut found, &expected.values);
+            }
             let error = distance(&found, &expected.values, row, floor);
             let mut tolerance = precision.tolerance(dtype);
             if reordered {
@@ -346,6 +351,29 @@ impl Prover {
 }
 
 impl Prover {
+    /// Takes the meaning's word for positions among elements that are no numbers as written. Whether there were others.
+    fn forgive_positions(
+        &self,
+        cascade: &Cascade,
+        bound: &Bound,
+        inputs: &Arrays,
+        output: TensorId,
+        found: &mut [f64],
+        expected: &[f64],
+    ) -> bool {
+        let graph = flatten(cascade);
+        let node = cascade.outputs.iter().position(|o| *o == output).map(|k| graph.outputs[k]);
+        let Some(among) = node.and_then(|n| positions::among_no_numbers(&graph, bound, inputs, n)) else {
+            return false;
+        };
+        let mut forgiven = false;
+        for ((f, &e), _) in found.iter_mut().zip(expected).zip(among).filter(|((f, e), among)| *among && **f != **e) {
+            *f = e;
+            forgiven = true;
+        }
+        forgiven
+    }
+
     /// What is found, without what the text's own rounding does not determine in arithmetic of this unit roundoff; and of how
     /// many elements that is said. Nothing is where a condition or a position hangs on rounding: that excuses no element
     /// by itself.

@@ -56,7 +56,15 @@ const PAIRS: &str = "input X[m,n]: f32, Y[m,n]: f32\noutput O: f32\nindex i, j i
 const OVERLAP: &str = "input X[m,n]: f32, Y[m,n]: f32\noutput B: f32\n\
     B[m] = sum(n) sqrt((softmax(n) X[m,n]) * (softmax(n) Y[m,n]))\n";
 
-const PLANTS: [Plant; 32] = [
+const TIES: &str = "input X[m,n]: f32, V[n]: f32\noutput O: f32\nc[m] = max(n) X[m,n]\n\
+    O[m] = (sum(n: X[m,n] == c[m]) V[n]) / sum(n) where(X[m,n] >= c[m], 1, 0)\n";
+const GROUPS: &str = "input X[g,i]: f32\noutput V: f32\nmu = (sum(g, i) X[g,i]) / (G * I)\n\
+    V = (sum(g) (sum(i) (X[g,i] - mu)^2)) / (G * I)\n";
+const SCALED: &str = "input X[m,n]: f32\noutput Y: f32\nc[m] = mean(n) X[m,n]\nY[m] = max(n) X[m,n] * c[m]\n";
+const FARTHEST: &str = "input X[m,n]: f32\noutput A: i32\nmu[m] = mean(n) X[m,n]\n\
+    A[m] = argmax(n) abs(X[m,n] - mu[m])\n";
+
+const PLANTS: [Plant; 33] = [
     Plant {
         name: "separate: no repair",
         program: ATTENTION,
@@ -265,6 +273,11 @@ const PLANTS: [Plant; 32] = [
         ),
     },
     Plant {
+        name: "condition: the moments of groups stay when the mean of all moves",
+        program: GROUPS,
+        mistake: Mistake::Form(|g| each_repair(g, |r| r.plus = None)),
+    },
+    Plant {
         name: "magnitude: no repair",
         program: NORM,
         mistake: Mistake::Form(|g| each_reduction(g, |r| r.streaming.repair = None)),
@@ -273,6 +286,54 @@ const PLANTS: [Plant; 32] = [
         name: "magnitude: the repair twice",
         program: NORM,
         mistake: Mistake::Form(|g| each_repair(g, |r| r.factor = product(&r.factor, &r.factor))),
+    },
+];
+
+/// What rests on two values being equal: noise parts them, so that the numeric proof excuses what the exact one sees.
+const EQUAL: [Plant; 2] = [
+    Plant {
+        name: "attained: what attained the last extremum stays when it moves",
+        program: TIES,
+        mistake: Mistake::Form(|g| each_repair(g, |r| r.keep_if = Some(Term::Number(1.0)))),
+    },
+    Plant {
+        name: "attained: nothing stays",
+        program: TIES,
+        mistake: Mistake::Form(|g| each_repair(g, |r| r.keep_if = Some(Term::Number(0.0)))),
+    },
+];
+
+/// What rests on the order of the reals, which fields do not have: the numeric proof sees it alone.
+const ORDERED: [Plant; 4] = [
+    Plant {
+        name: "ends: the largest alone, whatever the sign",
+        program: SCALED,
+        mistake: Mistake::Text(
+            "input X[m,n]: f32\noutput Y: f32\nc[m] = mean(n) X[m,n]\nY[m] = (max(n) X[m,n]) * c[m]\n",
+        ),
+    },
+    Plant {
+        name: "ends: the smaller of both",
+        program: SCALED,
+        mistake: Mistake::Text(
+            "input X[m,n]: f32\noutput Y: f32\nc[m] = mean(n) X[m,n]\nY[m] = min((max(n) X[m,n]) * c[m], (min(n) X[m,n]) * c[m])\n",
+        ),
+    },
+    Plant {
+        name: "ends: the position of the largest alone",
+        program: FARTHEST,
+        mistake: Mistake::Text("input X[m,n]: f32\noutput A: i32\nA[m] = argmax(n) X[m,n]\n"),
+    },
+    Plant {
+        name: "ends: the position of the last of several",
+        program: FARTHEST,
+        mistake: Mistake::Form(|g| {
+            each_reduction(g, |r| {
+                if r.streaming.repair.is_some() {
+                    r.monoid = Monoid::Max;
+                }
+            });
+        }),
     },
 ];
 
@@ -375,4 +436,20 @@ fn both_proofs_accept_what_is_right() {
         }
     }
     assert!(wrong.is_empty(), "not proved:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_numeric_proof_sees_what_rests_on_order() {
+    for Plant { name, program, mistake } in &ORDERED {
+        assert!(!proofs(program, Some(mistake)).1, "not seen: {name}");
+        assert!(proofs(program, None).1, "not proved: {name}");
+    }
+}
+
+#[test]
+fn the_exact_proof_sees_what_rests_on_equality() {
+    for Plant { name, program, mistake } in &EQUAL {
+        assert!(!proofs(program, Some(mistake)).0, "not seen: {name}");
+        assert_eq!(proofs(program, None), (true, true), "not proved: {name}");
+    }
 }

@@ -25,7 +25,7 @@ mod sort;
 mod step;
 mod stretch;
 
-use super::reassociate::fresh_index;
+use super::reassociate::{Base, Weight, fresh_index};
 use crate::{Def, Graph, Node, NodeId, Refusal, Rule, Step, Term, show};
 use einloom_cascade::{IndexExpr, IndexId, SizeExpr};
 use std::collections::{BTreeMap, BTreeSet};
@@ -291,6 +291,16 @@ impl<'a> Rewriter<'a> {
         if self.graph.outputs.contains(&a.state) {
             let reason = format!("{name} is wanted at every position, and chunks keep it at their ends only");
             return Err((reason, Some("its last slice, or sums over its indices, would do".into())));
+        }
+        let weight = Weight { base: Base::E, exponent: a.exponent.clone() };
+        if !weight.at_most_one(&a.exponent, &self.graph) {
+            let exponent = show::term(&self.graph, &crate::product::sum_term(&a.exponent));
+            let reason = format!(
+                "the sign of {exponent} is not known: over a chunk its exponential may overflow where a state of {name} is 0 or small, and step by step it would not"
+            );
+            let hint =
+                "an exponent that cannot be positive would do, such as -abs(a), log(sigmoid(a)) or -log(1 + exp(a))";
+            return Err((reason, Some(hint.to_string())));
         }
         let Def::Iterative { initial, .. } = &node.def else { return Ok(()) };
         if !matches!(initial.as_slice(), [(at, _)] if at.as_constant() == Some(0)) {

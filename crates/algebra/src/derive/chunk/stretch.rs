@@ -7,9 +7,10 @@
 //! as exponent 0, and where one lies in the stretch the decay is 0.
 //!
 //! The difference of two such sums is off by the last digit of the larger: in f32 by 2^-24 of what a whole chunk decays,
-//! however short the stretch is. Where a decay stays inside a sum over an index that it carries, each element is an
-//! exponential anyway, and two more additions beside it are cheap: there every exponent is taken apart into a multiple of
-//! [`GRAIN`], of which a chunk's sums are exact, and a rest below it, of which they are small.
+//! however short the stretch is. So every exponent is taken apart into a multiple of [`GRAIN`], of which a chunk's sums are exact,
+//! and a rest below it, of which they are small; that costs two more additions beside an exponential. From the chunk's start on
+//! no difference is taken, and what an exponent as large as that is off by, its exponential makes nothing of: there one sum does,
+//! except inside a sum over an index that the decay carries, which has both at hand.
 
 use super::step::Affine;
 use super::{Rewriter, times};
@@ -72,7 +73,7 @@ impl Rewriter<'_> {
         };
         let kept = binary(BinaryOp::Ne, decay.clone(), zero());
         let counted = Term::Select(Box::new(kept), Box::new(exponent), Box::new(zero()));
-        let parts = match apart {
+        let parts = match (apart || from.is_some()) && !all_literal(&counted) {
             true => {
                 let coarse = coarse(&counted);
                 vec![coarse.clone(), binary(BinaryOp::Sub, counted, coarse)]
@@ -152,6 +153,14 @@ impl Rewriter<'_> {
         let what = if monoid == Monoid::Min { "first" } else { "last" };
         let (body, streaming) = (Term::Position(self.s), Streaming::default());
         self.member(&like, what, Def::Reduce(Reduction { monoid, over: vec![self.s], filter: vec![], body, streaming }))
+    }
+}
+
+/// Whether a term chooses among numbers alone, whose sums are exact.
+fn all_literal(t: &Term) -> bool {
+    match t {
+        Term::Select(_, a, b) => all_literal(a) && all_literal(b),
+        t => t.as_number().is_some_and(|v| v.fract() == 0.0 || v.is_infinite()),
     }
 }
 

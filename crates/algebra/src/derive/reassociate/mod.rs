@@ -4,9 +4,12 @@
 //! once both are one product, the factors that carry the outer index n do not carry the indices of the query side (m
 //! above), which are the result's indices that only factors without n bring in. Then · distributes over both sums and
 //! they change places. A condition that ties n to m as a prefix, and weights of the distance between them, are taken
-//! care of by [`prefix`]; one that ties it as a suffix by [`reverse`]. What is no sum but runs over a prefix is a recurrence by [`running`]. Which order is better depends on sizes, so this makes an alternative and no replacement.
+//! care of by [`prefix`]; one that ties it as a suffix by [`reverse`]. What is no sum but runs over a prefix is a recurrence by [`running`]; weights that grow
+//! with the distance are by [`distance`], and what depends on which of two positions is the larger by [`halves`]. Which order is better depends on sizes, so this makes an alternative and no replacement.
 
 mod build;
+mod distance;
+mod halves;
 mod insert;
 mod prefix;
 mod reverse;
@@ -19,7 +22,7 @@ mod weights;
 pub(super) use insert::{fresh_index, insert, placeholder};
 pub(super) use prefix::GATHERED;
 pub(crate) use prefix::bound;
-pub(super) use weights::{Base, Body};
+pub(super) use weights::{Base, Body, Weight};
 
 use super::guard;
 use crate::{Def, Graph, Node, NodeId, Product, Refusal, Step, Term};
@@ -85,12 +88,29 @@ pub(super) fn alternatives(written: &Graph) -> (Vec<Rewriting>, Vec<Refusal>) {
 /// # Errors
 /// The condition that failed, where it could otherwise be.
 fn rewrite(graph: &Rc<Graph>, id: NodeId) -> Result<Option<Rewriting>, Refusal> {
+    let mut why = None;
+    match in_one(graph, id) {
+        Ok(None) => {}
+        Err(refusal) => why = Some(refusal),
+        done => return done,
+    }
+    if let Some(done) = distance::distance(graph, id) {
+        return Ok(Some(done));
+    }
+    match halves::halves(graph, id) {
+        Ok(None) => why.map_or(Ok(None), Err),
+        done => done,
+    }
+}
+
+/// As one recurrence, or in another order.
+fn in_one(graph: &Rc<Graph>, id: NodeId) -> Result<Option<Rewriting>, Refusal> {
     let forwards = |graph: &Rc<Graph>, id: NodeId| match running::rewrite(graph, id)? {
         None => site::rewrite(graph, id),
         done => Ok(done),
     };
     if let Some(Reversed { graph: other, id: counted, step }) = reversed(graph, id) {
-        match forwards(&Rc::new(other), counted) {
+        match rewrite(&Rc::new(other), counted) {
             Ok(Some(mut done)) => {
                 done.steps.insert(0, step);
                 return Ok(Some(done));

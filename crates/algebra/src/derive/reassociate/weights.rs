@@ -55,7 +55,7 @@ impl Weight {
             |c: f64, t: &Term| c >= 0.0 && sign::nonnegative(t, graph) || c <= 0.0 && sign::nonpositive(t, graph);
         match &self.base {
             Base::Of(b) => sum.is_empty() || size::within_one(b, graph) && sum.iter().all(|(c, t)| rises(*c, t)),
-            _ => sum.iter().all(|(c, t)| rises(-c, t)),
+            _ => sum.iter().all(|(c, t)| rises(-c, t)) || sign::nonpositive(&product::sum_term(sum), graph),
         }
     }
 

@@ -1,0 +1,67 @@
+//! Reductions over several indices that wait for reductions over some of them: `Σ_gi (x(g,i) - c(g))²` with `c(g) = Σ_i x` is
+//! `Σ_g Σ_i (x(g,i) - c(g))²`, whose inner sum streams beside c.
+//!
+//! Conditions: all that the body waits for is over some of the indices and carries others of them, none of it is over the others, and
+//! as a reduction over those alone the body separates.
+
+use super::Deriver;
+use crate::{Def, Node, NodeId, Reduction, Rule, Term, show};
+use einloom_cascade::{IndexId, Monoid, SizeExpr};
+
+impl Deriver<'_> {
+    /// The indices of the inner reduction, if one inside another separates.
+    pub(super) fn inner_indices(&self, r: &Reduction, body: &Term) -> Option<Vec<IndexId>> {
+        let barriers = self.barriers(body, &r.over);
+        let over = |n: &NodeId| match &self.out[*n].def {
+            Def::Reduce(b) => b.over.clone(),
+            _ => vec![],
+        };
+        let waited: Vec<IndexId> = barriers.iter().flat_map(over).collect();
+        let (inner, outer): (Vec<IndexId>, Vec<IndexId>) = r.over.iter().partition(|i| waited.contains(i));
+        let apart = barriers.iter().all(|n| !over(n).iter().any(|i| outer.contains(i)));
+        let separates = match r.monoid {
+            Monoid::Sum => self.split(body, &inner, 0).is_ok() || self.addends_split(body, &inner),
+            monoid => self.ends(monoid, body, &inner, 0).is_some() || self.leaves(body, &inner),
+        };
+        (!inner.is_empty() && !outer.is_empty() && apart && separates).then_some(inner)
+    }
+
+    /// The reduction as one over these indices inside one over the others.
+    pub(super) fn one_in_another(
+        &mut self,
+        id: NodeId,
+        node: Node,
+        r: Reduction,
+        inner: Vec<IndexId>,
+        before: String,
+    ) -> NodeId {
+        let outer: Vec<IndexId> = r.over.iter().copied().filter(|i| !inner.contains(i)).collect();
+        let (of_inner, of_outer): (Vec<Term>, Vec<Term>) = r.filter.iter().cloned().partition(|f| f.mentions(&inner));
+        let mut part = Node {
+            name: crate::flatten::fresh_name(&self.out.nodes, &format!("{}.part", node.name)),
+            tensor: None,
+            dtype: None,
+            ..node.clone()
+        };
+        for &i in &outer {
+            part.axes.push(i);
+            part.extents.push(SizeExpr::rank(self.out.cascade[i].rank));
+        }
+        let [names, others] = [&inner, &outer].map(|list| self.index_names(list));
+        let why =
+            format!("what it waits for is over {names} alone, so it is one over {names} inside one over {others}");
+        let shown = Reduction { over: inner.clone(), filter: of_inner.clone(), ..r.clone() };
+        let after = format!("{} = {}", part.name, show::reduction(&self.out, &shown));
+        self.step(Rule::Distribute, &node, &r.over, why, before, after);
+        let made = self.again(id, part, Reduction { over: inner, filter: of_inner, ..r.clone() });
+        let body = self.out.read(made);
+        self.again(id, node, Reduction { over: outer, filter: of_outer, body, ..r })
+    }
+
+    fn again(&mut self, id: NodeId, node: Node, r: Reduction) -> NodeId {
+        match r.monoid {
+            Monoid::Sum => self.sum(id, node, r),
+            _ => self.extremum(id, node, r),
+        }
+    }
+}
