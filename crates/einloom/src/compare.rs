@@ -223,7 +223,8 @@ fn rounded_values(ops: &[tile::Op], f: &mut impl FnMut(tile::ValueId)) {
         match op {
             tile::Op::Map { dst, .. } | tile::Op::Mma { dst, .. } | tile::Op::Reduce { dst, .. } => f(*dst),
             tile::Op::Stream { body, .. } => rounded_values(body, f),
-            tile::Op::Load { .. } | tile::Op::Store { .. } | tile::Op::SkipUnless { .. } => {}
+            // What is picked is rounded already.
+            tile::Op::Load { .. } | tile::Op::Store { .. } | tile::Op::Pick { .. } | tile::Op::SkipUnless { .. } => {}
         }
     }
 }
