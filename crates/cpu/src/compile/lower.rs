@@ -1,8 +1,8 @@
 //! From the rewritten kernel and the chosen layouts to steps.
 
 use super::{
-    Access, Carried, Carrier, Contract, Ends, ExpressionPlan, FEW, Keep, Masks, Picked, Plan, Product, Step, Tile, Unit,
-    Viewable, anchored, each_step, masks, order, products, slots, split, sweep, tiles as unit_tiles,
+    Access, Carried, Carrier, Contract, Ends, ExpressionPlan, FEW, Keep, Masks, Picked, Plan, Product, Step, Tile,
+    Unit, Viewable, anchored, each_step, masks, order, products, slots, split, sweep, tiles as unit_tiles,
 };
 use crate::BuildError;
 use einloom_tile::{AxisId, Kernel, Op, Program, Scalar, TensorId, ValueDecl, ValueId, anchors};

@@ -126,7 +126,8 @@ impl Emitter<'_> {
         let mut out = self.equations(other)?;
         for (name, wanted) in at {
             let here = out.at.iter().position(|(_, c)| c.as_index() == Some(*name))?;
-            let elsewhere = (0..out.at.len()).any(|k| k != here && self.indices_of(&out.at[k].1.clone()).contains(name));
+            let elsewhere =
+                (0..out.at.len()).any(|k| k != here && self.indices_of(&out.at[k].1.clone()).contains(name));
             if elsewhere || self.p[*name].extent != self.p[out.at[here].0].extent {
                 return None;
             }
