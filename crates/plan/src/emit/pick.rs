@@ -25,11 +25,10 @@ pub(super) struct Picking {
 }
 
 impl Emitter<'_> {
-    /// What a reduction picks, if it does nothing else. No lane of a GPU has the elements of another one: there a tile is
-    /// reduced, which backends know how to do among lanes.
+    /// What a reduction picks, if it does nothing else.
     pub(super) fn picking(&mut self, n: NodeId) -> Option<Picking> {
         let all_there = |s: &Self, i: IndexId| s.tiling.kind(i) == AxisKind::Whole && s.tiling.tiled(i);
-        let picking = self.equations(n).filter(|_| !self.lag)?;
+        let picking = self.equations(n)?;
         let at = self.in_order(picking.at)?;
         at.iter().all(|(i, _)| all_there(self, *i)).then_some(Picking { at, ..picking })
     }
