@@ -10,7 +10,7 @@
 use super::{Emitter, Fail};
 use crate::PlanError;
 use crate::expr::{Atom, Coordinate, Expr, ExprId, Exprs};
-use crate::problem::{FoldMonoid, ItemDef};
+use crate::problem::FoldMonoid;
 use einloom_algebra::NodeId;
 use einloom_cascade::{BinaryOp, DType, IndexId, UnaryOp};
 use einloom_tile::{AxisKind, Op, Scalar, ValueId};
@@ -40,7 +40,7 @@ impl Emitter<'_> {
         if !extreme || !f.anchors.is_empty() || f.repair.is_some() || f.over.len() != f.filter.len() {
             return None;
         }
-        let (over, filter, body) = (f.over.clone(), f.filter.clone(), f.body);
+        let (monoid, over, filter, body) = (f.monoid, f.over.clone(), f.filter.clone(), f.body);
         let mut at = vec![];
         for &i in &over {
             let wanted = filter.iter().find_map(|&e| self.wanted(i, e))?;
@@ -49,7 +49,7 @@ impl Emitter<'_> {
             }
             at.push((i, wanted));
         }
-        self.renamed(body, &at).or(Some(Picking { source: body, at }))
+        self.renamed(monoid, body, &at).or(Some(Picking { source: body, at }))
     }
 
     /// The position that an index has where a condition holds, if it is the only one.
@@ -114,12 +114,13 @@ impl Emitter<'_> {
         out
     }
 
-    /// What is picked at these positions from another reduction that picks under new names of indices.
-    fn renamed(&mut self, body: ExprId, at: &[(IndexId, Coordinate)]) -> Option<Picking> {
+    /// What is picked at these positions from another reduction that picks under new names of indices, over nothing the same
+    /// as this one.
+    fn renamed(&mut self, monoid: FoldMonoid, body: ExprId, at: &[(IndexId, Coordinate)]) -> Option<Picking> {
         let &Expr::Read(other, ref plain) = self.x.get(body) else { return None };
         let axes = &self.p[other].axes;
         let is_plain = plain.iter().zip(axes).all(|(c, &i)| c.as_index() == Some(i));
-        if !is_plain || !matches!(self.p[other].def, ItemDef::Fold(_)) {
+        if !is_plain || self.l.folds.get(&other).is_none_or(|f| f.monoid != monoid) {
             return None;
         }
         let mut out = self.equations(other)?;
