@@ -227,7 +227,8 @@ fn rounded_values(kernel: &tile::Kernel, ops: &[tile::Op], f: &mut impl FnMut(DT
             }
             tile::Op::Mma { dst, .. } | tile::Op::Reduce { dst, .. } => f(kernel.value(*dst).dtype),
             tile::Op::Stream { body, .. } => rounded_values(kernel, body, f),
-            tile::Op::Load { .. } | tile::Op::Store { .. } | tile::Op::SkipUnless { .. } => {}
+            // What is picked is rounded already.
+            tile::Op::Load { .. } | tile::Op::Store { .. } | tile::Op::Pick { .. } | tile::Op::SkipUnless { .. } => {}
         }
     }
 }

@@ -29,7 +29,7 @@ pub fn passed_again(kernel: &Kernel) -> BTreeMap<ValueId, usize> {
                 let (reductions, others) = readers.get(dst).copied().unwrap_or_default();
                 (dst, (reductions + others).saturating_sub(1))
             }
-            Op::Map { dst, .. } | Op::Reduce { dst, .. } if !made_there.contains_key(dst) => {
+            Op::Map { dst, .. } | Op::Reduce { dst, .. } | Op::Pick { dst, .. } if !made_there.contains_key(dst) => {
                 let (_, others) = readers.get(dst).copied().unwrap_or_default();
                 (dst, if others > 0 { 1 + others } else { 0 })
             }

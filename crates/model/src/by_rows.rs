@@ -79,7 +79,8 @@ impl ByRows {
         for op in body.ops {
             match op {
                 Op::Load { .. } | Op::Map { .. } | Op::Mma { .. } | Op::Reduce { .. } => {}
-                Op::Stream { .. } | Op::Store { .. } | Op::SkipUnless { .. } => return None,
+                // What is picked may be of any row.
+                Op::Stream { .. } | Op::Store { .. } | Op::Pick { .. } | Op::SkipUnless { .. } => return None,
             }
             if written(op).is_some_and(|dst| !has(dst)) && reads(op).into_iter().any(has) {
                 return None;

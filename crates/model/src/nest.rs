@@ -190,6 +190,14 @@ impl Parts {
                 }
                 Op::Mma { dst, a, b, acc } => self.combine(kernel, *dst, &[Some(*a), Some(*b), *acc]),
                 Op::Reduce { dst, src, acc, .. } => self.combine(kernel, *dst, &[Some(*src), *acc]),
+                Op::Pick { dst, src, axis, at, .. } => {
+                    // The axis itself is whole wherever it is; the positions may depend on more.
+                    let mut depends = sides(kernel, *dst);
+                    depends.extend(self.depends[src.at()].iter().copied().filter(|a| a != axis));
+                    depends.extend(coord_axes(at));
+                    tiles(at).into_iter().for_each(|v| depends.extend(self.depends[v.at()].iter().copied()));
+                    self.depends[dst.at()] = depends;
+                }
                 Op::Stream { axis, within, guards, states, body: inner } => {
                     self.data_dependent |= !guards.is_empty();
                     for state in states {

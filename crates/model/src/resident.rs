@@ -76,6 +76,11 @@ impl Lives {
                     [Some(*src), *acc].into_iter().flatten().for_each(|v| self.read(v));
                     self.written[dst.at()] = self.now;
                 }
+                Op::Pick { dst, src, at, .. } => {
+                    self.read(*src);
+                    self.coord(at);
+                    self.written[dst.at()] = self.now;
+                }
                 Op::Stream { states, body, .. } => {
                     for state in states {
                         if let Init::Value(v) = state.init {

@@ -104,7 +104,8 @@ impl<'k> Tasks<'_, 'k> {
                     self.ops(body, loops);
                     loops.pop();
                 }
-                Op::Load { .. } | Op::Store { .. } | Op::SkipUnless { .. } => {}
+                // What is picked is moved.
+                Op::Load { .. } | Op::Store { .. } | Op::Pick { .. } | Op::SkipUnless { .. } => {}
             }
         }
     }

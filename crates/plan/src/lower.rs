@@ -25,6 +25,8 @@ pub(crate) struct Lowered {
     pub monoid: FoldMonoid,
     pub over: Vec<IndexId>,
     pub filter: Vec<ExprId>,
+    /// What is reduced where the filter holds.
+    pub body: ExprId,
     /// Which traversal of its indices computes it, counted anew: what left a sum may have been all that made it wait.
     pub level: usize,
     pub anchors: Vec<NodeId>,
@@ -225,6 +227,7 @@ impl Lowering<'_> {
             monoid: fold.monoid,
             over: fold.over.clone(),
             filter,
+            body,
             level: 0,
             anchors: fold.anchors.clone(),
             repair: repair.filter(|r| !self.is_neutral(r)),

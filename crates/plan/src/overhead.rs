@@ -49,7 +49,9 @@ pub(crate) fn seconds_of_runs(kernel: &Kernel, machine: &Machine) -> f64 {
 pub(crate) fn bytes_passed_again(kernel: &Kernel, machine: &Machine) -> f64 {
     let passed = passed_again(kernel);
     let bytes = |op: &Op, windows: &[Window]| {
-        let (Op::Load { dst, .. } | Op::Map { dst, .. } | Op::Reduce { dst, .. }) = op else { return 0.0 };
+        let (Op::Load { dst, .. } | Op::Map { dst, .. } | Op::Reduce { dst, .. } | Op::Pick { dst, .. }) = op else {
+            return 0.0;
+        };
         let Some(&times) = passed.get(dst) else { return 0.0 };
         let tile = kernel.value(*dst);
         let len = |axis: Option<AxisId>| axis.map_or(1, |a| windows[a.at()].len) as f64;

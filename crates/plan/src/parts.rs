@@ -382,6 +382,10 @@ fn moved(ops: &mut [Op], axis: AxisId, by: i64) -> bool {
             within.all.iter_mut().for_each(|a| affine(a, axis, by));
             guards.is_empty() && moved(body, axis, by)
         }
+        Op::Pick { axis: along, at, .. } => {
+            coordinate(at, axis, by);
+            *along != axis
+        }
         Op::SkipUnless { .. } => false,
         Op::Mma { .. } | Op::Reduce { .. } => true,
     })

@@ -1,9 +1,9 @@
 //! Recurrences whose step reads a slice at positions of another index, such as `sum(j) W[i,j] * H[t,j]` in the step
 //! of `H[t+1,i]`, or an earlier slice, such as `H[t-1,i]`.
 //!
-//! A slice lives in tiles over the tensor's own indices and tiles cannot be renamed, so the element `H[t,j]` is
-//! selected: `max(i: i == j) H[t,i]`, which is exact. An earlier slice is kept by one more state per step back. No
-//! memory is needed inside the loop.
+//! A slice lives in tiles over the tensor's own indices, so the element `H[t,j]` is written as a selection,
+//! `max(i: i == j) H[t,i]`, which is exact and is picked where all of `i` is there ([`crate::emit`]). An earlier slice is
+//! kept by one more state per step back. No memory is needed inside the loop.
 
 use crate::expr::{Coordinate, Expr, ExprId, Exprs};
 use crate::problem::{Fold, FoldMonoid, Index, Item, ItemDef, Iteration, Problem};

@@ -275,6 +275,63 @@ fn recurrences_that_gather() {
     computes(text, "T=4,C=4");
 }
 
+/// A slice is read at other positions of its own indices: shifted, turned round, divided, one of them, two at once.
+#[test]
+fn recurrences_that_read_neighbours() {
+    for (dtype, sizes) in
+        [("f32", "T=5,I=7"), ("f32", "T=3,I=1"), ("f64", "T=4,I=33"), ("bf16", "T=3,I=5"), ("f32", "T=2,I=0")]
+    {
+        let text = format!(
+            "input X[t,i]: {dtype}\noutput Y: {dtype}\nH[0,i]: {dtype} = i\n\
+             H[t+1,i]: {dtype} = where(i >= 1, H[t,i-1], 0)/4 + H[t,i]/2 + where(i + 1 < I, H[t,i+1], 0)/4 + X[t,i]\n\
+             Y[i] = H[T,i]"
+        );
+        computes(&text, sizes);
+    }
+    let text = "input X[t,i]: i32\noutput Y: i32\nH[0,i]: i32 = i\n\
+                H[t+1,i]: i32 = max(where(i >= 2, H[t,i-2], -5), H[t,I-1-i]) + X[t,i]\nY[t,i] = H[t+1,i]";
+    computes(text, "T=4,I=6");
+    let text = "input X[t,i]: f32\noutput Y: f32\nH[0,i] = i\n\
+                H[t+1,i] = H[t,i/2]/2 + H[t,0]/4 + H[t,I-1]/8 + X[t,i]\nY[i] = H[T,i]";
+    computes(text, "T=4,I=9");
+    // What fills in for positions that there are none of is infinite, and nobody chooses it.
+    let text = "input X[t,i]: f32\noutput Y, Z: f32\nindex i, k in I\nH[0,i] = -inf\n\
+                H[t+1,i] = max(where(i >= 1, H[t,i-1] - 1, X[t,i]), X[t,i]/2)\nY[i] = H[T,i]\n\
+                Z[t,k] = sum(i: i <= k) where(i >= 1, H[t+1,i-1], 0)";
+    computes(text, "T=3,I=5");
+    let text = "input X[i,j]: f32\noutput Y: f32\nrank T = 3\nH[0,i,j] = X[i,j]\n\
+                H[t+1,i,j] = H[t,i,j]/2 + where(i >= 1, H[t,i-1,j], 0)/8 + where(j + 1 < J, H[t,i,j+1], 0)/8 + \
+                where(i >= 1 and j >= 1, H[t,i-1,j-1], 1)/4\nY[i,j] = H[T,i,j]";
+    computes(text, "I=4,J=5");
+    computes(text, "I=1,J=6");
+    // Sides that change places are no picks of one after the other.
+    let text = "input X[i,j]: f32\noutput Y: f32\nindex i, j in N\nrank T = 3\nH[0,i,j] = X[i,j]\n\
+                H[t+1,i,j] = H[t,j,i]/2 + where(i >= 1, H[t,j,i-1], 0)/4\nY[i,j] = H[T,i,j]";
+    computes(text, "N=4");
+    // Two states, and the next slice of one of them.
+    let text = "input X[t,i]: f32\noutput Y: f32\nP[0,i] = 0\nD[0,i] = i\nP[t+1,i] = D[t,i]\n\
+                D[t+1,i] = min(D[t,i] + 1, where(i >= 1, min(P[t,i-1] + X[t,i], P[t+1,i-1]), t))\nY[i] = D[T,i]";
+    computes(text, "T=5,I=6");
+}
+
+/// A user's own reduction that leaves one position is a pick as well, and one that leaves several is none.
+#[test]
+fn reductions_that_leave_one_position() {
+    for filter in
+        ["k == i", "k == i + 2", "k == 3", "k == ids[i]", "k == ids[i] - i", "k == floor(i / 2)", "2*k == i", "k >= i"]
+    {
+        for monoid in ["max", "min"] {
+            let text = format!(
+                "input X[k,j]: f32, ids[i]: i32\noutput Y: f32\nindex i, k in N\nU[k,j] = X[k,j]*2 + 1\n\
+                 Y[i,j] = {monoid}(k: {filter}) (U[k,j] - i)"
+            );
+            computes(&text, "N=6,J=3");
+        }
+    }
+    let text = "input X[k]: f32, w[i]: f32\noutput Y: f32\nindex i, k in N\nY[i] = max(k: k == w[i]) X[k]";
+    computes(text, "N=5");
+}
+
 #[test]
 fn recurrences_that_look_back() {
     let text = "output F: i32\nF[0] = 1\nF[t+1] = F[t] + where(t >= 1, F[t-1], 0)";

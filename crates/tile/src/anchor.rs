@@ -294,6 +294,11 @@ impl Compare<'_> {
                     };
                     self.set(*dst, change);
                 }
+                Op::Pick { dst, src, at, .. } => {
+                    // Elsewhere the change may be another one, and what fills the rest does not change.
+                    let same = self.same(*src) && self.coordinate(at);
+                    self.set(*dst, same.then_some(SAME));
+                }
                 Op::SkipUnless { any } => self.same(*any).then_some(())?,
                 Op::Stream { states, body, guards, .. } => self.stream(states, body, guards.is_empty())?,
             }

@@ -221,6 +221,21 @@ pub enum Op {
         /// Combined with the result if given; same axes as `dst`.
         acc: Option<ValueId>,
     },
+    /// `dst[r, c] = src` where its position along `axis` is `at(r, c)` and that along its other axis, if it has one, is the
+    /// element's own. `axis` is one whose positions are all there ([`AxisKind::Whole`]); `dst` has `src`'s other axis and
+    /// `src`'s number type. Nothing is computed: an element is the very number that it is in `src`.
+    Pick {
+        /// The result.
+        dst: ValueId,
+        /// Picked from.
+        src: ValueId,
+        /// Along.
+        axis: AxisId,
+        /// Where; its axes and tiles are those of `dst`.
+        at: Coord,
+        /// Elements whose position `axis` does not have.
+        fill: f64,
+    },
     /// Moves the window of `axis` over the chunks that [`crate::chunks`] lists, in ascending order.
     Stream {
         /// A [`AxisKind::Stream`] axis.

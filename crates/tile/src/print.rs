@@ -118,6 +118,12 @@ impl Printer<'_> {
                 let text = self.reduce(*src, *axis, monoid, *acc);
                 self.assign(depth, *dst, DType::F32, &text);
             }
+            Op::Pick { dst, src, axis, at, fill } => {
+                let (from, axis) = (self.names.value(*src), self.names.axis(*axis));
+                let text = format!("pick {from}[{axis} = {}] else {}", self.names.coord(at, None), expr::number(*fill));
+                let expected = self.kernel.values.get(src.at()).map_or(DType::F32, |v| v.dtype);
+                self.assign(depth, *dst, expected, &text);
+            }
             Op::Stream { axis, within, guards, states, body } => {
                 self.states(depth, states, |p, s| match &s.init {
                     Init::Const(v) => expr::number(*v),

@@ -134,3 +134,30 @@ stream n by 10 while n <= 49
   A = a",
     );
 }
+
+#[test]
+fn picks() {
+    check(
+        |k, x, ids| {
+            let (m, n, j) = (k.whole("m", 64), k.whole("n", 100), k.whole("j", 100));
+            let x = k.load("x", x, [m, n]);
+            let at = k.load("at", ids, [j]);
+            k.pick("left", &[m, n], x, n, n - 1, 0.0);
+            k.pick("renamed", &[m, j], x, n, j, f64::NEG_INFINITY);
+            k.pick("first", &[m], x, n, 0, 0.0);
+            k.pick("chosen", &[m, j], x, n, Coord::gather(at) + Coord::from(2), 0.5);
+            k.pick("half", &[m, j], x, n, Coord::from(j).div_floor(2), 0.0);
+            let count = k.map("count", Scalar::from(x).round_to(DType::I32));
+            k.pick("other", &[m, n], count, m, m + n, 0.0);
+        },
+        "x = load X[:, :]
+at = load I[:]
+left = pick x[n = n:100 - 1] else 0
+renamed = pick x[n = j:100] else -inf
+first = pick x[n = 0] else 0
+chosen = pick x[n = at + 2] else 0.5
+half = pick x[n = j:100 / 2] else 0
+count: i32 = x
+other = pick count[m = m:64 + n:100] else 0",
+    );
+}

@@ -370,6 +370,65 @@ kernel attention, op 1.1: mma into `qk`: the result has an axis that no factor h
     );
 }
 
+/// The defects of a kernel over `X[8, 9]` and `I[9]` whose axes are m (grid), n and j (whole).
+fn picks(body: impl FnOnce(&mut KernelBuilder<'_>, [AxisId; 3], [ValueId; 2]), expected: &str) {
+    let mut p = Builder::new("picks");
+    let (x, ids) = (p.input("X", &[8, 9], DType::F32), p.input("I", &[9], DType::I32));
+    p.kernel("picks", |k| {
+        let axes = [k.grid("m", 8, 4), k.whole("n", 9), k.whole("j", 9)];
+        let tiles = [k.load("x", x, [axes[0], axes[1]]), k.load("ids", ids, [axes[1]])];
+        body(k, axes, tiles);
+    });
+    let defects = p.finish().err().unwrap_or_default();
+    let defects: Vec<String> = defects.iter().map(|d| d.message.clone()).collect();
+    assert_eq!(defects.join("\n"), expected);
+}
+
+#[test]
+fn picks_need_a_whole_axis_and_what_is_not_picked_along() {
+    picks(|k, [m, n, j], [x, _]| _ = k.pick("y", &[m, j], x, n, j - 20, 0.0), "");
+    picks(|k, [m, _, _], [x, _]| _ = k.pick("y", &[m], x, AxisId(7), 0, 0.0), "axis 7 is not declared");
+    picks(
+        |k, [m, _, j], [x, _]| _ = k.pick("y", &[m, j], x, j, j, 0.0),
+        "`x` is picked from along `j`, which it lacks",
+    );
+    picks(
+        |k, [m, n, _], [x, _]| _ = k.pick("y", &[m, n], x, m, m - 1, 0.0),
+        "`x` is picked from along `m`, of which not all positions are there",
+    );
+    picks(|k, [_, n, j], [x, _]| _ = k.pick("y", &[j], x, n, j, 0.0), "`y` must have axis `m` of `x`");
+    picks(
+        |k, [m, n, j], [x, _]| _ = k.pick("y", &[m], x, n, j, 0.0),
+        "the position along `j` is not one number: `y` lacks the axis",
+    );
+    picks(
+        |k, [m, n, j], [x, ids]| _ = k.pick("y", &[m, j], x, n, Coord::gather(ids), 0.0),
+        "`ids` does not broadcast to `y`: it has an axis that `y` lacks",
+    );
+    picks(
+        |k, [m, n, _], [x, _]| _ = k.pick("y", &[m, n], x, n, Coord::gather(x), 0.0),
+        "`x` is used as a coordinate but is no integer",
+    );
+    picks(
+        |k, [m, n, j], [x, _]| _ = k.pick("y", &[m, j], x, n, Coord::from(j).div_floor(0), 0.0),
+        "a coordinate is divided by 0, which is not positive",
+    );
+    picks(
+        |k, [m, n, j], [x, _]| {
+            let dst = k.value("y", &[m, j], DType::Bf16);
+            k.push(Op::Pick { dst, src: x, axis: n, at: Coord::axis(j), fill: 0.0 });
+        },
+        "`y` must have the number type of `x`, from which it is picked",
+    );
+    picks(
+        |k, [m, n, j], _| {
+            let [dst, src] = ["y", "z"].map(|name| k.value(name, &[m, j], DType::F32));
+            k.push(Op::Pick { dst, src, axis: n, at: Coord::axis(j), fill: 0.0 });
+        },
+        "tile `z` is read before it is written",
+    );
+}
+
 #[test]
 fn the_builder_reports_tiles_with_three_axes() {
     let mut p = Builder::new("cube");

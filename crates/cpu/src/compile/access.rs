@@ -34,6 +34,27 @@ pub(crate) struct Dimension {
     pub bends_inner: bool,
 }
 
+/// Where elements are picked from a tile: see [`einloom_tile::Op::Pick`].
+#[derive(Clone, Debug)]
+pub(crate) struct Picked {
+    pub axis: AxisId,
+    /// The position along the axis. It has no memory of its own, and so no stride.
+    pub at: Dimension,
+    /// Integer tiles that it is read from.
+    pub tiles: Vec<ValueId>,
+    /// Elements whose position the axis does not have.
+    pub fill: f64,
+}
+
+impl Picked {
+    /// Sorts the positions `at` of `tile`'s elements along an axis so long.
+    pub(super) fn new(axis: (AxisId, usize), at: &Coord, fill: f64, tile: Tile, tiles: &[Tile]) -> Self {
+        let mut gathers = vec![];
+        gather_tiles(at, &mut gathers);
+        Self { axis: axis.0, at: Dimension::new(at, axis.1, 0, tile, tiles), tiles: gathers, fill }
+    }
+}
+
 impl Access {
     /// Sorts the coordinates `at` of `tile`'s elements in `tensor`; `tiles` says which axes a tile has.
     pub(super) fn new(at: &[Coord], tensor: &TensorDecl, tile: Tile, tiles: &[Tile]) -> Self {

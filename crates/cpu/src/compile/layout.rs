@@ -103,6 +103,8 @@ impl Votes<'_> {
             match op {
                 Op::Map { dst, expr } => self.connect_leaves(*dst, expr),
                 Op::Mma { dst, acc: Some(acc), .. } => self.join(*dst, *acc),
+                // Rows of what lies alike are copied.
+                Op::Pick { dst, src, .. } => self.join(*dst, *src),
                 Op::Stream { states, body, .. } => {
                     for state in states {
                         self.join(state.value, state.next);
@@ -144,7 +146,9 @@ impl Votes<'_> {
                         self.vote(*src, axis, often * self.elements(*src));
                     }
                 }
-                Op::Map { dst, .. } | Op::Mma { dst, .. } | Op::Reduce { dst, .. } => self.depth[dst.at()] = depth,
+                Op::Map { dst, .. } | Op::Mma { dst, .. } | Op::Reduce { dst, .. } | Op::Pick { dst, .. } => {
+                    self.depth[dst.at()] = depth;
+                }
                 Op::Stream { states, body, .. } => {
                     for state in states {
                         self.depth[state.value.at()] = depth + 1;

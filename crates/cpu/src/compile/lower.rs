@@ -1,8 +1,8 @@
 //! From the rewritten kernel and the chosen layouts to steps.
 
 use super::{
-    Access, Carried, Carrier, Contract, Ends, ExpressionPlan, FEW, Keep, Masks, Plan, Product, Step, Tile, Unit,
-    Viewable, anchored, each_step, masks, order, products, slots, split, sweep, tiles as unit_tiles,
+    Access, Carried, Carrier, Contract, Ends, ExpressionPlan, FEW, Keep, Masks, Picked, Plan, Product, Step, Tile,
+    Unit, Viewable, anchored, each_step, masks, order, products, slots, split, sweep, tiles as unit_tiles,
 };
 use crate::BuildError;
 use einloom_tile::{AxisId, Kernel, Op, Program, Scalar, TensorId, ValueDecl, ValueId, anchors};
@@ -167,7 +167,11 @@ impl Lower<'_> {
             self.op(op, out)?;
             // Exchanged forms are made where the value is, so that they leave streams with it.
             match op {
-                Op::Load { dst, .. } | Op::Map { dst, .. } | Op::Mma { dst, .. } | Op::Reduce { dst, .. } => {
+                Op::Load { dst, .. }
+                | Op::Map { dst, .. }
+                | Op::Mma { dst, .. }
+                | Op::Reduce { dst, .. }
+                | Op::Pick { dst, .. } => {
                     self.relayout(*dst, out);
                 }
                 Op::Stream { states, .. } => states.iter().for_each(|s| self.relayout(s.value, out)),
@@ -234,6 +238,11 @@ impl Lower<'_> {
             Op::Reduce { dst, src, axis, monoid, acc } => {
                 let (dst, src, axis, monoid, start) = (*dst, *src, *axis, monoid.clone(), *acc);
                 out.push(Step::Reduce { dst, src, axis, monoid, start });
+            }
+            Op::Pick { dst, src, axis, at, fill } => {
+                let along = (*axis, self.kernel.axis(*axis).extent);
+                let picked = Picked::new(along, at, *fill, self.tile(*dst), &self.tiles);
+                out.push(Step::Pick { dst: *dst, src: *src, picked });
             }
             Op::SkipUnless { any } => out.push(Step::SkipUnless { any: *any }),
             Op::Stream { axis, within, guards, states, body } => {

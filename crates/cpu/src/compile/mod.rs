@@ -19,7 +19,7 @@ mod split;
 mod sweep;
 mod tiles;
 
-pub(crate) use access::{Access, Dimension};
+pub(crate) use access::{Access, Dimension, Picked};
 pub(crate) use anchored::{Anchored, summed};
 pub(crate) use differences::Differences;
 pub(crate) use expression::{ElementKind, ExpressionPlan, Leaf, Strips};
@@ -234,6 +234,11 @@ pub(crate) enum Step {
         monoid: TileMonoid,
         start: Option<ValueId>,
     },
+    Pick {
+        dst: ValueId,
+        src: ValueId,
+        picked: Picked,
+    },
     Stream {
         axis: AxisId,
         within: Predicate,
@@ -275,6 +280,7 @@ fn reads(step: &Step) -> Vec<ValueId> {
             [c.left, c.right].into_iter().chain(c.start).chain(c.scale.map(|(v, _)| v)).chain(start).collect()
         }
         Step::Reduce { src, start, .. } => [*src].into_iter().chain(*start).collect(),
+        Step::Pick { src, picked, .. } => picked.tiles.iter().copied().chain([*src]).collect(),
         Step::Stream { states, .. } => {
             let init = |s: &Carried| if let Init::Value(v) = s.init { Some(v) } else { None };
             states.iter().filter_map(init).collect()
@@ -302,7 +308,9 @@ fn writes(step: &Step) -> Vec<ValueId> {
             let tile = (!ends.dropped).then_some(*dst);
             tile.into_iter().chain(ends.folds.iter().map(|f| f.dst)).collect()
         }
-        Step::Load { dst, .. } | Step::Relayout { dst, .. } | Step::Reduce { dst, .. } => vec![*dst],
+        Step::Load { dst, .. } | Step::Relayout { dst, .. } | Step::Reduce { dst, .. } | Step::Pick { dst, .. } => {
+            vec![*dst]
+        }
         Step::Contract(c) => [c.dst].into_iter().chain(c.fold.as_ref().map(|p| p.fold.dst)).collect(),
         Step::Store { .. } | Step::Stream { .. } | Step::SkipUnless { .. } => vec![],
     }

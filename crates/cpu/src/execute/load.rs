@@ -24,9 +24,9 @@ fn reach(dimension: &Dimension, base: i64, rows: usize, columns: usize) -> (i64,
 
 /// The loop variables that lead to one element.
 #[derive(Clone, Copy)]
-struct At {
-    row: usize,
-    column: usize,
+pub(super) struct At {
+    pub row: usize,
+    pub column: usize,
 }
 
 /// What may become of a tile that is loaded: see [`crate::compile::Step::Load`].
@@ -417,7 +417,7 @@ impl<'a> Worker<'a> {
     }
 
     /// The coordinate of an element of the tile.
-    fn coordinate(&self, d: &Dimension, tile: Tile, at: At) -> i64 {
+    pub(super) fn coordinate(&self, d: &Dimension, tile: Tile, at: At) -> i64 {
         let mut x = d.offset + d.outer * at.row as i64 + d.inner * at.column as i64;
         for &(c, axis) in &d.axes {
             x += c * self.windows[axis.at()].base as i64;
@@ -473,7 +473,7 @@ fn steps(tile: Tile, axis: AxisId, at: At) -> usize {
 }
 
 /// The steps `low..high` of `0..count` for which `x + step * i` lies in `0..size`.
-fn valid(x: i64, step: i64, count: usize, size: usize) -> (usize, usize) {
+pub(super) fn valid(x: i64, step: i64, count: usize, size: usize) -> (usize, usize) {
     let (size, count) = (size as i64, count as i64);
     let (low, high) = match step {
         0 if (0..size).contains(&x) => (0, count),

@@ -13,6 +13,7 @@ mod load;
 mod make;
 mod map;
 mod partly;
+mod pick;
 mod place;
 mod reduce;
 mod relayout;

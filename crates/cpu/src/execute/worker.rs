@@ -155,6 +155,7 @@ impl<'a> Worker<'a> {
                     }
                 }
                 Step::Reduce { dst, src, axis, monoid, start } => self.reduce(*dst, *src, *axis, monoid, *start),
+                Step::Pick { dst, src, picked } => self.pick(*dst, *src, picked),
                 Step::SkipUnless { any } => {
                     if !self.any(*any) {
                         self.skipped += 1;

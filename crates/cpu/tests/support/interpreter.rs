@@ -228,6 +228,17 @@ impl Machine<'_> {
                     }
                     self.set(*dst, values);
                 }
+                Op::Pick { dst, src, axis, at, fill } => {
+                    let mut values = vec![];
+                    for step in self.elements(*dst) {
+                        let x = usize::try_from(self.coordinate(at, &step)).ok();
+                        values.push(match x.filter(|x| *x < self.length(Some(*axis))) {
+                            Some(x) => self.element(*src, &[vec![(*axis, x)], step].concat()),
+                            None => *fill,
+                        });
+                    }
+                    self.set(*dst, values);
+                }
                 Op::Stream { axis, within, states, body, .. } => {
                     for state in states {
                         let values = match &state.init {

@@ -148,6 +148,10 @@ impl Emitter<'_> {
                     self.reduce(*dst, *src, *axis, monoid, *acc);
                     self.share(*dst);
                 }
+                Op::Pick { dst, src, axis, at, fill } => {
+                    self.pick(*dst, *src, *axis, at, *fill);
+                    self.share(*dst);
+                }
                 Op::Stream { axis, within, guards, states, body } => {
                     self.stream(*axis, (within, guards), states, body);
                 }

@@ -12,6 +12,7 @@ mod mma;
 mod multiply_add;
 mod names;
 mod order;
+mod pick;
 mod quads;
 mod rarely;
 mod reduce;

@@ -24,6 +24,16 @@ pub fn specialise(program: &Program, kernel: &Kernel, target: &Target) -> Result
         return Err(Reason::new(format!("{}", target.arch), "it has no wgmma"));
     }
     let facts = Facts::new(program, kernel);
+    let mut picks = None;
+    each_op(&kernel.body, &mut |op| {
+        if let Op::Pick { dst, .. } = op {
+            picks = picks.or(Some(*dst));
+        }
+    });
+    if let Some(dst) = picks {
+        let why = "elements are picked from rows of other warpgroups, which do not wait for each other";
+        return Err(Reason::new(format!("{} = pick", facts.name(dst)), why));
+    }
     let mut fallbacks = vec![];
     let mut products = product::choose(&facts, &mut fallbacks);
     let mut frames = frames::choose(&facts, &products);

@@ -51,8 +51,10 @@ pub(crate) enum Use {
     Onto(ValueId),
     /// Reduced.
     Reduced(ValueId),
-    /// Coordinates of a load.
+    /// Coordinates of a load, or positions at which elements are picked.
     Gather(ValueId),
+    /// Picked from.
+    Picked(ValueId),
     /// Stored.
     Stored(TensorId),
     /// Tested by a skip.
@@ -218,6 +220,10 @@ pub(crate) fn each_use(op: &Op, f: &mut dyn FnMut(ValueId, Use)) {
             f(*src, Use::Reduced(*dst));
             acc.iter().for_each(|v| f(*v, Use::Onto(*dst)));
         }
+        Op::Pick { dst, src, at, .. } => {
+            f(*src, Use::Picked(*dst));
+            coord_tiles(at, &mut |v| f(v, Use::Gather(*dst)));
+        }
         Op::Stream { states, .. } => {
             for s in states {
                 if let Init::Value(v) = s.init {
@@ -233,7 +239,11 @@ pub(crate) fn each_use(op: &Op, f: &mut dyn FnMut(ValueId, Use)) {
 /// The tile that the operation writes.
 pub(crate) fn written(op: &Op) -> Option<ValueId> {
     match op {
-        Op::Load { dst, .. } | Op::Map { dst, .. } | Op::Mma { dst, .. } | Op::Reduce { dst, .. } => Some(*dst),
+        Op::Load { dst, .. }
+        | Op::Map { dst, .. }
+        | Op::Mma { dst, .. }
+        | Op::Reduce { dst, .. }
+        | Op::Pick { dst, .. } => Some(*dst),
         Op::Store { .. } | Op::Stream { .. } | Op::SkipUnless { .. } => None,
     }
 }

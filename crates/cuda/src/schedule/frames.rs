@@ -99,7 +99,7 @@ fn vectors(facts: &Facts<'_>, values: &[ValueId], colours: &mut [Colours], of: &
                 Use::Leaf(d) | Use::Onto(d) | Use::Reduced(d) | Use::Gather(d) | Use::Start(d) | Use::Next(d) => {
                     meet(&mut group, v, *d);
                 }
-                Use::Factor(_) | Use::Stored(_) | Use::Tested => {}
+                Use::Factor(_) | Use::Picked(_) | Use::Stored(_) | Use::Tested => {}
             }
         }
     }

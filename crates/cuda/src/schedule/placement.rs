@@ -1,5 +1,5 @@
 //! Pass 6: homes. Every tile is made either in registers or in shared memory (a load that products read from there);
-//! what products read from shared memory, and what is read in another frame, gets a copy in shared memory as well.
+//! what products read from shared memory, what elements are picked from, and what is read in another frame, gets a copy in shared memory as well.
 
 use super::Fallback;
 use super::access::{adjacent, affine};
@@ -72,7 +72,9 @@ pub(super) fn choose(
             _ => false,
         });
         let elsewhere = readers.iter().any(|f| Some(*f) != own);
-        if !multiplied && !elsewhere {
+        // A thread picks what another one may hold.
+        let picked = facts.uses[v.at()].iter().any(|u| matches!(u, Use::Picked(_)));
+        if !multiplied && !elsewhere && !picked {
             let made = own.map_or(Made::Everywhere, Made::Registers);
             homes.push(Home { made, shared: None, read_back: vec![] });
             continue;
@@ -136,7 +138,7 @@ fn readers(facts: &Facts<'_>, frames: &Frames, v: ValueId) -> Vec<FrameId> {
         let frame = match u {
             Use::Leaf(d) | Use::Onto(d) | Use::Gather(d) | Use::Start(d) | Use::Next(d) => frames.of.get(d),
             Use::Reduced(_) | Use::Stored(_) | Use::Tested => frames.of.get(&v),
-            Use::Factor(_) => None,
+            Use::Factor(_) | Use::Picked(_) => None,
         };
         if let Some(&f) = frame
             && !out.contains(&f)

@@ -49,7 +49,7 @@ pub(super) fn loose(facts: &Facts<'_>) -> BTreeSet<ValueId> {
             },
             Use::Stored(t) => narrow(facts.program.tensor(*t).dtype),
             Use::Start(s) | Use::Next(s) => out.contains(s),
-            Use::Factor(_) | Use::Gather(_) | Use::Tested => false,
+            Use::Factor(_) | Use::Gather(_) | Use::Picked(_) | Use::Tested => false,
         };
         let strict: Vec<ValueId> =
             out.iter().copied().filter(|v| !facts.uses[v.at()].iter().all(|u| bears(*v, u))).collect();
@@ -84,7 +84,7 @@ fn never_negative(facts: &Facts<'_>) -> BTreeSet<ValueId> {
     loop {
         let mut negative = BTreeSet::new();
         each_op(&facts.kernel.body, &mut |op| match op {
-            Op::Load { dst, .. } | Op::Mma { dst, .. } => {
+            Op::Load { dst, .. } | Op::Mma { dst, .. } | Op::Pick { dst, .. } => {
                 negative.insert(*dst);
             }
             Op::Map { dst, expr } => {

@@ -4,6 +4,7 @@
 
 mod guarded;
 pub mod interpret;
+mod picks;
 mod rows;
 
 use einloom_cascade::numeric::{decode, encode};
@@ -165,6 +166,7 @@ pub fn features() -> Vec<Case> {
     out.push(case("mixed factors", mixed()));
     out.push(case("keys normalised", keys_normalised()));
     out.extend(guarded::guarded());
+    out.extend(picks::picks());
     out
 }
 

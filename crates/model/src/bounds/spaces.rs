@@ -145,7 +145,11 @@ fn definitions(kernel: &Kernel) -> (BTreeMap<ValueId, Def<'_>>, BTreeMap<ValueId
     ) {
         for op in ops {
             match op {
-                Op::Load { dst, .. } | Op::Map { dst, .. } | Op::Mma { dst, .. } | Op::Reduce { dst, .. } => {
+                Op::Load { dst, .. }
+                | Op::Map { dst, .. }
+                | Op::Mma { dst, .. }
+                | Op::Reduce { dst, .. }
+                | Op::Pick { dst, .. } => {
                     out.insert(*dst, Def { op, loops: loops.clone() });
                 }
                 Op::Stream { axis, within, states, body, .. } => {

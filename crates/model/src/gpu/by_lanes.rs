@@ -145,15 +145,16 @@ pub fn by_lanes(program: &Program, kernel: &Kernel, machine: &Machine) -> Option
     }
     let registers = pressure(&block).ceil() as usize + RESERVE;
     let register_limit = (clock.registers() / block.threads / 8 * 8).min(lanes.registers);
-    let shared: u64 = factors.iter().map(|&v| bytes(v)).sum();
+    let passing: BTreeSet<ValueId> = factors.union(&block.structure.picked).copied().collect();
+    let shared: u64 = passing.iter().map(|&v| bytes(v)).sum();
     let by_axis = (0..kernel.axes.len() as u32).map(|k| {
         let own = |v: &ValueId| sides(kernel, *v).contains(&AxisId(k));
-        let here = factors.iter().filter(|v| own(v)).map(|&v| bytes(v)).sum();
+        let here = passing.iter().filter(|v| own(v)).map(|&v| bytes(v)).sum();
         [here, held.iter().filter(|v| own(v)).map(|&v| 4 * block.elements(v) as u64).sum()]
     });
     // Tiles that are all alike stay with their threads.
     let of_threads = held.iter().map(|&v| sides(kernel, v)).filter(|s| !s.is_empty()).collect::<BTreeSet<_>>();
-    let passes = !factors.is_empty() || reduces || of_threads.len() > 1;
+    let passes = !passing.is_empty() || reduces || of_threads.len() > 1;
     let shared_bytes = if passes { shared + EXCHANGE + SHARED_RESERVE } else { 0 };
     let shared_limit = clock.shared_capacity();
     // What is loaded in a stream is copied ahead where there is room.

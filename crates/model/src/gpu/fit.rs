@@ -72,6 +72,10 @@ fn rows_along(kernel: &Kernel, unit: &MatrixUnit, axis: AxisId, loaded: &BTreeSe
             let dst = &kernel.value(*dst).name;
             problem = Some(format!("{dst} is reduced along {name}, over rows of several groups"));
         }
+        Op::Pick { dst, .. } if fed => {
+            let dst = &kernel.value(*dst).name;
+            problem = Some(format!("{dst} is picked from rows of other groups, which do not wait for each other"));
+        }
         Op::SkipUnless { any } if fed => {
             let any = &kernel.value(*any).name;
             problem = Some(format!("{any} decides whether a chunk is skipped, and copies run ahead of it"));

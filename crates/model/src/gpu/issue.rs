@@ -56,6 +56,14 @@ impl Block<'_> {
                     busy.waits += self.reduction_wait(*src, *axis);
                     computed.insert(*dst);
                 }
+                Op::Pick { dst, src, .. } => {
+                    // Lanes leave the tile to each other in shared memory.
+                    let [from, to] = [*src, *dst].map(|v| self.elements(v) * self.kernel.value(v).dtype.bytes() as f64);
+                    busy.shared += (from + to) / self.clock.shared;
+                    busy.arithmetic += (self.elements(*src) + 2.0 * self.elements(*dst)) / self.lanes();
+                    busy.waits += self.clock.calibration.across_warps;
+                    computed.insert(*dst);
+                }
                 Op::Mma { dst, a, b, .. } => {
                     self.product([*dst, *a, *b], &computed, &mut busy);
                     computed.insert(*dst);

@@ -194,6 +194,8 @@ impl Block<'_> {
             }
             _ => fixed += bytes,
         });
+        let picked = self.structure.picked.iter().filter(|v| !self.shared.contains(v));
+        fixed += picked.map(|&v| self.shared_bytes(v)).sum::<u64>();
         (fixed, stage, streamed)
     }
 

@@ -13,6 +13,8 @@ pub struct Structure {
     pub(super) loaded: BTreeSet<ValueId>,
     /// Tiles that some product multiplies.
     pub(super) factors: BTreeSet<ValueId>,
+    /// Tiles that elements are picked from: they pass through shared memory, as any thread may hold an element.
+    pub(super) picked: BTreeSet<ValueId>,
     /// Tiles that are loaded outside all streams.
     pub(super) resident: BTreeSet<ValueId>,
     /// Tiles whose elements are made where they are read, with what is then read instead.
@@ -29,11 +31,11 @@ pub struct Structure {
 impl Structure {
     /// Of this kernel, and of all that differ from it by the sizes of tiles alone.
     pub fn of(kernel: &Kernel) -> Self {
-        let mut factors = BTreeSet::new();
-        each(&kernel.body, &mut |op| {
-            if let Op::Mma { a, b, .. } = op {
-                factors.extend([*a, *b]);
-            }
+        let (mut factors, mut picked) = (BTreeSet::new(), BTreeSet::new());
+        each(&kernel.body, &mut |op| match op {
+            Op::Mma { a, b, .. } => factors.extend([*a, *b]),
+            Op::Pick { src, .. } => _ = picked.insert(*src),
+            _ => {}
         });
         let load = |op: &Op| match op {
             Op::Load { dst, .. } => Some(*dst),
@@ -43,6 +45,7 @@ impl Structure {
         Self {
             loaded: loaded(kernel),
             factors,
+            picked,
             resident: kernel.body.iter().filter_map(load).collect(),
             placed: placed(kernel),
             rare: rare(kernel),

@@ -23,6 +23,7 @@ pub(crate) fn reads(op: &Op) -> Vec<ValueId> {
         Op::Map { expr, .. } => leaves(expr),
         Op::Mma { a, b, acc, .. } => [*a, *b].into_iter().chain(*acc).collect(),
         Op::Reduce { src, acc, .. } => [*src].into_iter().chain(*acc).collect(),
+        Op::Pick { src, at, .. } => [*src].into_iter().chain(tiles(at)).collect(),
         Op::Stream { states, .. } => {
             let start = |s: &einloom_tile::State| match s.init {
                 Init::Value(v) => Some(v),
@@ -85,7 +86,11 @@ pub(super) fn rare(kernel: &Kernel) -> BTreeSet<ValueId> {
 /// The tile that an operation writes.
 pub(crate) fn written(op: &Op) -> Option<ValueId> {
     match op {
-        Op::Load { dst, .. } | Op::Map { dst, .. } | Op::Mma { dst, .. } | Op::Reduce { dst, .. } => Some(*dst),
+        Op::Load { dst, .. }
+        | Op::Map { dst, .. }
+        | Op::Mma { dst, .. }
+        | Op::Reduce { dst, .. }
+        | Op::Pick { dst, .. } => Some(*dst),
         Op::Store { .. } | Op::Stream { .. } | Op::SkipUnless { .. } => None,
     }
 }

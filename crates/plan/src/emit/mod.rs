@@ -7,6 +7,7 @@ mod iterate;
 mod lag;
 mod load;
 mod orient;
+mod pick;
 mod rounding;
 mod store;
 mod traverse;

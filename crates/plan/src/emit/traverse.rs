@@ -68,6 +68,9 @@ impl Emitter<'_> {
 
     /// Computes a reduction completely, and with it all others that its loop can compute.
     fn traverse(&mut self, n: NodeId) -> Result<ValueId, Fail> {
+        if let Some(picking) = self.picking(n) {
+            return self.pick(n, picking);
+        }
         let mut streamed: Vec<IndexId> = self.l.folds[&n].over.clone();
         streamed.retain(|&i| self.tiling.kind(i) == AxisKind::Stream);
         if streamed.is_empty() {
@@ -199,6 +202,10 @@ impl Emitter<'_> {
         };
         let mut out = vec![n];
         for m in self.l.order.clone() {
+            // What picks needs no loop.
+            if self.picking(m).is_some() {
+                continue;
+            }
             let f = &self.l.folds[&m];
             // A loop is bounded by what all its reductions are filtered by.
             let spans =

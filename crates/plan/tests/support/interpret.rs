@@ -228,6 +228,25 @@ impl Run<'_> {
                     }
                     self.set(*dst, tile);
                 }
+                Op::Pick { dst, src, axis, at, fill } => {
+                    let from = self.kernel.value(*src).clone();
+                    let mut tile = vec![];
+                    for p in self.points(*dst) {
+                        let x = self.coord(at, p)?;
+                        let x = usize::try_from(x).ok().filter(|x| *x < self.windows[axis.at()].len);
+                        let Some(x) = x else {
+                            tile.push(*fill);
+                            continue;
+                        };
+                        let with = |side: Option<AxisId>| match side {
+                            Some(s) if s == *axis => Some((s, x)),
+                            Some(s) => Some((s, self.offset(s, p))),
+                            None => None,
+                        };
+                        tile.push(self.get(*src, At { rows: with(from.rows), cols: with(from.cols) })?);
+                    }
+                    self.set(*dst, tile);
+                }
                 Op::Stream { axis, within, guards, states, body } => {
                     for s in states {
                         let tile = match s.init {

@@ -246,6 +246,22 @@ impl<'a> KernelBuilder<'a> {
         dst
     }
 
+    /// The elements of `src` at the positions `at` along `axis`, `fill` where there are none: a tile with these axes.
+    pub fn pick(
+        &mut self,
+        name: impl Into<String>,
+        axes: &[AxisId],
+        src: ValueId,
+        axis: AxisId,
+        at: impl Into<Coord>,
+        fill: f64,
+    ) -> ValueId {
+        let dtype = self.dtype(src);
+        let dst = self.value(name, axes, dtype);
+        self.push(Op::Pick { dst, src, axis, at: at.into(), fill });
+        dst
+    }
+
     /// Streams over `axis` where `within` holds. `body` gets the states as they are before a chunk and gives them as
     /// they are after it; the result is the states after the last chunk.
     pub fn stream<const N: usize>(

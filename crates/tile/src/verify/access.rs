@@ -39,7 +39,8 @@ impl Walk<'_> {
         ok
     }
 
-    fn coordinate(&mut self, tile: ValueId, coord: &Coord) -> bool {
+    /// What a coordinate of a tile's elements may mention. True if it can be looked at further.
+    pub(super) fn coordinate(&mut self, tile: ValueId, coord: &Coord) -> bool {
         let mut ok = true;
         for (_, atom) in &coord.terms {
             match atom {

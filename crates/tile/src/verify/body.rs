@@ -137,6 +137,14 @@ impl<'a> Walk<'a> {
                     self.reduce(*dst, *src, *axis, *acc);
                 }
             }
+            Op::Pick { dst, src, axis, at, .. } => {
+                // The result is not readable in its own positions.
+                let known = dst.at() < self.kernel.values.len();
+                let operands = self.read(*src) & (!known || self.coordinate(*dst, at));
+                if self.write(*dst) && operands {
+                    self.pick(*dst, *src, *axis);
+                }
+            }
             Op::Stream { axis, within, guards, states, body } => self.stream(*axis, (within, guards), states, body),
             Op::SkipUnless { any } => {
                 if self.streams.is_empty() {
@@ -191,6 +199,29 @@ impl<'a> Walk<'a> {
             self.fault(format!("`{dst}` must have the axes of `{src}` less `{}`", self.axis_name(axis)));
         }
         self.accumulator(dst, acc);
+    }
+
+    fn pick(&mut self, dst: ValueId, src: ValueId, axis: AxisId) {
+        if !self.open(axis) {
+            return;
+        }
+        let (to, from) = (self.value_name(dst), self.value_name(src));
+        let mut rest = self.sides(src);
+        if !rest.contains(&axis) {
+            return self.fault(format!("`{from}` is picked from along `{}`, which it lacks", self.axis_name(axis)));
+        }
+        if self.kernel.axis(axis).kind != AxisKind::Whole {
+            let axis = self.axis_name(axis);
+            self.fault(format!("`{from}` is picked from along `{axis}`, of which not all positions are there"));
+        }
+        rest.retain(|&a| a != axis);
+        let sides = self.sides(dst);
+        if let Some(&other) = rest.iter().find(|a| !sides.contains(a)) {
+            self.fault(format!("`{to}` must have axis `{}` of `{from}`", self.axis_name(other)));
+        }
+        if self.kernel.value(dst).dtype != self.kernel.value(src).dtype {
+            self.fault(format!("`{to}` must have the number type of `{from}`, from which it is picked"));
+        }
     }
 
     fn accumulator(&mut self, dst: ValueId, acc: Option<ValueId>) {

@@ -143,7 +143,8 @@ impl Emitter<'_> {
                 self.clear_operand(*dst);
             }
             Op::Reduce { dst, src, axis, monoid, acc } => self.reduce(*dst, *src, *axis, monoid, *acc),
-            Op::Mma { .. } | Op::Stream { .. } | Op::SkipUnless { .. } => {}
+            // Picks are refused: see `hopper::specialise`.
+            Op::Mma { .. } | Op::Pick { .. } | Op::Stream { .. } | Op::SkipUnless { .. } => {}
         }
     }
 

@@ -109,6 +109,21 @@ impl Scope<'_> {
                 }
                 Ok(tile(*dst, out))
             }
+            Op::Pick { dst, src, axis, at, fill } => {
+                let (from, [_, across]) = (self.kernel.value(*src), self.sides(*src));
+                let pick = |e| {
+                    let x = self.coord(values, at, *dst, e);
+                    let found = usize::try_from(x).ok().filter(|x| *x < self.kernel.axis(*axis).extent);
+                    let Some(x) = found else { return *fill };
+                    let step = |side: Option<AxisId>| match side {
+                        Some(a) if a == *axis => x,
+                        Some(a) => (self.position(*dst, e, a) as usize).saturating_sub(self.windows[a.at()].base),
+                        None => 0,
+                    };
+                    values.tile(*src)[step(from.rows) * across.len + step(from.cols)]
+                };
+                Ok(tile(*dst, self.elements(*dst).map(pick).collect()))
+            }
             Op::SkipUnless { any } => Ok(Effect::Tested(values.tile(*any).iter().any(|x| *x != 0.0))),
             Op::Stream { .. } => Err(Fault::NotSingle),
         }
