@@ -35,18 +35,6 @@ impl<'a> Form<'a> {
     }
 }
 
-/// Why a form is not tried. Lanes of a GPU stand still while a recurrence goes position by position, which the model of
-/// its pipes does not see, and kernels of chunks have not been tried on one: there a form that needs more recurrences than
-/// the first, or chunks, is left out.
-fn refused(form: &Form<'_>, first: &Graph, machine: &Machine) -> Option<&'static str> {
-    machine.lanes?;
-    if form.graph.recurrences.iter().any(|r| !r.within.is_empty()) {
-        return Some("recurrences by chunks are not planned for machines with lanes");
-    }
-    let more = form.graph.recurrences.len() > first.recurrences.len();
-    more.then_some("recurrences in place of sums are not planned for machines with lanes")
-}
-
 /// Of several orders of the same reductions so many are planned, those that cost least at these sizes.
 const ORDERS: usize = 2;
 
@@ -115,7 +103,7 @@ fn chosen(forms: &[Form<'_>], bound: &Bound, machine: &Machine, options: &Option
         let so_far = plans.iter().flatten().map(|p| p.1.seconds).fold(f64::INFINITY, f64::min);
         known.hurries = (known.spent >= crate::search::most_tilings(machine)).then_some(so_far).filter(|_| k > 0);
         let refuse = |reason: &str| Err(PlanError::unsupported(&f.graph.cascade.name, reason));
-        plans[k] = match refused(f, forms[0].graph, machine).or(dear[k].then_some(DEAR)) {
+        plans[k] = match dear[k].then_some(DEAR) {
             Some(reason) => refuse(reason),
             None if k > 0 && known.is_spent(machine) => continue,
             None => in_one_piece(f.graph, bound, machine, options, &mut known),

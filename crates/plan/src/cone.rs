@@ -82,6 +82,9 @@ impl Cone {
             let value = r.root(root)?;
             r.cone.roots.push((root, value));
         }
+        // A member of a recurrence may have been met first by way of one that needs it at the position before.
+        let places: FxHashMap<NodeId, usize> = p.order.iter().enumerate().map(|(k, &n)| (n, k)).collect();
+        r.cone.order.sort_by_key(|n| places.get(n));
         Ok(r.cone)
     }
 

@@ -144,6 +144,7 @@ fn conditions_beside_what_is_reduced() {
         "Y[m] = sum(k: m >= 2) A[m-2,k]",
         "Y[m] = sum(k: s[m] >= 3) A[s[m], k] * 2",
         "Y[m,n] = 2 - sum(k: m < 3) B[n,k]",
+        "Y[m] = max(k: k == 0) s[m]",
         "S[m,n] = sum(k) A[m,k]*B[n,k]\nY[m,n] = where(m <= n, S[m,n], 0) + where(m > n, S[m,n], 0)",
         "S[m,n] = sum(k) A[m,k]*B[n,k]\nR[m] = sum(n: n <= m) S[m,n]\nY[m,n] = where(n < m, S[m,n] - R[m], R[n])",
         "S[m,n] = sum(k) A[m,k]*B[n,k]\nY[m,n] = where(n <= m, S[m,n] + S[n,m], 0)",
@@ -254,6 +255,33 @@ fn recurrences_whose_steps_are_read_outside() {
 }
 
 /// A slice is read where its own index tells, by way of what is gathered.
+/// Its product reads the slice before at other indices, and has its scale whoever reads it, before it in the order or after.
+#[test]
+fn a_recurrence_that_reads_itself_elsewhere() {
+    let text = "input  Q[e,p]: f32, K[e,m]: f32, V[f,m]: f32
+                output AV: f32
+                rank   M = M1 * M0
+                RM[0,p] = -inf
+                RD[0,p] = 0
+                RNV[f,0,p] = 0
+                BV[f,m1,m0] = V[f,m1*M0 + m0]
+                BQK[m1,m0,p] = sum(e) Q[e,p] * RNV[e,m1,m0] / sqrt(E)
+                LM[m1,p] = max(m0) BQK[m1,m0,p]
+                RM[m1+1,p] = max(RM[m1,p], LM[m1,p])
+                SLN[m1,m0,p] = exp(BQK[m1,m0,p] - RM[m1+1,p])
+                SLD[m1,p] = sum(m0) SLN[m1,m0,p]
+                SLNV[f,m1,p] = sum(m0) SLN[m1,m0,p] * BV[f,m1,m0]
+                PRM[m1,p] = exp(RM[m1,p] - RM[m1+1,p])
+                SPD[m1,p] = RD[m1,p] * PRM[m1,p]
+                RD[m1+1,p] = SLD[m1,p] + SPD[m1,p]
+                SPNV[f,m1,p] = RNV[f,m1,p] * PRM[m1,p]
+                RNV[f,m1+1,p] = SLNV[f,m1,p] + SPNV[f,m1,p]
+                AV[f,p] = RNV[f,M1,p] / RD[M1,p]";
+    computes(text, "E=4,F=4,P=3,M1=3,M0=3");
+    computes(text, "E=2,F=2,P=1,M1=5,M0=1");
+    computes(text, "E=5,F=6,P=4,M1=2,M0=4");
+}
+
 #[test]
 fn recurrences_that_gather() {
     let text = "input x[t,c]: f32, at[c]: i32\noutput B, D: f32\nD[0,c] = c\n\

@@ -332,37 +332,6 @@ fn what_breaks_a_tie_is_no_gain() {
 /// A recurrence may read itself at positions of another index only where all of it is in memory: a step would need another
 /// whole one, and that another.
 #[test]
-fn a_recurrence_that_reads_itself_elsewhere_is_refused() {
-    let cascade = read(
-        "input  Q[e,p]: f32, K[e,m]: f32, V[f,m]: f32
-         output AV: f32
-         rank   M = M1 * M0
-         RM[0,p] = -inf
-         RD[0,p] = 0
-         RNV[f,0,p] = 0
-         BV[f,m1,m0] = V[f,m1*M0 + m0]
-         BQK[m1,m0,p] = sum(e) Q[e,p] * RNV[e,m1,m0] / sqrt(E)
-         LM[m1,p] = max(m0) BQK[m1,m0,p]
-         RM[m1+1,p] = max(RM[m1,p], LM[m1,p])
-         SLN[m1,m0,p] = exp(BQK[m1,m0,p] - RM[m1+1,p])
-         SLD[m1,p] = sum(m0) SLN[m1,m0,p]
-         SLNV[f,m1,p] = sum(m0) SLN[m1,m0,p] * BV[f,m1,m0]
-         PRM[m1,p] = exp(RM[m1,p] - RM[m1+1,p])
-         SPD[m1,p] = RD[m1,p] * PRM[m1,p]
-         RD[m1+1,p] = SLD[m1,p] + SPD[m1,p]
-         SPNV[f,m1,p] = RNV[f,m1,p] * PRM[m1,p]
-         RNV[f,m1+1,p] = SLNV[f,m1,p] + SPNV[f,m1,p]
-         AV[f,p] = RNV[f,M1,p] / RD[M1,p]",
-    );
-    for machine in ["a100", "h200"].map(machine) {
-        let bound = sized(&cascade, "E=16,F=16,P=8,M1=4,M0=8");
-        let refused = choose(&Form::all(&derive(&cascade)), &bound, &machine, &options(&machine));
-        let told = refused.expect_err("nothing that ends").to_string();
-        assert!(told.contains("its own recurrence reads it at positions of another index"), "{told}");
-    }
-}
-
-#[test]
 fn only_masks_that_leave_squares_out_make_larger_tiles_cheaper() {
     let whole = machine("cpu-generic");
     let mut squares = whole.clone();

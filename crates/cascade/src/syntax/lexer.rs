@@ -110,9 +110,9 @@ fn bad_run(rest: &str, at: usize, report: &mut Report) -> usize {
 
 /// A text in quotes, which the language does not have either.
 fn quoted(rest: &str) -> Option<&str> {
-    let line = rest.lines().next()?;
-    let end = line.strip_prefix('"')?.find('"')?;
-    Some(&line[..end + 2])
+    // Not the whole line, which may be the whole text.
+    let end = rest.strip_prefix('"')?.find(['"', '\n'])? + 1;
+    rest[end..].starts_with('"').then(|| &rest[..end + 1])
 }
 
 fn is_control(c: char) -> bool {

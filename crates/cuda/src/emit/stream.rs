@@ -128,6 +128,10 @@ impl Emitter<'_> {
             self.staged.remove(&v);
         }
         self.complete(states);
+        // Each chunk has read them where what follows puts them.
+        if self.open.is_empty() && states.iter().any(|s| self.shared_tile(s.value).is_some()) {
+            self.w.line("__syncthreads();  // the last chunk has been read");
+        }
         for s in states {
             self.share(s.value);
         }

@@ -5,7 +5,7 @@ use super::cycles::{Busy, COPY_INSTRUCTIONS};
 use super::operand;
 use crate::nest::sides;
 use einloom_cascade::{BinaryOp, UnaryOp};
-use einloom_tile::{AxisId, Coord, CoordAtom, Coverage, Op, Scalar, TensorId, ValueId, Window, coverage};
+use einloom_tile::{AxisId, AxisKind, Coord, CoordAtom, Coverage, Op, Scalar, TensorId, ValueId, Window, coverage};
 use std::collections::BTreeSet;
 
 /// Bytes that memory gives at a time.
@@ -35,7 +35,7 @@ impl Block<'_> {
                         let wasted = self.wasted(*tensor, at, bytes);
                         busy.outside += wasted;
                         busy.direct += wasted;
-                        direct |= self.elements(*dst) > 1.0;
+                        direct |= self.elements(*dst) > 1.0 || self.moves_one_by_one(at);
                     }
                 }
                 Op::Store { tensor, src, at } => {
@@ -143,6 +143,17 @@ impl Block<'_> {
             }
         }
         bytes * (REQUEST / run - 1.0).max(0.0) / self.clock.outside
+    }
+
+    /// Whether an element comes in at every position of a stream that goes one by one.
+    fn moves_one_by_one(&self, at: &[Coord]) -> bool {
+        at.iter().flat_map(|c| &c.terms).any(|(_, atom)| match atom {
+            CoordAtom::Axis(a) => {
+                let axis = self.kernel.axis(*a);
+                axis.kind == AxisKind::Stream && axis.tile == 1 && axis.extent > 1
+            }
+            _ => false,
+        })
     }
 
     fn reduction_wait(&self, src: ValueId, axis: AxisId) -> f64 {

@@ -3,7 +3,7 @@
 //!
 //! Conditions: the reduction is a maximum or a minimum, which of one element is that element; its filter is one equation for
 //! each reduced index, whose other side is a whole number and does not move with any of them; every reduced index has all its
-//! positions in one tile. Where it picks from what another one picks under a mere new name of the index (`x'[k] = max(i: i ==
+//! positions in one tile, and what is reduced carries it. Where it picks from what another one picks under a mere new name of the index (`x'[k] = max(i: i ==
 //! k) x[i]`, `k` with as many positions as `i`), it picks from `x` itself. Positions that the index does not have are the
 //! reduction over nothing. Any other reduction is computed as it is written.
 
@@ -30,7 +30,8 @@ impl Emitter<'_> {
         let all_there = |s: &Self, i: IndexId| s.tiling.kind(i) == AxisKind::Whole && s.tiling.tiled(i);
         let picking = self.equations(n)?;
         let at = self.in_order(picking.at)?;
-        at.iter().all(|(i, _)| all_there(self, *i)).then_some(Picking { at, ..picking })
+        let free = self.l.facts.of(self.p, self.x, picking.source).free.clone();
+        at.iter().all(|(i, _)| all_there(self, *i) && free.contains(i)).then_some(Picking { at, ..picking })
     }
 
     /// The same wherever its indices are.
