@@ -70,7 +70,15 @@ pub(super) fn choose(
         rates.is_none_or(|rates| pays((kernel, tiles), c, of, (left, kept[c.right.at()]), rates))
     };
     contractions(tiles, (body, 0), &faster, &mut way);
-    loads(body, &way);
+    let mut wanted = vec![];
+    super::each_step(body, &mut |step| {
+        if let Step::Contract(c) = step
+            && let Some([_, right]) = c.parts
+        {
+            wanted.push((c.right, right as u8));
+        }
+    });
+    loads(body, &way, &wanted);
     round_in_passing(tiles, body);
     let uses = super::uses(tiles, body);
     pack_in_passing(tiles, body, &uses);
@@ -196,17 +204,9 @@ fn pays(
 }
 
 /// Right factors that are kept are kept as the unit wants them, if nothing else reads them; and loads of tiles that it
-/// multiplies are not left to multiply-adds to copy in passing.
-fn loads(steps: &mut [Step], way: &[Reads]) {
+/// multiplies are not left to multiply-adds to copy in passing. `wanted`: the right factors that the unit multiplies, in whatever stream.
+fn loads(steps: &mut [Step], way: &[Reads], wanted: &[(ValueId, u8)]) {
     let unit = steps.iter().any(|s| matches!(s, Step::Contract(c) if c.parts.is_some()));
-    let mut wanted = vec![];
-    for step in steps.iter() {
-        if let Step::Contract(c) = step
-            && let Some([_, right]) = c.parts
-        {
-            wanted.push((c.right, right as u8));
-        }
-    }
     for step in steps {
         match step {
             Step::Load { dst, ahead, kept, .. } => {
@@ -218,7 +218,7 @@ fn loads(steps: &mut [Step], way: &[Reads]) {
                     *kept = Keep::Rows;
                 }
             }
-            Step::Stream { body, .. } => loads(body, way),
+            Step::Stream { body, .. } => loads(body, way, wanted),
             _ => {}
         }
     }
