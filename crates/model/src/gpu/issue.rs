@@ -21,7 +21,7 @@ impl Block<'_> {
     pub(super) fn busy(&self, ops: &[Op], windows: &[Window]) -> Busy {
         let mut busy = Busy::default();
         let mut computed = BTreeSet::new();
-        let mut direct = false;
+        let (mut direct, mut singly) = (false, 0.0f64);
         for op in ops {
             match op {
                 Op::Load { dst, tensor, at, .. } => {
@@ -35,7 +35,8 @@ impl Block<'_> {
                         let wasted = self.wasted(*tensor, at, bytes);
                         busy.outside += wasted;
                         busy.direct += wasted;
-                        direct |= self.elements(*dst) > 1.0 || self.moves_one_by_one(at);
+                        direct |= self.elements(*dst) > 1.0;
+                        singly = singly.max(self.one_by_one(*tensor, at));
                     }
                 }
                 Op::Store { tensor, src, at } => {
@@ -73,6 +74,8 @@ impl Block<'_> {
         }
         if direct {
             busy.waits += if self.unit.is_some() { self.clock.calibration.load } else { self.clock.latency };
+        } else {
+            busy.waits += singly * self.clock.calibration.load;
         }
         self.rings(ops, &mut busy);
         busy
@@ -145,15 +148,21 @@ impl Block<'_> {
         bytes * (REQUEST / run - 1.0).max(0.0) / self.clock.outside
     }
 
-    /// Whether an element comes in at every position of a stream that goes one by one.
-    fn moves_one_by_one(&self, at: &[Coord]) -> bool {
-        at.iter().flat_map(|c| &c.terms).any(|(_, atom)| match atom {
+    /// Where a stream goes one by one and an element comes in at every position, how many of them are waited for: neighbours in memory come together.
+    fn one_by_one(&self, tensor: TensorId, at: &[Coord]) -> f64 {
+        let moves = |atom: &CoordAtom| match atom {
             CoordAtom::Axis(a) => {
                 let axis = self.kernel.axis(*a);
                 axis.kind == AxisKind::Stream && axis.tile == 1 && axis.extent > 1
             }
             _ => false,
-        })
+        };
+        let moving = |c: &Coord| c.terms.iter().any(|(_, atom)| moves(atom));
+        match at.split_last() {
+            Some((_, others)) if others.iter().any(moving) => 1.0,
+            Some((last, _)) if moving(last) => self.program.tensor(tensor).dtype.bytes() as f64 / SECTOR,
+            _ => 0.0,
+        }
     }
 
     fn reduction_wait(&self, src: ValueId, axis: AxisId) -> f64 {
