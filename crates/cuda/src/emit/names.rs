@@ -13,7 +13,8 @@ pub(super) struct Names {
     tensors: Vec<String>,
 }
 
-/// Words that mean something else in the emitted source: C++'s that are likely names, and the prelude's.
+/// Words that mean something else in the emitted source: C++'s that are likely names, and what the emitter itself calls so. The preludes'
+/// functions are taken besides.
 const TAKEN: &[&str] = &[
     "alignas",
     "and",
@@ -201,7 +202,9 @@ const DERIVED: &[&str] = &[
 impl Names {
     /// The names of a kernel, the `number`th of its program.
     pub fn new(program: &Program, kernel: &Kernel, number: usize) -> Self {
+        let preludes = [super::PTX, super::PRELUDE, super::hopper::PTX, super::hopper::CLUSTER];
         let mut taken: BTreeSet<String> = TAKEN.iter().map(|s| s.to_string()).collect();
+        taken.extend(preludes.into_iter().flat_map(functions).map(str::to_string));
         let tensors = program.tensors.iter().map(|t| unique(&t.name, "tensor", &mut taken)).collect();
         let values = kernel.values.iter().map(|v| unique(&v.name, "tile", &mut taken)).collect();
         let axes = kernel.axes.iter().map(|a| unique(&a.name, "axis", &mut taken)).collect();
@@ -223,6 +226,12 @@ impl Names {
     pub fn tensor(&self, id: TensorId) -> &str {
         &self.tensors[id.at()]
     }
+}
+
+/// The functions that a prelude defines.
+fn functions(prelude: &str) -> impl Iterator<Item = &str> {
+    let heads = prelude.lines().filter_map(|line| line.trim_start().strip_prefix("DEVICE ")?.split_once('('));
+    heads.filter_map(|(head, _)| head.rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_').next())
 }
 
 fn legal(name: &str, otherwise: &str) -> String {
@@ -249,4 +258,19 @@ fn unique(name: &str, otherwise: &str, taken: &mut BTreeSet<String>) -> String {
         n += 1;
     }
     candidate
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{PRELUDE, PTX, hopper};
+    use super::functions;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn functions_of_preludes_are_found() {
+        let all: BTreeSet<&str> = [PTX, PRELUDE, hopper::PTX].into_iter().flat_map(functions).collect();
+        for name in ["forget", "from_f16", "floor_div", "barrier_wait"] {
+            assert!(all.contains(name), "{name}: {all:?}");
+        }
+    }
 }
