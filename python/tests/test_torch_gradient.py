@@ -24,8 +24,9 @@ def inputs_of(cascade: einloom.Cascade, dtype: torch.dtype) -> list[torch.Tensor
     out = []
     for declared in program.inputs:
         shape = [SIZES.get(program.rank(i), 4) for i in declared.indices]
-        if declared.dtype in ("i32", "i16", "i8", "u8"):
-            kind = {"i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8}[declared.dtype]
+        kinds = {"i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "i4": torch.int8, "u8": torch.uint8, "u4": torch.uint8}
+        if declared.dtype in kinds:
+            kind = kinds[declared.dtype]
             out.append(torch.randint(0, 3, shape, generator=generator).to(kind))
         elif declared.dtype == "b1":
             out.append(torch.rand(shape, generator=generator) > 0.3)

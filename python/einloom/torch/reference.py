@@ -83,6 +83,13 @@ def _size(e: Expr, sizes: Mapping[str, Any]) -> Any:
     return a + b if e.op == "+" else a - b if e.op == "-" else a * b if e.op == "*" else a // b
 
 
+def _widened(tensor: Tensor) -> Tensor:
+    """What is narrower than 32 bits, in a type in which it is computed: PyTorch's own arithmetic would wrap, or round."""
+    if tensor.dtype == torch.bool or tensor.dtype.itemsize >= 4:
+        return tensor
+    return tensor.float() if tensor.dtype.is_floating_point else tensor.to(torch.int32)
+
+
 class Evaluation:
     """One run of the reference path."""
 
@@ -97,11 +104,10 @@ class Evaluation:
         self.running: list[Recurrence] = []
 
     def run(self, inputs: Sequence[Tensor], output_types: Sequence[torch.dtype]) -> tuple[Tensor, ...]:
-        """The outputs, in order. Floating-point types narrower than f32 are computed in f32, as everywhere."""
+        """The outputs, in order. Floating-point types narrower than f32 are computed in f32, as everywhere, and integers where none wraps."""
         for declared, tensor in zip(self.program.inputs, inputs, strict=True):
             self.device = tensor.device
-            narrow = tensor.dtype.is_floating_point and tensor.dtype.itemsize < 4
-            self.tensors[declared.name] = tensor.float() if narrow else tensor
+            self.tensors[declared.name] = _widened(tensor)
         self.types = {o.name: t for o, t in zip(self.program.outputs, output_types, strict=True)}
         groups = circles(self.program)
         for statement in self.program.statements:
@@ -130,9 +136,8 @@ class Evaluation:
         if kind is not None and data.dtype != kind:
             if not kind.is_floating_point and kind != torch.bool:  # integers saturate
                 data = data.clamp(torch.iinfo(kind).min, torch.iinfo(kind).max)
-            narrow = kind.is_floating_point and kind.itemsize < 4
-            data = data.to(kind).float() if narrow else data.to(kind)
-        return data
+            data = data.to(kind)
+        return _widened(data)
 
     def value(self, e: Expr) -> Named:
         """An expression's value at all positions of the indices it mentions."""
