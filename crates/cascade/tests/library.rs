@@ -43,7 +43,7 @@ fn every_cascade_has_finite_values() {
         }
         let text = std::fs::read_to_string(&path).expect("text");
         let (cascade, bound, inputs) =
-            bound(&text, &[("B", 2), ("H", 4), ("G", 2), ("J", 2), ("M", 5), ("N", 5), ("L", 7)]);
+            bound(&text, &[("B", 2), ("H", 4), ("G", 2), ("J", 2), ("K", 4), ("M", 5), ("N", 5), ("L", 7)]);
         let outputs = meaning::evaluate(&cascade, &bound, &inputs).unwrap_or_else(|e| panic!("{path:?}: {e}"));
         assert_eq!(outputs.len(), cascade.outputs.len(), "{path:?}");
         for (name, array) in &outputs {
