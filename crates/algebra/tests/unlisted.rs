@@ -120,3 +120,17 @@ fn programs_in_no_list() {
     }
     assert!(failures.is_empty(), "{failures}");
 }
+
+/// What all exponents of a row share beside a mask stays with their maximum: no second one runs beside it.
+#[test]
+fn an_addend_of_each_row_needs_no_second_maximum() {
+    let text = "input X[m,n]: f64, c[m]: f64, V[n]: f64\noutput O: f64\n\
+                S[m,n] = where(n <= m, X[m,n] + c[m], -inf)\nP[m,n] = exp(S[m,n] - max(n) S[m,n])\n\
+                O[m] = sum(n) P[m,n] / (sum(n) P[m,n]) * V[n]\n";
+    let derived = derive(&einloom_cascade::parse(text).cascade).derived;
+    let maxima = derived
+        .nodes
+        .iter()
+        .filter(|n| matches!(&n.def, einloom_algebra::Def::Reduce(r) if r.monoid == einloom_cascade::Monoid::Max));
+    assert_eq!(maxima.count(), 1);
+}

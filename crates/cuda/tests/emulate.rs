@@ -250,3 +250,14 @@ fn with_ptx(template: &str) -> String {
     let (before, after) = template.split_once(&bare).expect("every source has the PTX functions");
     format!("{before}{PTX}{after}")
 }
+
+/// Each chunk reads a state that is a factor where the stream's end puts its last value: a barrier stands between them. (Here threads run
+/// one after the other, and no result would tell.)
+#[test]
+fn what_chunks_read_in_shared_memory_is_put_there_anew_behind_a_barrier() {
+    let all = programs::features();
+    let barrier = "__syncthreads();  // the last chunk has been read";
+    let has = |case: &&Case| emit(&case.program, &Target::SM_80).is_ok_and(|s| s.text.contains(barrier));
+    let names: Vec<&str> = all.iter().filter(has).map(|c| c.name.as_str()).collect();
+    assert!(!names.is_empty(), "no stream ends with a state in shared memory");
+}

@@ -476,7 +476,7 @@ fn working(kernel: &Kernel) -> usize {
         return points;
     }
     let mut windows = initial_windows(kernel);
-    // Of very many points every so manieth, by a step that no grid is a multiple of.
+    // Of very many points every so manieth; the step is odd, so that it falls on all parts of grids of powers of two.
     let step = if points > MOST_POINTS { (points / MOST_POINTS) | 1 } else { 1 };
     let busy = (0..points).step_by(step).filter(|&point| {
         set_grid_point(kernel, point, &mut windows);

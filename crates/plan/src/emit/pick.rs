@@ -8,7 +8,6 @@
 //! reduction over nothing. Any other reduction is computed as it is written.
 
 use super::{Emitter, Fail};
-use crate::PlanError;
 use crate::expr::{Atom, Coordinate, Expr, ExprId, Exprs};
 use crate::problem::FoldMonoid;
 use einloom_algebra::NodeId;
@@ -155,14 +154,7 @@ impl Emitter<'_> {
 
     /// Picks.
     pub(super) fn pick(&mut self, n: NodeId, picking: Picking) -> Result<ValueId, Fail> {
-        if self.updating.contains(&n) {
-            let reason = "its own recurrence reads it at positions of another index";
-            return Err(PlanError::unsupported(&self.p[n].name, reason).into());
-        }
-        self.updating.push(n);
-        let picked = self.picked(n, picking);
-        self.updating.pop();
-        picked
+        self.within_itself(n, |s| s.picked(n, picking))
     }
 
     fn picked(&mut self, n: NodeId, Picking { source, at }: Picking) -> Result<ValueId, Fail> {

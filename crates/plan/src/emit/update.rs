@@ -13,12 +13,21 @@ use std::collections::BTreeSet;
 impl Emitter<'_> {
     /// The reduction over the current windows, combined with `old` if given. Always a value of its own.
     pub(super) fn update(&mut self, n: NodeId, old: Option<ValueId>) -> Result<ValueId, Fail> {
+        self.within_itself(n, |s| s.made(n, old))
+    }
+
+    /// Makes a reduction's value, which cannot be part of itself.
+    pub(super) fn within_itself(
+        &mut self,
+        n: NodeId,
+        make: impl FnOnce(&mut Self) -> Result<ValueId, Fail>,
+    ) -> Result<ValueId, Fail> {
         if self.updating.contains(&n) {
             let reason = "its own recurrence reads it at positions of another index";
             return Err(PlanError::unsupported(&self.p[n].name, reason).into());
         }
         self.updating.push(n);
-        let made = self.made(n, old);
+        let made = make(self);
         self.updating.pop();
         made
     }
