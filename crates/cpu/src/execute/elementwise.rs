@@ -1,6 +1,7 @@
 //! Elementwise operations: an expression over strips of the result, and what becomes of each strip.
 
 use super::arena::Scratch;
+use super::chained::chained;
 use super::place::Rows;
 use super::source::{Source, holds};
 use super::whole::{exponentials, extremes, passed, quotients, summed};
@@ -55,7 +56,7 @@ pub(super) fn ask(asked: &mut Vec<Following>, elements: usize) {
 
 /// Asks for what is some rows below some elements of a row, if rows are far apart.
 #[inline(always)]
-fn ask_below(rows: &Rows<'_, u16>, at: usize, width: usize) {
+pub(super) fn ask_below(rows: &Rows<'_, u16>, at: usize, width: usize) {
     if rows.pitch > width {
         let below = rows.data.as_ptr().wrapping_add(at + ROWS_AHEAD * rows.pitch).cast::<u8>();
         (0..width * size_of::<u16>()).step_by(size_of::<Line>()).for_each(|byte| soon(below.wrapping_add(byte)));
@@ -139,7 +140,14 @@ pub(super) struct Outlet<'a> {
 impl Outlet<'_> {
     /// Stores a strip that begins at row `r0` and column `c0` and has rows of `width` elements.
     #[inline(always)]
-    fn write<I: Instructions>(&self, r0: usize, c0: usize, width: usize, strip: &[f32], encoded: &mut [u16; STRIP]) {
+    pub fn write<I: Instructions>(
+        &self,
+        r0: usize,
+        c0: usize,
+        width: usize,
+        strip: &[f32],
+        encoded: &mut [u16; STRIP],
+    ) {
         let start = self.start + self.outer * r0 as i64 + c0 as i64;
         let encoded = &mut encoded[..strip.len()];
         match self.dtype {
@@ -181,8 +189,8 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
     #[inline(always)]
     fn run<I: Instructions>(self) -> Option<Range> {
         let Self { strips, sources, mut sink, ends, rows, columns, pitch, scratch } = self;
-        let Ends { folds, store, asked } = ends;
-        let mut encoded = [0; STRIP];
+        let mut ends = ends;
+        let Ends { folds, store, asked } = &mut ends;
         let whole = if store.is_none() {
             exponentials::<T, I>(strips, &sources, scratch, &mut sink, folds, [rows, columns])
         } else {
@@ -207,12 +215,17 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
             return None;
         }
         // Not in a closure, which would be a function without the instructions.
-        if let Some(outlet) = &store
+        if let Some(outlet) = &*store
             && folds.is_empty()
             && quotients::<T, I>(strips, &sources, scratch, &sink, (outlet, &mut *asked), [rows, columns])
         {
             return None;
         }
+        if chained::<T, I>(strips, &sources, scratch, &mut sink, &mut ends, [rows, columns, pitch]) {
+            return None;
+        }
+        let Ends { folds, store, asked } = ends;
+        let mut encoded = [0; STRIP];
         let Scratch { registers, leaves, vectors, row: spare } = scratch;
         // Short rows are taken several at a time.
         let together = if pitch == columns && columns < STRIP / 2 { (STRIP / columns).min(rows) } else { 1 };

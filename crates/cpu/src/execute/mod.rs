@@ -2,6 +2,7 @@
 
 mod anchored;
 mod arena;
+mod chained;
 mod contract;
 mod convert;
 mod diagonals;

@@ -35,6 +35,17 @@ pub(super) trait Wide: Floats {
     unsafe fn between(self, least: Self, most: Self) -> Self;
     /// `self / by` within 1.5 ulp, with the sign of `self` for a zero.
     unsafe fn over(self, by: Self) -> Self;
+    /// `self / by`.
+    unsafe fn divided(self, by: Self) -> Self;
+    /// The same as [`super::math::quotients`] has it, to the bit, of a number and its rounded inverse.
+    unsafe fn quotient(self, by: Self, inverse: Self) -> Self;
+    /// `self - other`.
+    unsafe fn minus(self, other: Self) -> Self;
+    /// Without its sign.
+    unsafe fn magnitude(self) -> Self;
+    /// Rounds two vectors to bf16, to nearest, ties to even; a NaN becomes quiet and keeps its sign. Writes those for which
+    /// the masks have a bit, and no others.
+    unsafe fn store_bf16(pair: [Self; 2], masks: [u16; 2], to: *mut u16);
     /// Of [`Wide::exps`].
     unsafe fn table() -> Self::Table;
     /// Whether [`Wide::exps`] gives 0 below this.
@@ -94,6 +105,43 @@ mod x86 {
         unsafe { work.run() }
     }
 
+    /// Where the upper halves of the elements of two registers are.
+    static UPPER: [u16; 32] = {
+        let (mut at, mut i) = ([0; 32], 0);
+        while i < 32 {
+            at[i] = 2 * i as u16 + 1;
+            i += 1;
+        }
+        at
+    };
+
+    /// Codes of bf16 in the upper halves of the elements.
+    #[inline(always)]
+    unsafe fn encoded(x: __m512) -> __m512i {
+        // SAFETY: the caller has the instructions.
+        unsafe {
+            let bits = _mm512_castps_si512(x);
+            let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+            let rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+            let unordered = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
+            _mm512_mask_or_epi32(rounded, unordered, bits, _mm512_set1_epi32(0x40_0000))
+        }
+    }
+
+    /// The same in the lower halves, of eight.
+    #[inline(always)]
+    unsafe fn encoded_below(x: __m256) -> __m256i {
+        // SAFETY: the caller has the instructions.
+        unsafe {
+            let bits = _mm256_castps_si256(x);
+            let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+            let rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+            let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x40_0000));
+            let unordered = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(x, x));
+            _mm256_srli_epi32::<16>(_mm256_blendv_epi8(rounded, quiet, unordered))
+        }
+    }
+
     // SAFETY of every body: the trait's contract.
     impl Wide for F32x16 {
         type Table = __m512;
@@ -146,6 +194,38 @@ mod x86 {
                 let about = _mm512_mul_ps(self.0, inverse);
                 let more = _mm512_fmsub_ps(about, by.0, self.0);
                 Self(_mm512_fnmadd_ps(more, inverse, about))
+            }
+        }
+        #[inline(always)]
+        unsafe fn divided(self, by: Self) -> Self {
+            Self(unsafe { _mm512_div_ps(self.0, by.0) })
+        }
+        #[inline(always)]
+        unsafe fn quotient(self, by: Self, inverse: Self) -> Self {
+            /// NaNs, infinities and zeros.
+            const NOTHING: i32 = 0x9f;
+            unsafe {
+                let about = _mm512_mul_ps(self.0, inverse.0);
+                let left = _mm512_fnmadd_ps(about, by.0, self.0);
+                let some = !_mm512_fpclass_ps_mask::<NOTHING>(left);
+                Self(_mm512_mask3_fmadd_ps(left, inverse.0, about, some))
+            }
+        }
+        #[inline(always)]
+        unsafe fn minus(self, other: Self) -> Self {
+            Self(unsafe { _mm512_sub_ps(self.0, other.0) })
+        }
+        #[inline(always)]
+        unsafe fn magnitude(self) -> Self {
+            Self(unsafe { _mm512_abs_ps(self.0) })
+        }
+        #[inline(always)]
+        unsafe fn store_bf16(pair: [Self; 2], masks: [u16; 2], to: *mut u16) {
+            let mask = u32::from(masks[0]) | u32::from(masks[1]) << 16;
+            unsafe {
+                let upper = _mm512_loadu_si512(UPPER.as_ptr().cast());
+                let [x, y] = [encoded(pair[0].0), encoded(pair[1].0)];
+                _mm512_mask_storeu_epi16(to.cast(), mask, _mm512_permutex2var_epi16(x, upper, y));
             }
         }
         #[inline(always)]
@@ -325,6 +405,53 @@ mod x86 {
         #[inline(always)]
         unsafe fn over(self, by: Self) -> Self {
             halves!(h => unsafe { _mm256_div_ps(self.0[h].0, by.0[h].0) })
+        }
+        #[inline(always)]
+        unsafe fn divided(self, by: Self) -> Self {
+            halves!(h => unsafe { _mm256_div_ps(self.0[h].0, by.0[h].0) })
+        }
+        #[inline(always)]
+        unsafe fn quotient(self, by: Self, inverse: Self) -> Self {
+            halves!(h => unsafe {
+                let (x, by, inverse) = (self.0[h].0, by.0[h].0, inverse.0[h].0);
+                let about = _mm256_mul_ps(x, inverse);
+                let left = _mm256_fnmadd_ps(about, by, x);
+                // One less than a magnitude that is some number's is less than the infinity's; compared with signs, as there is no other comparison.
+                let magnitude = _mm256_and_si256(_mm256_castps_si256(left), _mm256_set1_epi32(i32::MAX));
+                let less = _mm256_add_epi32(magnitude, _mm256_set1_epi32(i32::MAX));
+                let some = _mm256_cmpgt_epi32(_mm256_set1_epi32(0xff7f_ffff_u32 as i32), less);
+                _mm256_blendv_ps(about, _mm256_fmadd_ps(left, inverse, about), _mm256_castsi256_ps(some))
+            })
+        }
+        #[inline(always)]
+        unsafe fn minus(self, other: Self) -> Self {
+            halves!(h => unsafe { _mm256_sub_ps(self.0[h].0, other.0[h].0) })
+        }
+        #[inline(always)]
+        unsafe fn magnitude(self) -> Self {
+            halves!(h => unsafe { _mm256_andnot_ps(_mm256_set1_ps(-0.0), self.0[h].0) })
+        }
+        #[inline(always)]
+        unsafe fn store_bf16(pair: [Self; 2], masks: [u16; 2], to: *mut u16) {
+            for (i, (x, mask)) in pair.into_iter().zip(masks).enumerate() {
+                let to = to.wrapping_add(16 * i);
+                unsafe {
+                    let [low, high] = [encoded_below(x.0[0].0), encoded_below(x.0[1].0)];
+                    // Quarters of either in turns, put in order.
+                    let codes = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi32(low, high));
+                    if mask == u16::MAX {
+                        _mm256_storeu_si256(to.cast(), codes);
+                        continue;
+                    }
+                    let mut all = [0u16; 16];
+                    _mm256_storeu_si256(all.as_mut_ptr().cast(), codes);
+                    for (lane, code) in all.into_iter().enumerate() {
+                        if mask >> lane & 1 == 1 {
+                            *to.wrapping_add(lane) = code;
+                        }
+                    }
+                }
+            }
         }
         #[inline(always)]
         unsafe fn table() {}
