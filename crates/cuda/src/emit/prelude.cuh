@@ -264,6 +264,13 @@ DEVICE float abs_(float x) { return fabsf(x); }
 DEVICE double abs_(double x) { return fabs(x); }
 DEVICE float pow_(float x, float y) { return powf(x, y); }
 DEVICE double pow_(double x, double y) { return pow(x, y); }
+// A constant to the power of y, of its logarithm in two parts, within 4 ulp: what the product with the first part loses is
+// multiplied afterwards. A library's function, which finds the logarithm, takes some eighty instructions.
+DEVICE float power_of(float y, float high, float low) {
+  const float n = y * high, power = exp2f(n);
+  const float more = fmaf(y, low, fmaf(y, high, -n));
+  return fabsf(n) < 128.0f ? fmaf(power, more * 0.69314718f, power) : power;
+}
 // N factors, 2 to 4.
 template <int N, class T>
 DEVICE T power_(T x) {
@@ -290,6 +297,16 @@ template <int PITCH, int SHIFT, int MASK>
 DEVICE int place(int row, int at) {
   if (MASK == 0) return row * PITCH + at;
   return row * PITCH + (((at >> 4) ^ ((row >> SHIFT) & MASK)) << 4) + (at & 15);
+}
+
+// Bytes of four rows become bytes of four columns.
+DEVICE void transpose_bytes(u32 (&x)[4]) {
+  const u32 a = __byte_perm(x[0], x[1], 0x5140), b = __byte_perm(x[2], x[3], 0x5140);
+  const u32 c = __byte_perm(x[0], x[1], 0x7362), d = __byte_perm(x[2], x[3], 0x7362);
+  x[0] = __byte_perm(a, b, 0x5410);
+  x[1] = __byte_perm(a, b, 0x7632);
+  x[2] = __byte_perm(c, d, 0x5410);
+  x[3] = __byte_perm(c, d, 0x7632);
 }
 
 // From a place of a row, `bytes` on, where they are whole chunks and have no bit in common with the place's own: the bits

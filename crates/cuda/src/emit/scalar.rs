@@ -162,6 +162,10 @@ impl Emitter<'_> {
             Scalar::Binary(BinaryOp::Pow, x, exponent) if let Some(times) = few(exponent) => {
                 format!("power_<{times}>({})", bare(&self.value(x, exact)))
             }
+            Scalar::Binary(BinaryOp::Pow, x, exponent) if !wide && let Some([high, low]) = log2_of(x) => {
+                let [high, low] = [high, low].map(|x| literal(x.into(), false));
+                format!("power_of({}, {high}, {low})", bare(&self.value(exponent, exact)))
+            }
             Scalar::Binary(op, a, b) => {
                 let (a, b) = (self.value(a, exact), self.value(b, exact));
                 match op {
@@ -400,6 +404,19 @@ fn function(op: UnaryOp) -> &'static str {
         UnaryOp::Silu => "silu_",
         UnaryOp::Gelu => "gelu_",
     }
+}
+
+/// The binary logarithm of a constant in two parts, if all of its powers are powers of two: if it is a number above 0 and not 1.
+fn log2_of(base: &Scalar) -> Option<[f32; 2]> {
+    let Scalar::Const(c) = base else { return None };
+    // As f32 has it, which is what is raised.
+    let c = f64::from(*c as f32);
+    if !(c.is_normal() && c.is_sign_positive() && c != 1.0) {
+        return None;
+    }
+    let log2 = c.log2();
+    let high = log2 as f32;
+    Some([high, (log2 - f64::from(high)) as f32])
 }
 
 /// How many factors a power is a product of, if that is few.

@@ -3,7 +3,8 @@
 use super::element::{Emitter, digits};
 use super::load::zero;
 use super::type_name;
-use crate::schedule::{Copy, FrameId, SharedTile, Side, affine};
+use crate::schedule::{Copy, FrameId, SharedTile, Side, adjacent, affine};
+use einloom_cascade::DType;
 use einloom_tile::{AxisId, Coord, TensorId, ValueId};
 
 impl Emitter<'_> {
@@ -141,8 +142,83 @@ impl Emitter<'_> {
         (!full).then(|| format!("{position} < {}", self.len(axis)))
     }
 
+    /// Squares of four by four bytes whose columns lie in memory as the tile's rows do in shared memory, each of them transposed
+    /// in registers, with zeros outside the tile's windows; false if the tile is not made of them: types of one byte that are the
+    /// same in both, at addresses that are affine, where four neighbours in memory begin at multiples of four bytes.
+    fn copy_squares(&mut self, dst: ValueId, tensor: TensorId, at: &[Coord], fill: Option<f64>) -> bool {
+        /// Bytes of a word, and lanes of a warp that take neighbours in memory: what memory gives at a time.
+        const WORD: usize = 4;
+        const BESIDE: usize = 8;
+        let Some(tile) = self.shared_tile(dst) else { return false };
+        let Some(outer) = tile.outer else { return false };
+        let memory = self.facts.program.tensor(tensor).dtype;
+        let plain = matches!(memory, DType::I8 | DType::U8 | DType::E4m3 | DType::E5m2);
+        let same = plain && memory == tile.element && self.facts.dtype(dst) == memory;
+        let regular = fill.is_none() && affine(&self.facts, at, &self.facts.axes(dst));
+        let whole = tile.rows.is_multiple_of(WORD) && tile.columns.is_multiple_of(WORD);
+        if !same || !regular || !whole || adjacent(&self.facts, tensor, at, outer) < WORD {
+            return false;
+        }
+        let (down, across) = (tile.rows / WORD, tile.columns / WORD);
+        let (threads, total) = (self.schedule.threads(), down * across);
+        self.w.line("#pragma unroll 4");
+        self.w.open(format!("for (int e = thread; e < {total}; e += {threads})"));
+        let beside = 32 / BESIDE;
+        // A warp takes eight by four squares: as many neighbours, and rows of shared memory in few of its banks.
+        let line = if down.is_multiple_of(BESIDE) && across.is_multiple_of(beside) {
+            let blocks = down / BESIDE;
+            format!(
+                "const int row = (e / 32 % {blocks} * {BESIDE} + e % {BESIDE}) * {WORD}, \
+                 column = (e / 32 / {blocks} * {beside} + e / {BESIDE} % {beside}) * {WORD};"
+            )
+        } else {
+            format!("const int row = e % {down} * {WORD}, column = e / {down} * {WORD};")
+        };
+        self.w.line(line);
+        let raw = type_name(tile.element);
+        let addresses = self.affine(dst, tensor, at);
+        let offset =
+            self.offset(&addresses, |axis| if axis == tile.inner { "(column + i)".into() } else { "row".into() });
+        self.w.line("u32 words[4];");
+        self.w.unrolled("i", WORD);
+        let from = format!("{} + ({} + {offset})", self.names.tensor(tensor), addresses.origin);
+        let column = self.in_copy(tile.inner, "column + i", tile.columns);
+        self.w.line("words[i] = 0;");
+        self.w.open(column.map_or(String::new(), |test| format!("if ({test})")));
+        self.w.line(format!("const {raw}::raw* const from = {from};"));
+        match self.in_copy(outer, &format!("row + {}", WORD - 1), tile.rows) {
+            None => self.w.line("words[i] = *reinterpret_cast<const u32*>(from);"),
+            Some(test) => {
+                self.w.open(format!("if ({test})"));
+                self.w.line("words[i] = *reinterpret_cast<const u32*>(from);");
+                self.w.close("");
+                self.w.open("else");
+                self.w.unrolled("k", WORD);
+                let len = self.len(outer);
+                self.w.line(format!(
+                    "if (row + k < {len}) words[i] |= u32(reinterpret_cast<const u8*>(from)[k]) << (8 * k);"
+                ));
+                self.w.close("");
+                self.w.close("");
+            }
+        }
+        self.w.close("");
+        self.w.close("");
+        self.w.line("transpose_bytes(words);");
+        self.w.unrolled("i", WORD);
+        let place = Self::place(&tile, "row + i", "column");
+        let offset = self.tile_offset(dst, &tile);
+        self.w.line(format!("*reinterpret_cast<u32*>(shared + {offset} + {place}) = words[i];"));
+        self.w.close("");
+        self.w.close("");
+        true
+    }
+
     /// Element by element, with zeros outside the tile's windows.
     fn copy_elements(&mut self, dst: ValueId, tensor: TensorId, at: &[Coord], fill: Option<f64>) {
+        if self.copy_squares(dst, tensor, at, fill) {
+            return;
+        }
         let Some(tile) = self.shared_tile(dst) else { return };
         let threads = self.schedule.threads();
         let total = tile.rows * tile.columns;

@@ -160,6 +160,17 @@ DEVICE float multiply_down(float x, float y) {
   return std::isfinite(exact) && fabs(double(nearest)) > fabs(exact) ? nextafterf(nearest, 0.0f) : nearest;
 }
 DEVICE float ex2(float x) { return exp2f(x); }
+
+// Of the eight bytes of both words those that the selector's nibbles number.
+DEVICE unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+  const unsigned long long both = static_cast<unsigned long long>(y) << 32 | x;
+  unsigned out = 0;
+  for (int i = 0; i < 4; ++i) {
+    const unsigned which = selector >> (4 * i) & 7;
+    out |= static_cast<unsigned>(both >> (8 * which) & 0xff) << (8 * i);
+  }
+  return out;
+}
 DEVICE float reciprocal(float x) { return 1.0f / x; }
 DEVICE float max_(float a, float b) { return a != a || a > b ? a : b; }
 DEVICE float min_(float a, float b) { return a != a || a < b ? a : b; }
