@@ -85,6 +85,9 @@ pub(crate) struct Reuse<'a> {
     pub element: Option<u64>,
     /// What its tiles hold, if that is known already.
     pub held: Option<&'a Held>,
+    /// Whether a tile that is loaded or stored is where its tensor is, and no second copy: of processors, where nothing multiplies it, which
+    /// would put it in order.
+    pub in_place: bool,
 }
 
 impl Reuse<'_> {
@@ -245,14 +248,18 @@ impl Reuse<'_> {
             let each = self.element.unwrap_or(tensor.dtype.bytes() as u64);
             touched.saturating_mul(each).div_ceil(regions).saturating_add(tiles)
         };
-        if accesses.iter().any(|&k| alone(k) > share && !(self.element.is_some() && self.is_tile(k, depth, regions))) {
+        let is_tile = |k: usize| match self.element {
+            Some(_) => self.is_tile(k, depth, regions),
+            None => self.in_place && self.is_tile(k, depth, regions),
+        };
+        if accesses.iter().any(|&k| alone(k) > share && !is_tile(k)) {
             return None;
         }
-        // Where a program decides what is held, a tile that is all that its access touches in the region is no second copy: it
-        // only has to stay.
-        let whole: Vec<usize> = match self.element {
-            Some(_) => accesses.iter().copied().filter(|&k| self.is_tile(k, depth, regions)).collect(),
-            None => vec![],
+        // Where a program decides what is held, or a tile is where its tensor is, one that is all that its access touches in the region is
+        // no second copy: it only has to stay.
+        let whole: Vec<usize> = match self.element.is_some() || self.in_place {
+            true => accesses.iter().copied().filter(|&k| is_tile(k)).collect(),
+            false => vec![],
         };
         let parts: Vec<usize>;
         let parts = match whole.is_empty() {

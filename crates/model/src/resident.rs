@@ -1,15 +1,35 @@
 //! How many bytes of tiles are live at once.
 
+use crate::gpu::uses::{each, fused};
 use einloom_tile::{Coord, Init, Kernel, Op, Scalar, ValueId};
+use std::collections::BTreeSet;
 
 /// The largest total size of tiles that are live at the same time at one point of the grid. A tile lives from the
 /// operation that writes it to the last one that reads it; what a stream's body reads from outside lives through the
 /// stream, and so do its states. Clipped tiles count as full ones.
 pub(crate) fn resident_bytes(kernel: &Kernel) -> u64 {
+    resident_but(kernel, &BTreeSet::new())
+}
+
+/// The same without the results of maps that are made where they are read: a processor makes them strip by strip.
+pub(crate) fn resident_in_passing(kernel: &Kernel) -> u64 {
+    let made_there = fused(kernel);
+    let mut none = BTreeSet::new();
+    each(&kernel.body, &mut |op| {
+        if let Op::Map { dst, .. } = op
+            && made_there.contains_key(dst)
+        {
+            none.insert(*dst);
+        }
+    });
+    resident_but(kernel, &none)
+}
+
+fn resident_but(kernel: &Kernel, none: &BTreeSet<ValueId>) -> u64 {
     let mut lives = Lives { written: vec![0; kernel.values.len()], reads: vec![], streams: vec![], now: 0 };
     lives.ops(&kernel.body);
     let mut changes: Vec<(usize, bool, u64)> = vec![];
-    for (k, _) in kernel.values.iter().enumerate() {
+    for (k, _) in kernel.values.iter().enumerate().filter(|(k, _)| !none.contains(&ValueId(*k as u32))) {
         let written = lives.written[k];
         let last = lives.reads.iter().filter(|r| r.0.at() == k).map(|r| lives.lasts(written, r.1)).max();
         let Some(last) = last else { continue };

@@ -3,11 +3,11 @@
 use crate::bounds::{BoundFrom, Needed, Spaces, compulsory};
 use crate::counts::Counts;
 use crate::energy::Energy;
-use crate::gpu::l2_traffic;
+use crate::gpu::{l2_traffic, multiplies};
 use crate::held::Held;
 use crate::levels::{Reuse, Traffic};
 use crate::nest::Nest;
-use crate::resident::resident_bytes;
+use crate::resident::{resident_bytes, resident_in_passing};
 use crate::work::Work;
 use einloom_cascade::UnaryOp;
 use einloom_machine::{Bytes, Level, Machine};
@@ -312,7 +312,9 @@ impl Found {
             _ => resident_bytes(kernel),
         };
         let element = placed_by_programs(machine);
-        let reuse = Reuse { program, kernel, nest: &nest, resident_bytes, element, held };
+        let in_place = machine.lanes.is_none() && element.is_none() && !multiplies(&kernel.body);
+        let held_close = if in_place { resident_in_passing(kernel) } else { resident_bytes };
+        let reuse = Reuse { program, kernel, nest: &nest, resident_bytes: held_close, element, held, in_place };
         let least = in_bytes(program, &compulsory(&reuse).smaller(&innermost));
         let bound = total(&least);
         let mut levels: Vec<LevelTransfers> = vec![];
@@ -380,7 +382,7 @@ pub fn moved_bytes(
     let nest = Nest::with(kernel, counts.clone());
     let resident_bytes = held.elements(kernel).saturating_mul(machine.element.map_or(1, |e| e.0));
     let element = placed_by_programs(machine);
-    let reuse = Reuse { program, kernel, nest: &nest, resident_bytes, element, held: Some(held) };
+    let reuse = Reuse { program, kernel, nest: &nest, resident_bytes, element, held: Some(held), in_place: false };
     let innermost = innermost(program, kernel, &nest);
     total(&in_bytes(program, &reuse.traffic_into(memory).traffic.smaller(&innermost)))
 }

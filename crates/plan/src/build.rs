@@ -31,6 +31,11 @@ const COMPUTED: f64 = 1.25;
 /// shortly before. Measured: a product loses nothing up to three times as much. More than the cache is not asked for.
 const MULTIPLIED: f64 = 2.0;
 
+/// The part of maps and reductions by lanes that adds to products whose threads stand in a way that is not known. A preference among
+/// tiles: with all of it linear attention's tiles took 1.10 ms and not 0.55, without it a layer's took 19.3 and not 10.6 (H100,
+/// docs/gpu-log.md, "What the lanes do beside products").
+const REST_SHOWS: f64 = 0.5;
+
 /// Times the limit of a kernel's time: what takes longer is only told to do so, without a figure.
 const FAR: f64 = 1.25;
 
@@ -336,12 +341,18 @@ impl Workshop<'_> {
     /// Predicted time, with the tiles that were put: the model's, and what issuing each tile operation costs. Infinite where
     /// that is `limit` or more even without any traffic, which then is not counted.
     pub(crate) fn cost(&mut self, template: &Template, limit: f64) -> Cost {
-        self.cost_beside(template, limit, None)
+        self.cost_beside(template, limit, (None, 0.0))
     }
 
     /// The same with products that take so many seconds beside their multiply-adds, if that is known: then tiles are known
-    /// to be in registers and in shared memory too, where no operation moves them again.
-    pub(crate) fn cost_beside(&mut self, template: &Template, limit: f64, products: Option<f64>) -> Cost {
+    /// to be in registers and in shared memory too, where no operation moves them again. If it is not known, what
+    /// else the lanes do, which takes so many seconds, shows beside them in part.
+    pub(crate) fn cost_beside(
+        &mut self,
+        template: &Template,
+        limit: f64,
+        (products, rest): (Option<f64>, f64),
+    ) -> Cost {
         self.work.tilings += 1;
         let (k, counts) = (template.kernel(), &template.counts);
         // That time has what every tile costs beside its products.
@@ -352,7 +363,7 @@ impl Workshop<'_> {
             }
             None => overhead::seconds(k, self.machine),
         };
-        let more = products.unwrap_or(0.0);
+        let more = products.unwrap_or(REST_SHOWS * rest);
         if overhead >= limit || overhead + compute_seconds_counted(k, self.machine, counts) + more >= limit {
             self.work.pruned += 1;
             return Cost { seconds: f64::INFINITY, ..Cost::default() };
@@ -368,7 +379,7 @@ impl Workshop<'_> {
         let spill = if products.is_some() { 1.0 } else { (t.resident_bytes as f64 / budget).max(1.0).sqrt() };
         let waiting = self.copies(&t, k);
         let levels = t.levels.iter().map(|l| (l.level.clone(), l.seconds * spill));
-        let computing = t.compute_seconds * spill + more;
+        let computing = (t.compute_seconds * spill + more).max(rest);
         let compute = ("compute".to_string(), computing);
         let mut parts: Vec<(String, f64)> = levels.chain([compute, ("issue".to_string(), overhead)]).collect();
         parts.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -381,17 +392,18 @@ impl Workshop<'_> {
     /// costs no more than its way. Nothing is computed meanwhile but what the bytes that have arrived allow, so part of
     /// the time at the inner levels adds to that of the slowest (`[overhead]`). Tiles that a core's own memories do not hold
     /// pass through the ones behind them, each time that an operation goes through them; or all takes as much longer as the root
-    /// of how much they overflow, if that is less: where much is computed of each element (docs/model.md).
+    /// of how much they overflow, if that is less: where much is computed of each element. What passes once takes half of a
+    /// memory meanwhile (docs/model.md).
     fn cost_of_sweeps(&mut self, template: &Template) -> Cost {
         self.work.tilings += 1;
         let k = template.kernel();
         let t = kernel_transfers_counted(&template.program, k, self.machine, &template.counts);
         let mut levels: Vec<(String, f64)> = t.levels.iter().map(|l| (l.level.clone(), l.seconds)).collect();
-        let (close, mut again) = (2 * self.budget(), None);
+        let (close, mut again) = (self.budget(), None);
         let memories: Vec<&Level> = self.machine.trunk().collect();
         for pair in memories.windows(2) {
             let [outer, inner] = [pair[0], pair[1]];
-            let held = inner.per_core().map_or(u64::MAX, |c| c.0).max(close);
+            let held = inner.per_core().map_or(u64::MAX, |c| c.0 / 2).max(close);
             if t.resident_bytes > held {
                 let bytes = *again.get_or_insert_with(|| overhead::bytes_passed_again(k, self.machine));
                 let part = 1.0 - held as f64 / t.resident_bytes as f64;
@@ -406,9 +418,10 @@ impl Workshop<'_> {
             (most.max(t.compute_seconds), shows * (all - most))
         };
         let plain: Vec<(String, f64)> = t.levels.iter().map(|l| (l.level.clone(), l.seconds)).collect();
-        let spill = (t.resident_bytes as f64 / close as f64).max(1.0).sqrt();
+        let spill = (t.resident_bytes as f64 / (2 * close) as f64).max(1.0).sqrt();
         let [(by_root, beside), (counted, more)] = [of(&plain), of(&levels)];
-        let seconds = if by_root * spill + beside < counted + more {
+        let computes = plain.iter().all(|l| l.1 <= t.compute_seconds);
+        let seconds = if computes && by_root * spill + beside < counted + more {
             levels = plain;
             by_root * spill + beside
         } else {

@@ -124,7 +124,7 @@ impl Workshop<'_> {
         // The time of what does not fit is of no interest.
         let cost = match misfit {
             Some(_) => Cost::default(),
-            None => self.cost_beside(one, limit / fit.slowdown(), fit.beside_products),
+            None => self.cost_beside(one, limit / fit.slowdown(), (fit.beside_products, fit.rest)),
         };
         let cost = Cost { seconds: cost.seconds * fit.slowdown(), ..cost };
         let alone = fit.beside_products.is_some() && fit.stages == 1;

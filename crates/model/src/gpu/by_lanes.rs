@@ -54,6 +54,8 @@ pub struct ByLanes {
     /// where reductions decide how threads share tiles, some factor does not stream or no result has two sides: then how threads
     /// stand is not known here.
     pub beside_products: Option<f64>,
+    /// Seconds of the cores for what is not multiplied, maps, reductions and their waits, if `beside_products` is not known.
+    pub rest: f64,
     /// Blocks of a core at once.
     pub blocks: usize,
     /// Stages of the copies of what streams: with one nothing is copied while another chunk is multiplied.
@@ -171,8 +173,13 @@ pub fn by_lanes(program: &Program, kernel: &Kernel, machine: &Machine) -> Option
     let stand = Stand { threads: block.threads, blocks, awaited };
     let beside_products =
         if by_blocks && area.is_some() { beside(program, kernel, &clock, &in_unit, stand) } else { None };
+    let rest = match beside_products {
+        Some(_) => 0.0,
+        None => block.core_seconds(&block.task(grid_points(kernel)), &block.team(1, blocks), 0.0).seconds,
+    };
     Some(ByLanes {
         beside_products,
+        rest,
         blocks,
         stages,
         threads: block.threads,

@@ -98,7 +98,8 @@ impl Counted {
     fn new(program: &Program, kernel: &Kernel) -> Self {
         let nest = Nest::new(kernel);
         let inner = innermost(program, kernel, &nest);
-        let least = compulsory(&Reuse { program, kernel, nest: &nest, resident_bytes: 0, element: None, held: None });
+        let (resident_bytes, element, held, in_place) = (0, None, None, false);
+        let least = compulsory(&Reuse { program, kernel, nest: &nest, resident_bytes, element, held, in_place });
         let loads = loads(program, kernel, &nest);
         Self { nest, inner, least, loads }
     }
@@ -129,7 +130,8 @@ impl Counted {
         machine: &Machine,
         blocks: usize,
     ) -> (Into, Vec<(f64, f64)>) {
-        let reuse = Reuse { program, kernel, nest: &self.nest, resident_bytes: 0, element: None, held: None };
+        let (resident_bytes, element, held, in_place) = (0, None, None, false);
+        let reuse = Reuse { program, kernel, nest: &self.nest, resident_bytes, element, held, in_place };
         // As many blocks as run on a core at once share what is a core's there.
         let blocks = blocks.max(1);
         let part = |c: Bytes| Bytes((c.0 as f64 * kept(machine) / blocks as f64) as u64);

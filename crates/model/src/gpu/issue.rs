@@ -259,7 +259,7 @@ impl Block<'_> {
             Scalar::Unary(op, x) => plus(unary(*op), &[x]),
             // What broadcasts is inverted once per row.
             Scalar::Binary(BinaryOp::Div, x, y) if self.broadcasts(y, axes) => plus((1.0, 0.0), &[x]),
-            Scalar::Binary(op, x, y) => plus(binary(*op, y), &[x, y]),
+            Scalar::Binary(op, x, y) => plus(binary(*op, x, y), &[x, y]),
             Scalar::Select(c, x, y) => match &**c {
                 Scalar::Within(p) => match coverage(p, windows) {
                     Coverage::Full => self.functions(x, axes, windows),
@@ -300,12 +300,13 @@ fn unary(op: UnaryOp) -> (f64, f64) {
     }
 }
 
-fn binary(op: BinaryOp, right: &Scalar) -> (f64, f64) {
-    match (op, right) {
-        // As many factors; others are a library's function.
-        (BinaryOp::Pow, Scalar::Const(c)) if [2.0, 3.0, 4.0].contains(c) => (2.0, 0.0),
-        (BinaryOp::Pow, _) => (80.0, 2.0),
-        (BinaryOp::Div, _) => (2.0, 1.0),
+fn binary(op: BinaryOp, left: &Scalar, right: &Scalar) -> (f64, f64) {
+    match (op, left, right) {
+        // As many factors; powers of two; others are a library's function.
+        (BinaryOp::Pow, _, Scalar::Const(c)) if [2.0, 3.0, 4.0].contains(c) => (2.0, 0.0),
+        (BinaryOp::Pow, Scalar::Const(c), _) if *c > 0.0 && *c != 1.0 => (9.0, 1.0),
+        (BinaryOp::Pow, ..) => (80.0, 2.0),
+        (BinaryOp::Div, ..) => (2.0, 1.0),
         _ => (1.0, 0.0),
     }
 }

@@ -238,7 +238,7 @@ fn fastest<'a>(
     best
 }
 
-fn multiplies(ops: &[Op]) -> bool {
+pub(crate) fn multiplies(ops: &[Op]) -> bool {
     ops.iter().any(|op| match op {
         Op::Mma { .. } => true,
         Op::Stream { body, .. } => multiplies(body),

@@ -106,7 +106,7 @@ impl Block<'_> {
     }
 
     /// How the block's groups work with so many stages and so many blocks of a core.
-    fn team(&self, stages: u64, blocks: usize) -> Team {
+    pub(super) fn team(&self, stages: u64, blocks: usize) -> Team {
         let lanes = self.clock.lanes.arithmetic as f64;
         let share = self.unit.map_or(self.threads, |u| u.group_threads) as f64 / lanes;
         Team {
