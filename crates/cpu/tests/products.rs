@@ -256,3 +256,31 @@ fn what_is_no_finite_number_agrees() {
         }
     }
 }
+
+/// `Y[m, n] = Σ_k A · B · times + X`, in tiles of 64 columns.
+fn added([m, n, k]: [usize; 3], times: f64, dtype: DType) -> Program {
+    let mut p = Builder::new("added");
+    let (a, b) = (p.input("A", &[m, k], dtype), p.input("B", &[k, n], dtype));
+    let (x, y) = (p.input("X", &[m, n], F32), p.output("Y", &[m, n], F32));
+    p.kernel("added", |g| {
+        let (m, n, k) = (g.whole("m", m), g.grid("n", n, 64), g.whole("k", k));
+        let (a, b) = (g.load("a", a, [m, k]), g.load("b", b, [k, n]));
+        let sum = g.mma("sum", a, b);
+        let x = g.load("x", x, [m, n]);
+        g.store(y, [m, n], sum * times + x);
+    });
+    p.finish().expect("well-formed")
+}
+
+#[test]
+fn what_is_added_to_a_multiple_is_added_as_it_is() {
+    for [m, n, k] in [[1, 1, 1], [13, 64, 8], [40, 130, 70], [33, 100, 300], [64, 64, 513]] {
+        let mut x = numbers(m * n, 11);
+        // Others than these would be if they were multiplied with the sums, or divided beforehand.
+        (x[0], x[m * n / 2], x[m * n - 1]) = (3e38, f64::NEG_INFINITY, f64::INFINITY);
+        for (times, dtype) in [(0.125, F32), (0.3, F32), (1.0, F32), (0.125, Bf16)] {
+            let inputs = [numbers(m * k, 37), numbers(k * n, 23), x.clone()];
+            check(&added([m, n, k], times, dtype), &inputs, 1e-5);
+        }
+    }
+}

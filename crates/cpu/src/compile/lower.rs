@@ -227,6 +227,7 @@ impl Lower<'_> {
                     sum,
                     product,
                     scale: None,
+                    apart: false,
                     times: 1.0,
                     parts: None,
                     made: false,

@@ -103,6 +103,8 @@ pub(crate) enum Viewable {
     Encoded,
     /// They may, of f32 or bf16: contractions that the processor's matrix unit computes pack each of them once.
     Once,
+    /// They may: a contraction adds each of them once, block by block, and asks for the next block's.
+    Added,
     /// They are packed in so many parts, of f32 or bf16: contractions of an inner stream, which the processor's matrix unit
     /// computes, would pack each of them many times as their left factor.
     Left(usize),
@@ -170,7 +172,7 @@ pub(crate) struct Passing {
     pub only: bool,
 }
 
-/// `dst = (start · scale + Σ left · right) · times`; all of one carrier. `right` carries `dst`'s inner axis, `left` its
+/// `dst = (start · scale + Σ left · right) · times`, or `start + (Σ left · right) · times` if that is `apart`; all of one carrier. `right` carries `dst`'s inner axis, `left` its
 /// outer one.
 #[derive(Clone, Debug)]
 pub(crate) struct Contract {
@@ -183,6 +185,8 @@ pub(crate) struct Contract {
     pub product: Product,
     /// What the start is multiplied by, and how that varies: not with both axes.
     pub scale: Option<(ValueId, ElementKind)>,
+    /// The start is added to the product of the sums and `times`.
+    pub apart: bool,
     /// What the result is multiplied by.
     pub times: f32,
     /// How many numbers of bf16 the elements of the factors are the sums of, if the processor's matrix unit computes it.

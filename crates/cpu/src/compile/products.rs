@@ -2,7 +2,9 @@
 //! constant, and of what it starts from by a tile that varies along one axis, or along none. And copies: of the tiles
 //! that the next chunk of a stream loads.
 
-use super::{Carrier, Contract, ElementKind, ExpressionPlan, Leaf, Product, Step, Strips, Tile, reads, writes};
+use super::{
+    Carrier, Contract, ElementKind, ExpressionPlan, Leaf, Product, Step, Strips, Tile, Viewable, reads, writes,
+};
 use crate::kernels::strip::{self, Operand};
 use einloom_cascade::{BinaryOp, DType};
 use einloom_tile::ValueId;
@@ -35,10 +37,53 @@ fn body(tiles: &[Tile], steps: &mut Vec<Step>, uses: &[usize]) {
         });
         if taken {
             steps.remove(at);
-        } else {
+        } else if !added(tiles, steps, at, uses) {
             at += 1;
         }
     }
+}
+
+/// Lets a contraction add what the map at `at` adds to its result, if that is a tile of f32 where it was loaded from and nothing else is
+/// done: the contraction takes the map's place. False if it cannot.
+fn added(tiles: &[Tile], steps: &mut Vec<Step>, at: usize, uses: &[usize]) -> bool {
+    let Some((dst, [of, with])) = sum(tiles, &steps[at]) else { return false };
+    let Some((from, of, with)) = [(of, with), (with, of)].into_iter().find_map(|(of, with)| {
+        let from = steps[..at].iter().rposition(|s| matches!(s, Step::Contract(c) if c.dst == of))?;
+        giving(tiles, &mut steps[from..=from], of)?;
+        (uses[of.at()] == 1 && uses[with.at()] == 1).then_some((from, of, with))
+    }) else {
+        return false;
+    };
+    let here = |s: &Step| matches!(s, Step::Load { dst, view: Viewable::Near, .. } if *dst == with);
+    // Nothing between moves, or reads what is only there later.
+    let passes = |s: &Step| matches!(s, Step::Load { .. } | Step::Map { .. }) && !reads(s).contains(&of);
+    if !steps[from..at].iter().any(here) || !steps[from + 1..at].iter().all(passes) {
+        return false;
+    }
+    for step in &mut steps[from..at] {
+        if let Step::Load { dst, view, .. } = step
+            && *dst == with
+        {
+            *view = Viewable::Added;
+        }
+    }
+    let Step::Contract(mut contract) = steps.remove(from) else { unreachable!("it was found there") };
+    (contract.dst, contract.start, contract.apart) = (dst, Some(with), contract.times != 1.0);
+    steps[at - 1] = Step::Contract(contract);
+    true
+}
+
+/// The tile that a map makes as the sum of two others of both its sides, all of f32, and these.
+fn sum(tiles: &[Tile], step: &Step) -> Option<(ValueId, [ValueId; 2])> {
+    let Step::Map { dst, plan, .. } = step else { return None };
+    let (strips, of, second) = multiple_of(plan)?;
+    let strip::Step::Binary { op: BinaryOp::Add, with: Operand::Leaf(with), .. } = second else { return None };
+    let full = |number: u16| match strips.leaves.get(usize::from(number)) {
+        Some(Leaf::Tile(v, ElementKind::Full)) if tiles[v.at()].dtype == DType::F32 => Some(*v),
+        _ => None,
+    };
+    let both = [full(of)?, full(*with)?];
+    (tiles[dst.at()].dtype == DType::F32 && both[0] != both[1]).then_some((*dst, both))
 }
 
 /// Lets the loads of a stream's body be made in passing, if it has a contraction that can.

@@ -103,6 +103,40 @@ fn scores_of_which_only_weights_are_wanted_are_exponentiated_at_once() {
     }
 }
 
+/// What is added to a product, loaded in `dtype`; the product is multiplied by a constant first, and read again if `twice`.
+fn with_bias(dtype: DType, twice: bool) -> Program {
+    let mut p = Builder::new("with_bias");
+    let (q, k) = (p.input("Q", &[512, 64], F32), p.input("K", &[512, 64], F32));
+    let (bias, y) = (p.input("Bias", &[512, 512], dtype), p.output("Y", &[512, 512], F32));
+    let again = twice.then(|| p.output("S", &[512, 512], F32));
+    p.kernel("with_bias", |g| {
+        let (m, d, n) = (g.grid("m", 512, 64), g.whole("d", 64), g.grid("n", 512, 128));
+        let (q, k) = (g.load("q", q, [m, d]), g.load("k", k, [n, d]));
+        let scores = g.mma("scores", q, k);
+        let bias = g.load("bias", bias, [m, n]);
+        g.store(y, [m, n], Scalar::from(bias) + Scalar::from(scores) * 0.3);
+        if let Some(again) = again {
+            g.store(again, [m, n], scores);
+        }
+    });
+    p.finish().expect("well-formed")
+}
+
+#[test]
+fn contractions_add_what_maps_would_add_to_them() {
+    for (dtype, twice, added) in [(F32, false, true), (F32, true, false), (Bf16, false, false)] {
+        let plan = plan(&with_bias(dtype, twice));
+        let mut found = vec![];
+        each_step(&plan.body, &mut |step| match step {
+            Step::Contract(c) => found.push((c.start.is_some(), c.apart)),
+            Step::Load { view: Viewable::Added, .. } => found.push((true, true)),
+            Step::Map { .. } => found.push((false, false)),
+            _ => {}
+        });
+        assert_eq!(found == [(true, true), (true, true)], added, "{found:?}");
+    }
+}
+
 /// Loads that stay where they are, steps that are reductions or stores, and what is joined to maps.
 fn joined(plan: &Plan) -> (Vec<Viewable>, usize, Vec<(usize, bool, bool)>) {
     let (mut loads, mut apart, mut ends) = (vec![], 0, vec![]);

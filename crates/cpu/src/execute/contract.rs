@@ -82,7 +82,7 @@ impl Worker<'_> {
         times: Option<T>,
         run: impl FnOnce(Contraction<'_, '_, T>, Tiles<'_>, Option<Rows<'_, u16>>),
     ) {
-        let &Contract { dst, left, right, start, sum, product, scale, .. } = contract;
+        let &Contract { dst, left, right, start, sum, product, scale, apart, .. } = contract;
         let packed = if let Place::Packed(range) = self.places[left.at()] { Some(range) } else { None };
         let tile = self.job.plan.tiles[dst.at()];
         let mut target = std::mem::take(&mut self.arena.slots[tile.slot]);
@@ -110,7 +110,7 @@ impl Worker<'_> {
                     (true, Some(_)) => (a.pitch, 1),
                     (false, _) => (1, a.pitch),
                 };
-                let scale = scale.map_or(Scale::One, |(v, kind)| match kind {
+                let scale = scale.map_or(if apart { Scale::Apart } else { Scale::One }, |(v, kind)| match kind {
                     ElementKind::Outer => Scale::Rows(tiles.rows::<T>(v).data),
                     ElementKind::Inner | ElementKind::Full => Scale::Columns(tiles.rows::<T>(v).data),
                     ElementKind::Single => Scale::Same(tiles.rows::<T>(v).data[0]),

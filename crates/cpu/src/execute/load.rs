@@ -64,6 +64,7 @@ impl<'a> Worker<'a> {
                 Viewable::Rows if stays_near(block, tile.carrier.bytes()) => {
                     self.places[dst.at()] = Place::View(tensor, start, outer);
                 }
+                Viewable::Added if is_adjacent(block) => self.places[dst.at()] = Place::View(tensor, start, outer),
                 Viewable::Terms if is_adjacent(block) && !competes_behind(block, tile.carrier.bytes()) => {
                     self.places[dst.at()] = Place::View(tensor, start, outer);
                 }

@@ -22,7 +22,7 @@ use super::lanes::{Plus, Portable};
 use super::live::Live;
 use super::memory::Line;
 pub(crate) use ahead::{Ahead, Elements, Matrix};
-use blocks::contract;
+use blocks::{DEPTH, contract};
 use dots::dots;
 pub(crate) use left::PackedLeft;
 #[cfg(target_arch = "x86_64")]
@@ -106,6 +106,8 @@ impl<T> Start<'_, T> {
 pub(crate) enum Scale<'a, T> {
     /// None.
     One,
+    /// None; and what is added is no part of what is multiplied in the end.
+    Apart,
     /// The same for all.
     Same(T),
     /// One per row.
@@ -233,8 +235,32 @@ impl<T: Element> Contraction<'_, '_, T> {
     /// The same without what need not be computed.
     pub(crate) fn run_but(self, masks: Masks<'_>, token: Token) {
         self.check();
-        if self.m > 0 && self.n > 0 {
-            T::contract(token, (self, masks));
+        if self.m == 0 || self.n == 0 {
+            return;
+        }
+        if matches!(self.scale, Scale::Apart) && self.k > DEPTH {
+            return self.run_and_add(masks, token);
+        }
+        T::contract(token, (self, masks));
+    }
+
+    /// The same where what is added is no part of what is multiplied in the end, and there are so many terms that sums go on from what was
+    /// stored.
+    fn run_and_add(self, masks: Masks<'_>, token: Token) {
+        let Self { m, n, c_i, start, .. } = self;
+        let rows = |from: &[T], pitch: usize| (0..m).flat_map(|row| &from[row * pitch..][..n]).copied().collect();
+        let last: Vec<T> = match start {
+            Start::Zero => vec![T::default(); m * n],
+            Start::Kept => rows(self.c, c_i),
+            Start::From(from, pitch) => rows(from, pitch),
+        };
+        let c = &mut *self.c;
+        let (start, scale) = (Start::Zero, Scale::One);
+        T::contract(token, (Contraction { c: &mut *c, start, scale, ..self }, masks));
+        for (row, last) in last.chunks_exact(n).enumerate() {
+            for (x, &y) in c[row * c_i..].iter_mut().zip(last) {
+                *x = x.plus(y);
+            }
         }
     }
 
@@ -259,6 +285,7 @@ impl<T: Element> Contraction<'_, '_, T> {
             Scale::Rows(rows) => assert!(rows.len() >= self.m, "too few factors"),
             Scale::Columns(columns) => assert!(columns.len() >= self.n, "too few factors"),
             Scale::One | Scale::Same(_) => {}
+            Scale::Apart => assert!(self.times.is_some(), "nothing is multiplied in the end"),
         }
     }
 }

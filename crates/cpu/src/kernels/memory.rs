@@ -33,6 +33,19 @@ pub(crate) fn soon<T>(at: *const T) {
     let _ = at;
 }
 
+/// The same into the first-level cache: of what is read next.
+#[inline(always)]
+pub(crate) fn at_hand<T>(at: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as above.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
 /// Memory that is asked for, some lines at a time.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked {

@@ -4,7 +4,7 @@
 use super::ahead::{Passing, Units};
 use super::{Contraction, Layout, Masks, Scale, Start};
 use crate::kernels::lanes::Lanes;
-use crate::kernels::memory::soon;
+use crate::kernels::memory::{at_hand, soon};
 use std::ops::Range;
 
 /// Terms summed in registers before they are added to the result: keeps the part of `b` that is read again and again
@@ -33,6 +33,8 @@ struct Block<T: Copy> {
     scale_i: Option<usize>,
     /// What the block is multiplied by in the end.
     times: Option<T>,
+    /// What is added is no part of that: then all terms are of one part.
+    apart: bool,
     c: *mut T,
     c_i: usize,
     /// Columns in the last register.
@@ -40,6 +42,8 @@ struct Block<T: Copy> {
     /// The panel that will be multiplied next, or something near, and how many of its lines are asked for in passing.
     next: *const T,
     lines: usize,
+    /// What the next block adds, and comes from elsewhere: asked for in passing. Null if there is nothing.
+    added: *const T,
     /// What is copied in passing, where something is adjacent in `a`; null if nothing is.
     units: *const Units,
 }
@@ -48,6 +52,7 @@ struct Block<T: Copy> {
 /// The processor has `V`'s instructions, and the job's slices hold its matrices.
 #[inline(always)]
 pub(super) unsafe fn contract<V: Lanes>((job, masks): (Contraction<'_, '_, V::Element>, Masks<'_>)) {
+    let apart = matches!(job.scale, Scale::Apart);
     let c = job.c.as_mut_ptr();
     let (mut acc, mut acc_i) = match job.start {
         Start::Zero => (std::ptr::null(), 0),
@@ -63,7 +68,7 @@ pub(super) unsafe fn contract<V: Lanes>((job, masks): (Contraction<'_, '_, V::El
     };
     let same;
     let (mut scale, scale_i) = match job.scale {
-        Scale::One => (std::ptr::null(), None),
+        Scale::One | Scale::Apart => (std::ptr::null(), None),
         Scale::Same(x) => {
             same = x;
             (std::ptr::from_ref(&same), Some(0))
@@ -92,11 +97,13 @@ pub(super) unsafe fn contract<V: Lanes>((job, masks): (Contraction<'_, '_, V::El
                 scale: if scale.is_null() || scale_i.is_some() { scale } else { scale.wrapping_add(j) },
                 scale_i,
                 times: job.times.filter(|_| k0 + k == job.k),
+                apart,
                 c: c.wrapping_add(j),
                 c_i: job.c_i,
                 last: columns - (registers - 1) * V::LANES,
                 next: std::ptr::null(),
                 lines: 0,
+                added: std::ptr::null(),
                 units: std::ptr::null(),
             };
             block.next = block.b;
@@ -110,7 +117,9 @@ pub(super) unsafe fn contract<V: Lanes>((job, masks): (Contraction<'_, '_, V::El
                     (block.next, block.lines) = (next, k * (panel / UNIT));
                 }
             }
-            let place = Place { m: job.m, columns: j..j + columns, terms: k0..k0 + k, masks };
+            let elsewhere = matches!(job.start, Start::From(..)) && k0 == 0;
+            let beside = if elsewhere { acc.wrapping_add((j + columns) % job.n) } else { std::ptr::null() };
+            let place = Place { m: job.m, columns: j..j + columns, terms: k0..k0 + k, masks, beside };
             // SAFETY: rows 0..m of `columns` columns from `j` and terms `k0..k0 + k` lie in the checked slices.
             unsafe {
                 match (registers, block.last == V::LANES) {
@@ -134,21 +143,23 @@ pub(super) unsafe fn contract<V: Lanes>((job, masks): (Contraction<'_, '_, V::El
 }
 
 /// Which rows, columns and terms blocks are of, and what of these is left out.
-struct Place<'a> {
+struct Place<'a, T> {
     m: usize,
     columns: Range<usize>,
     terms: Range<usize>,
     masks: Masks<'a>,
+    /// What the first block of the columns beside these adds, if it comes from elsewhere; null otherwise.
+    beside: *const T,
 }
 
 /// All rows of `NR` registers of columns.
 #[inline(always)]
 unsafe fn column<V: Lanes, const NR: usize, const RAGGED: bool>(
-    place: Place<'_>,
+    place: Place<'_, V::Element>,
     mut block: Block<V::Element>,
     passing: &mut Passing<'_, '_>,
 ) {
-    let Place { m, columns, terms, masks } = place;
+    let Place { m, columns, terms, masks, beside } = place;
     let masked = masks.left.is_some() || masks.result.is_some();
     let mut rows = m;
     // Lines of the next panel that no block has asked for; each asks for one a turn.
@@ -179,6 +190,10 @@ unsafe fn column<V: Lanes, const NR: usize, const RAGGED: bool>(
                     here.a = block.a.wrapping_add(from * block.a_k);
                     here.b = block.b.wrapping_add(from * block.b_k);
                     if often {
+                        if !beside.is_null() {
+                            let below = block.acc.wrapping_add($mr * block.acc_i);
+                            here.added = if rows > $mr { below } else { beside };
+                        }
                         here.units = passing.block(here.k);
                         if lines == 0 {
                             let asks = passing.asks(here.k / TURN);
@@ -273,6 +288,9 @@ unsafe fn registers<V: Lanes, const MR: usize, const NR: usize, const RAGGED: bo
                 Units::pass(x.units, at / TURN);
             }
             soon(x.next.wrapping_add(at / TURN * UNIT));
+            if !x.added.is_null() && at / TURN < MR {
+                (0..NR).for_each(|r| at_hand(x.added.wrapping_add(at / TURN * x.acc_i + r * V::LANES)));
+            }
             term!(0);
             term!(1);
             term!(2);
@@ -303,9 +321,10 @@ unsafe fn registers<V: Lanes, const MR: usize, const NR: usize, const RAGGED: bo
                 if RAGGED && $r == NR - 1 { V::load_first($from, x.last) } else { V::load($from) }
             };
         }
-        match (x.acc.is_null(), x.scale.is_null(), x.scale_i) {
-            (true, ..) => {}
-            (false, true, _) => begin!(i, r, sum, start => sum.add(start)),
+        let first = !x.acc.is_null() && !x.apart;
+        match (first, x.scale.is_null(), x.scale_i) {
+            (false, ..) => {}
+            (true, true, _) => begin!(i, r, sum, start => sum.add(start)),
             (_, _, Some(step)) => begin!(i, r, sum, start => sum.scaled(start, V::splat(*x.scale.add(i * step)))),
             (_, _, None) => begin!(i, r, sum, start => {
                 sum.scaled(start, columns!(r, x.scale.wrapping_add(r * V::LANES)))
@@ -318,6 +337,9 @@ unsafe fn registers<V: Lanes, const MR: usize, const NR: usize, const RAGGED: bo
                     *sum = sum.mul(times);
                 }
             }
+        }
+        if x.apart && !x.acc.is_null() {
+            begin!(i, r, sum, start => sum.add(start));
         }
         for (i, sums) in sums.iter().enumerate() {
             for (r, &sum) in sums.iter().enumerate() {

@@ -10,6 +10,8 @@ use crate::kernels::unit::SIDE;
 #[derive(Clone, Copy)]
 pub(super) enum Factor {
     One,
+    /// None, and the start is added to what has been multiplied in the end.
+    Apart,
     Same(f32),
     Rows(*const f32),
     Columns(*const f32),
@@ -20,6 +22,7 @@ impl Factor {
     pub(super) fn at(scale: Scale<'_, f32>, [row, column]: [usize; 2]) -> Self {
         match scale {
             Scale::One => Self::One,
+            Scale::Apart => Self::Apart,
             Scale::Same(x) => Self::Same(x),
             Scale::Rows(rows) => Self::Rows(rows[row..].as_ptr()),
             Scale::Columns(columns) => Self::Columns(columns[column..].as_ptr()),
@@ -37,7 +40,7 @@ pub(super) const MOST: u8 = 1;
 #[cfg(target_arch = "x86_64")]
 pub(super) const LEAST: u8 = 2;
 
-/// Sums on their way to the result: `to = (acc · factor + sums) · times`.
+/// Sums on their way to the result: `to = (acc · factor + sums) · times`, or `acc + sums · times`.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub(super) struct Finish<'l> {
     pub sums: *const f32,
@@ -108,7 +111,7 @@ impl Finish<'_> {
                 Factor::Columns(x) => {
                     [_mm512_maskz_loadu_ps(masks[0], x), _mm512_maskz_loadu_ps(masks[1], x.wrapping_add(SIDE))]
                 }
-                Factor::One | Factor::Rows(_) => each(1.0),
+                Factor::One | Factor::Apart | Factor::Rows(_) => each(1.0),
             };
             for row in 0..rows {
                 let at = sums.add(row * pitch);
@@ -118,13 +121,18 @@ impl Finish<'_> {
                         by = each(*x.add(row));
                     }
                     let at = acc.wrapping_add(row * acc_i);
-                    let before = _mm512_maskz_loadu_ps(masks[0], at);
-                    result[0] = _mm512_fmadd_ps(before, by[0], result[0]);
-                    let before = _mm512_maskz_loadu_ps(masks[1], at.wrapping_add(SIDE));
-                    result[1] = _mm512_fmadd_ps(before, by[1], result[1]);
+                    let before =
+                        [_mm512_maskz_loadu_ps(masks[0], at), _mm512_maskz_loadu_ps(masks[1], at.wrapping_add(SIDE))];
+                    for ((result, before), by) in result.iter_mut().zip(before).zip(by) {
+                        *result = match factor {
+                            Factor::Apart => _mm512_fmadd_ps(*result, times, before),
+                            _ => _mm512_mul_ps(_mm512_fmadd_ps(before, by, *result), times),
+                        };
+                    }
+                } else {
+                    result = [_mm512_mul_ps(result[0], times), _mm512_mul_ps(result[1], times)];
                 }
                 let to = to.wrapping_add(row * to_i);
-                result = [_mm512_mul_ps(result[0], times), _mm512_mul_ps(result[1], times)];
                 _mm512_mask_storeu_ps(to, masks[0], result[0]);
                 _mm512_mask_storeu_ps(to.wrapping_add(SIDE), masks[1], result[1]);
                 if FOLD != NOTHING {

@@ -30,7 +30,7 @@ pub(super) unsafe fn rescale(
         }
     };
     match scale {
-        Scale::One | Scale::Columns(_) => {}
+        Scale::One | Scale::Apart | Scale::Columns(_) => {}
         Scale::Same(by) => rows.for_each(|row| times(row, by)),
         // Seldom any: told without a decision for each.
         Scale::Rows(by) if by[rows.clone()].iter().fold(true, |all, &by| all & (by == 1.0)) => {}
