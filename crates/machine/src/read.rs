@@ -130,7 +130,7 @@ impl<'t> Reader<'t> {
             "matrix",
         ];
         self.keys(&top, &known);
-        let name = self.string(&top, "name").or_else(|| self.missing(&top, "name"));
+        let name = self.name(&top);
         let description = self.string(&top, "description").unwrap_or_default();
         let cores = self.count(&top, "cores").or_else(|| self.missing(&top, "cores"));
         let clock = self.quantity::<Hertz>(&top, "clock").or_else(|| self.missing(&top, "clock"));
@@ -143,9 +143,6 @@ impl<'t> Reader<'t> {
             self.at(&top, "power", "is zero; leave it out if it is not known".to_string());
         }
         let overhead = self.overhead(&top);
-        if name.as_ref().is_some_and(String::is_empty) {
-            self.at(&top, "name", "is empty".to_string());
-        }
         if clock.is_some_and(|c| c.0 <= 0.0) {
             self.at(&top, "clock", "is zero".to_string());
         }
@@ -172,6 +169,17 @@ impl<'t> Reader<'t> {
                 self.error(key.span(), &at.field(name), "is not a known key".to_string(), hint);
             }
         }
+    }
+
+    /// What a machine or a part of it is called: one line, and not an empty one.
+    fn name(&mut self, at: &Section<'_, 't>) -> Option<String> {
+        let name = self.string(at, "name").or_else(|| self.missing(at, "name"))?;
+        if name.trim().is_empty() {
+            self.at(at, "name", "is empty".to_string());
+        } else if name.contains(char::is_control) {
+            self.at(at, "name", "is more than one line of text".to_string());
+        }
+        Some(name)
     }
 
     fn string(&mut self, at: &Section<'_, 't>, key: &str) -> Option<String> {

@@ -105,6 +105,9 @@ impl Kind {
         let text = text.trim();
         let is_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | '_');
         let digits = text.find(|c| !is_number(c)).unwrap_or(text.len());
+        if text.strip_prefix('-').is_some_and(|rest| rest.trim_start().starts_with(is_number)) {
+            return Err(UnitError { message: format!("`{text}` is less than nothing"), hint: None });
+        }
         let (number, unit) = (text[..digits].replace('_', ""), text[digits..].trim());
         let example = || Some(format!("write {} as `{}`", self.noun, self.example));
         let fail = |message: String, hint| Err(UnitError { message, hint });

@@ -68,6 +68,9 @@ fn mistakes_point_at_their_place() {
     );
     check("[[level]]", "[overhead]\nmasked = 0\n[[level]]", "5:10: overhead masked: is zero");
     check("name = \"toy\"", "name = \"\"", "1:8: name: is empty");
+    check("name = \"toy\"", "name = \"a\\nb\"", "1:8: name: is more than one line of text");
+    check("name = \"DRAM\"", "name = \" \"", "5:8: level 1 name: is empty");
+    check("20 GB/s", "-20 GB/s", "6:13: level 1 bandwidth: `-20 GB/s` is less than nothing");
     check(
         "20 GB/s",
         "20 GB",
@@ -180,6 +183,11 @@ fn mistakes_in_lanes_and_matrix_units_point_at_their_place() {
         "columns = 256",
         "columns = 250",
         "30:11: matrix unit 1 columns: 250 is no multiple of the column_step of 8",
+    );
+    check_gpu(
+        "group_threads = 128",
+        "group_threads = 100",
+        "33:17: matrix unit 1 group_threads: 100 threads are not whole warps of 32",
     );
     check_gpu("groups = [1, 2]", "groups = []", "34:10: matrix unit 1 groups: is empty");
     check_gpu("groups = [1, 2]", "groups = 2", "34:10: matrix unit 1 groups: is not a list of whole numbers");

@@ -43,10 +43,20 @@ pub(super) fn written<S: Serializer>(from: &Option<BTreeSet<BoundFrom>>, out: S)
 
 pub(crate) fn command(ui: &mut Ui, args: &CompareArgs) -> Result<(), Failure> {
     let program = source::checked(ui, &args.source)?;
-    let types = args.dtype.iter().map(|t| number_type(t)).collect::<Result<Vec<_>, _>>()?;
-    let mut machines = vec![];
+    // What is named twice is compared once.
+    let mut types: Vec<DType> = vec![];
+    for name in &args.dtype {
+        let dtype = number_type(name)?;
+        if !types.contains(&dtype) {
+            types.push(dtype);
+        }
+    }
+    let mut machines: Vec<Machine> = vec![];
     for name in &args.machine {
-        machines.push(prepare::with_capacity(einloom::machines::find(name)?, args.capacity)?);
+        let machine = prepare::with_capacity(einloom::machines::find(name)?, args.capacity)?;
+        if !machines.contains(&machine) {
+            machines.push(machine);
+        }
     }
     let given = prepare::given(&args.sizing, BTreeMap::new())?;
     prepare::not_empty(&args.sizing)?;

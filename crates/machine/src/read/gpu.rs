@@ -4,6 +4,9 @@ use super::{Reader, Section};
 use crate::{Bytes, Calibration, Lanes, MatrixUnit, Seconds};
 use einloom_cascade::DType;
 
+/// Threads that issue together.
+const WARP: usize = 32;
+
 impl<'t> Reader<'t> {
     pub(super) fn lanes(&mut self, top: &Section<'_, 't>) -> Option<Lanes> {
         let value = top.table.get("lanes")?;
@@ -117,7 +120,7 @@ impl<'t> Reader<'t> {
             "shared_right",
         ];
         self.keys(at, &known);
-        let name = self.string(at, "name").or_else(|| self.missing(at, "name"));
+        let name = self.name(at);
         let operands = self.operands(at);
         let sustained = self.fraction(at, "sustained");
         let mut count = |key: &str| self.count(at, key).or_else(|| self.missing(at, key));
@@ -128,6 +131,11 @@ impl<'t> Reader<'t> {
             && !columns.is_multiple_of(step)
         {
             self.at(at, "columns", format!("{columns} is no multiple of the column_step of {step}"));
+        }
+        if let Some(threads) = group_threads
+            && !threads.is_multiple_of(WARP)
+        {
+            self.at(at, "group_threads", format!("{threads} threads are not whole warps of {WARP}"));
         }
         let groups = self.counts(at, "groups");
         // Without a feeder both are left out.

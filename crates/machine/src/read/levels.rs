@@ -49,7 +49,7 @@ impl<'t> Reader<'t> {
 
     fn level(&mut self, at: &Section<'_, 't>, cores: Option<usize>, first: bool) -> Option<Level> {
         self.keys(at, &["name", "parent", "kind", "capacity", "shared_by", "count", "bandwidth", "energy"]);
-        let name = self.string(at, "name").or_else(|| self.missing(at, "name"));
+        let name = self.name(at);
         let kind = self.kind(at);
         let misspelt = kind.is_none() && at.table.contains_key("kind");
         let kind = kind.unwrap_or_default();

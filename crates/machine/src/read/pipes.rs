@@ -56,7 +56,7 @@ impl<'t> Reader<'t> {
             };
             let at = Section { table, name, span: item.span() };
             self.keys(&at, &["name", "work", "rates", "energy"]);
-            let name = self.string(&at, "name").or_else(|| self.missing(&at, "name"));
+            let name = self.name(&at);
             let work = self.work(&at);
             let rates = table.get("rates").or_else(|| self.missing(&at, "rates"));
             let rates = rates.map(|v| self.by_type::<FlopsPerSecond>(v, &at.field("rates")));
