@@ -242,8 +242,9 @@ fn what_is_never_stored_does_not_decide_which_index_gives_way() {
     let plan = planned(&experts, &bound, &machine("h200"));
     let longest = plan.kernels.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds)).expect("kernels");
     assert_eq!(longest.stream, vec![("e".to_string(), 1)]);
-    let of_tokens = longest.group.iter().find(|g| g.0 == "t").map(|g| g.1);
-    assert!(of_tokens.is_some_and(|t| t >= 16), "{:?}", longest.group);
+    // Measured on an H100: 254 us in all, 286 to 305 with other tiles of tokens.
+    let index = |name: &str, tile| (name.to_string(), tile);
+    assert_eq!(longest.group, [index("e_share", 1), index("t", 32), index("f", 64)]);
     assert!(plan.seconds < 330e-6, "{}", plan.seconds);
 }
 

@@ -172,8 +172,8 @@ pub(crate) struct Passing {
     pub only: bool,
 }
 
-/// `dst = (start · scale + Σ left · right) · times`, or `start + (Σ left · right) · times` if that is `apart`; all of one carrier. `right` carries `dst`'s inner axis, `left` its
-/// outer one.
+/// `dst = (start · scale + Σ left · right) · times`, or `start + (Σ left · right) · times` if that is `apart`; all of one
+/// carrier. `right` carries `dst`'s inner axis, `left` its outer one.
 #[derive(Clone, Debug)]
 pub(crate) struct Contract {
     pub dst: ValueId,

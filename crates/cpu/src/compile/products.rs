@@ -1,6 +1,6 @@
 //! What contractions do in passing. Multiplications, while its result is in registers: of all that it gives by a
-//! constant, and of what it starts from by a tile that varies along one axis, or along none. And copies: of the tiles
-//! that the next chunk of a stream loads.
+//! constant, and of what it starts from by a tile that varies along one axis, or along none. Additions: of a tile that is
+//! where it was loaded from. And copies: of the tiles that the next chunk of a stream loads.
 
 use super::{
     Carrier, Contract, ElementKind, ExpressionPlan, Leaf, Product, Step, Strips, Tile, Viewable, reads, writes,
