@@ -40,7 +40,7 @@ pub(super) fn lower(
     }
     order::leave_unpacked(&mut steps);
     let uses = super::uses(&tiles, &steps);
-    anchored::find(&anchors, &mut steps, &uses);
+    anchored::find(&tiles, &anchors, &mut steps, &uses);
     masks::find(&tiles, &mut steps, &uses);
     let slots = slots::assign(&kernel, &mut tiles, &steps);
     anchored::check(&tiles, &mut steps);

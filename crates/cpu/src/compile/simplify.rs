@@ -29,6 +29,7 @@ fn fold(expr: &Scalar, wide: bool, known: &dyn Fn(&Predicate) -> Option<Coverage
         Scalar::Tile(_) | Scalar::Position(_) | Scalar::Argument(_) => expr.clone(),
         Scalar::Round(d, x) => match again(x) {
             Scalar::Const(x) => constant(round(*d, x)),
+            x if *d == DType::B1 && is_truth(&x) => x,
             // Nothing wider is left to round.
             x if *d == DType::F64 || (*d == DType::F32 && !wide) => x,
             x => Scalar::Round(*d, Box::new(x)),

@@ -1,13 +1,16 @@
 //! Contractions whose results become exponentials at once, below an anchor that is known beforehand.
 
+use super::arena::Scratch;
+use super::between::Change;
 use super::make::Exponentials;
+use super::map::sources;
 use super::place::Place;
 use super::worker::Worker;
-use crate::compile::{Anchored, Contract, Step, summed};
-use crate::kernels::contract::{Layout, PackedLeft, Scores, Weights};
+use crate::compile::{Anchored, Carrier, Contract, ElementKind, ExpressionPlan, Leaf, Step, summed};
+use crate::kernels::contract::{Between, Layout, PackedLeft, Room, Scores, Weights};
 use crate::kernels::fold::{Monoid, Partial};
 use crate::kernels::unit::{Engaged, SIDE};
-use einloom_tile::ValueId;
+use einloom_tile::{ValueId, coverage};
 
 /// Exponentials that were made before their map's turn came, with the sums of their rows.
 pub(crate) struct Made<'a> {
@@ -22,14 +25,19 @@ impl<'a> Worker<'a> {
     /// result's maximum; `rest` are the steps from it on. False if it cannot be done here, or if exponentials become too large:
     /// then nothing is done that the steps do not do again.
     pub(super) fn anchored(&mut self, contract: &'a Contract, rest: &'a [Step]) -> bool {
-        let (Some(Anchored { map, less, ready }), Some(passing)) = (&contract.anchored, &contract.fold) else {
-            return false;
-        };
+        let Some(Anchored { between, map, less, ready }) = &contract.anchored else { return false };
+        let Some(passing) = between.as_ref().or(contract.fold.as_ref()) else { return false };
         // Where scores rose too much twice, they may do so again.
         if self.refused.iter().filter(|v| **v == contract.dst).count() > 1 {
             return false;
         }
         let (Some(unit), Some(Step::Map { dst, plan, ends })) = (self.job.unit, rest.get(*map)) else { return false };
+        let change = match (between, rest.get(1)) {
+            (None, _) => None,
+            (Some(_), Some(Step::Map { dst, plan, .. })) => Some((*dst, plan)),
+            (Some(_), _) => return false,
+        };
+        let of = change.map_or(contract.dst, |(of, _)| of);
         let (Some(start), Some(summed), tiles) = (passing.fold.start, summed(ends), self.tiles()) else { return false };
         let ([rows, columns], terms) =
             (<[usize; 2]>::from(tiles.lengths(contract.dst)), self.windows[contract.sum.at()].len);
@@ -43,9 +51,10 @@ impl<'a> Worker<'a> {
         if !packed || self.live[contract.left.at()].is_some() || rows == 0 || columns == 0 || terms == 0 {
             return false;
         }
-        let Some(there) = self.reduced(contract.dst, passing) else { return false };
+        let Some(there) = self.reduced(of, passing) else { return false };
         let engaged = self.engaged.take().unwrap_or_else(|| Engaged::new(unit));
-        let mut room = std::mem::take(&mut self.arena.packed);
+        let (mut room, mut scratch) =
+            (std::mem::take(&mut self.arena.packed), std::mem::take(&mut self.arena.narrow));
 
         // Where there is no anchor yet, or one was too low before, some results give one.
         let mut totals = std::mem::take(&mut self.arena.totals);
@@ -63,8 +72,10 @@ impl<'a> Worker<'a> {
         let before = &data(start)[..rows];
         let rising = self.refused.contains(&contract.dst);
         if rising || before.iter().any(|x| !x.is_finite()) {
+            let mut change = change.map(|change| self.change(contract, change, &mut scratch));
             for last in if rising { &[false, true][..] } else { &[false] } {
-                scores(there.as_ref()).some_tops(&engaged, &mut room, *last, &mut totals);
+                let between = change.as_mut().map(|change| change as &mut dyn Between);
+                scores(there.as_ref()).some_tops(&engaged, &mut room, *last, &mut totals, between);
             }
             totals.iter_mut().for_each(|x| *x *= passing.times);
         }
@@ -80,15 +91,20 @@ impl<'a> Worker<'a> {
                 }
             }
             // Its place is looked at, and nothing else of it.
-            self.places[contract.dst.at()] = Place::Slot;
+            self.places[of.at()] = Place::Slot;
             match self.exponentials(*dst, plan) {
-                Some(job) if job.of == contract.dst => {
-                    self.weigh(contract, (*dst, ready), job, summed, &engaged, &mut room)
-                }
+                Some(job) if job.of == of => self.weigh(
+                    (contract, change),
+                    (*dst, ready),
+                    job,
+                    summed,
+                    &engaged,
+                    (&mut room, &mut scratch),
+                ),
                 _ => false,
             }
         };
-        self.arena.packed = room;
+        (self.arena.packed, self.arena.narrow) = (room, scratch);
         self.engaged = Some(engaged);
         if known && !made {
             self.refused.push(contract.dst);
@@ -96,20 +112,40 @@ impl<'a> Worker<'a> {
         made
     }
 
+    /// What a map makes of the results of a contraction.
+    fn change<'s>(
+        &'s self,
+        contract: &Contract,
+        (dst, plan): (ValueId, &ExpressionPlan),
+        scratch: &'s mut Scratch<f32>,
+    ) -> Change<'s> {
+        let (tiles, tile) = (self.tiles(), self.job.plan.tiles[dst.at()]);
+        let lengths = <[usize; 2]>::from(tiles.lengths(dst));
+        let strips = plan.variant(|p| coverage(p, &self.windows));
+        let own = Leaf::Tile(contract.dst, ElementKind::Full);
+        let sources = sources((tiles, tile, None), (Carrier::F32, self.job.token), strips, Some(&own), scratch);
+        Change::new(self.job.token, strips, contract.times, sources, lengths[0], scratch)
+    }
+
     fn weigh(
         &mut self,
-        contract: &Contract,
+        (contract, change): (&Contract, Option<(ValueId, &ExpressionPlan)>),
         (dst, ready): (ValueId, &'a [ValueId]),
         job: Exponentials,
         summed: bool,
         engaged: &Engaged,
-        room: &mut crate::kernels::contract::Room,
+        (room, scratch): (&mut Room, &mut Scratch<f32>),
     ) -> bool {
         let (Some(unit), Some(parts)) = (self.job.unit, contract.parts) else { return false };
         let made = if parts == [1, 1] { 1 } else { 3 };
         let tiles = self.tiles();
         let (slot, [rows, columns]) = (tiles.tile(dst).slot, <[usize; 2]>::from(tiles.lengths(dst)));
-        if [job.less, contract.left, contract.right].into_iter().any(|v| tiles.is_in(v, slot)) {
+        let leaves = change.into_iter().flat_map(|(_, plan)| &plan.variants).flat_map(|strips| &strips.leaves);
+        let read = leaves.filter_map(|leaf| match leaf {
+            Leaf::Tile(v, _) if *v != contract.dst => Some(*v),
+            _ => None,
+        });
+        if [job.less, contract.left, contract.right].into_iter().chain(read).any(|v| tiles.is_in(v, slot)) {
             return false;
         }
         let terms = self.windows[contract.sum.at()].len;
@@ -123,8 +159,16 @@ impl<'a> Worker<'a> {
         let (left, right, lengths) = (data(contract.left), data(contract.right), [rows, columns, terms]);
         let scores = Scores { parts, left, right, lengths, live: job.live.as_ref() };
         let (less, partials) = (&data(job.less)[..rows], sums.as_deref_mut());
-        let good = scores.exponentiate(engaged, room, Weights { by: job.by, less, to: &mut to, sums: partials });
+        let mut change = change.map(|change| self.change(contract, change, scratch));
+        let mut by = job.by;
+        if let Some(times) = change.as_ref().and_then(Change::multiple) {
+            by *= times;
+            change = None;
+        }
+        let between = change.as_mut().map(|change| change as &mut dyn Between);
+        let good = scores.exponentiate(engaged, room, Weights { by, less, to: &mut to, sums: partials }, between);
         let range = to.range();
+        drop(change);
         (self.arena.most, self.arena.slots[slot]) = (most, target);
         if !good {
             self.arena.partials.extend(sums);

@@ -3,19 +3,18 @@
 use super::arena::Scratch;
 use super::chained::chained;
 use super::place::Rows;
-use super::source::{Source, holds};
+use super::source::Source;
 use super::whole::{exponentials, extremes, passed, quotients, summed};
 use crate::compile::Strips;
 use crate::kernels::contract::{PackedLeft, Range};
 use crate::kernels::fold::{Monoid, Partial, SHORT, Totals};
 use crate::kernels::isa::{Instructions, Token, Work, dispatch};
-use crate::kernels::math;
 use crate::kernels::memory::{Asked, Line, ROWS_AHEAD, Shared, soon};
 use crate::kernels::real::Real;
 use crate::kernels::strip::{self, Data, STRIP};
 use bytemuck::Pod;
 use einloom_cascade::DType;
-use einloom_cascade::numeric::{bf16_to_f32, f32_to_bf16, f32_to_f16};
+use einloom_cascade::numeric::{f32_to_bf16, f32_to_f16};
 
 /// Where the result goes.
 pub(super) enum Sink<'a, T> {
@@ -258,70 +257,25 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
                                 leaf.copy_from_slice(&target[at..][..n]);
                             }
                         }
-                        Source::Rows(from) if height > 1 && from.pitch != columns => {
+                        Source::Bf16(from) | Source::F16(from) => {
                             for r in 0..height {
-                                leaf[r * width..][..width]
-                                    .copy_from_slice(&from.data[(r0 + r) * from.pitch..][..width]);
+                                ask_below(from, (r0 + r) * from.pitch + c0, width);
+                                source.copy(&vectors[number], rows, [r0 + r, c0], &mut leaf[r * width..][..width]);
                             }
                         }
-                        Source::Bf16(from) => {
-                            for r in 0..height {
-                                let at = (r0 + r) * from.pitch + c0;
-                                ask_below(from, at, width);
-                                let from = &from.data[at..][..width];
-                                for (x, &y) in leaf[r * width..][..width].iter_mut().zip(from) {
-                                    *x = T::from_f32(bf16_to_f32(y));
-                                }
-                            }
-                        }
-                        Source::F16(from) => {
-                            for r in 0..height {
-                                let at = (r0 + r) * from.pitch + c0;
-                                ask_below(from, at, width);
-                                let from = &from.data[at..][..width];
-                                for (x, &y) in leaf[r * width..][..width].iter_mut().zip(from) {
-                                    *x = T::from_f32(math::f16_to_f32(y));
-                                }
-                            }
-                        }
-                        Source::Floats(from) => {
-                            for r in 0..height {
-                                let from = &from.data[(r0 + r) * from.pitch + c0..][..width];
-                                for (x, &y) in leaf[r * width..][..width].iter_mut().zip(from) {
-                                    *x = T::from_f32(y);
-                                }
-                            }
-                        }
-                        Source::Integers(from) => {
-                            for r in 0..height {
-                                let from = &from.data[(r0 + r) * from.pitch + c0..][..width];
-                                for (x, &y) in leaf[r * width..][..width].iter_mut().zip(from) {
-                                    *x = T::from_i32(y);
-                                }
-                            }
-                        }
-                        Source::PerRow if height > 1 => {
-                            for r in 0..height {
-                                leaf[r * width..][..width].fill(vectors[number][r0 + r]);
-                            }
-                        }
-                        Source::Holds(live) => {
-                            for r in 0..height {
-                                holds(live, r0 + r, c0, &mut leaf[r * width..][..width]);
-                            }
-                        }
-                        Source::Diagonals if height > 1 => {
-                            for r in 0..height {
-                                let from = &vectors[number][rows - 1 - (r0 + r) + c0..][..width];
-                                leaf[r * width..][..width].copy_from_slice(from);
-                            }
-                        }
-                        Source::Diagonals
-                        | Source::Rows(_)
+                        Source::Rows(from) if height == 1 || from.pitch == columns => {}
+                        Source::PerRow | Source::Diagonals if height == 1 => {}
+                        Source::Rows(_)
+                        | Source::Floats(_)
+                        | Source::Integers(_)
+                        | Source::Holds(_)
                         | Source::PerRow
-                        | Source::Columns(_)
-                        | Source::PerColumn
-                        | Source::Same(_) => {}
+                        | Source::Diagonals => {
+                            for r in 0..height {
+                                source.copy(&vectors[number], rows, [r0 + r, c0], &mut leaf[r * width..][..width]);
+                            }
+                        }
+                        Source::Columns(_) | Source::PerColumn | Source::Same(_) => {}
                     }
                 }
                 let leaf = |number: u16| {

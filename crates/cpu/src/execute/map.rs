@@ -1,19 +1,49 @@
 //! Elementwise operations on tiles.
 
-use super::arena::Scratch;
+use super::arena::{Buffer, Scratch};
 use super::diagonals::diagonals;
 use super::elementwise::{Elementwise, Ends, Gather, Outlet, Sink};
-use super::place::{Place, pitch};
-use super::source::source;
+use super::place::{Place, Tiles, lengths, pitch};
+use super::source::{Source, source};
 use super::worker::Worker;
-use crate::compile::{self, Carrier, ExpressionPlan, Fold, Leaf};
+use crate::compile::{self, Carrier, ExpressionPlan, Fold, Leaf, Strips, Tile};
 use crate::kernels::contract::PackedLeft;
-use crate::kernels::isa::dispatch;
+use crate::kernels::isa::{Token, dispatch};
 use crate::kernels::real::Real;
 use crate::kernels::strip;
 use crate::kernels::unit::UnitToken;
 use bytemuck::Pod;
 use einloom_tile::{AxisId, ValueId, coverage};
+
+/// Where the leaves of a strip program are that computes a tile, whose own buffer, if it has one, may hold some; the one of which that is
+/// told is the strip itself.
+pub(super) fn sources<'a, T: Real + Pod>(
+    (tiles, tile, own): (Tiles<'a>, Tile, Option<(usize, &Buffer)>),
+    (carrier, token): (Carrier, Token),
+    strips: &Strips,
+    in_place: Option<&Leaf>,
+    scratch: &mut Scratch<T>,
+) -> Vec<Source<'a, T>> {
+    let parts = strips.leaves.iter().map(|l| if let Leaf::Differences(d) = l { d.registers } else { 1 });
+    scratch.reserve(parts.fold(strips.registers, usize::max), strips.leaves.len());
+    let mut sources = Vec::with_capacity(strips.leaves.len());
+    for (number, leaf) in strips.leaves.iter().enumerate() {
+        let Scratch { registers, vectors, row, .. } = &mut *scratch;
+        if in_place == Some(leaf) {
+            sources.push(Source::InPlace);
+            continue;
+        }
+        let from = source(tiles, tile, own, carrier, leaf, &mut vectors[number]);
+        if let Leaf::Differences(of) = leaf {
+            let base = |axis: Option<AxisId>| axis.map_or(0, |axis| tiles.windows[axis.at()].base);
+            let lengths = <[usize; 2]>::from(lengths(tile, tiles.windows));
+            let at = [[tile.outer, tile.inner].map(base), lengths];
+            diagonals(token, of, at, &sources, &mut vectors[number], (registers, row));
+        }
+        sources.push(from);
+    }
+    sources
+}
 
 impl Worker<'_> {
     pub(super) fn map(&mut self, dst: ValueId, plan: &ExpressionPlan, ends: &compile::Ends) {
@@ -60,22 +90,9 @@ impl Worker<'_> {
             let mut target = if ends.dropped { None } else { Some(std::mem::take(&mut self.arena.slots[tile.slot])) };
             let pitch = pitch(columns);
             let len = unit.map_or(rows * pitch, |(_, parts)| PackedLeft::len([rows, columns], parts));
-            let parts = strips.leaves.iter().map(|l| if let Leaf::Differences(d) = l { d.registers } else { 1 });
-            scratch.reserve(parts.fold(strips.registers, usize::max), strips.leaves.len());
-            let tiles = self.tiles();
             let carrier = if plan.wide { Carrier::F64 } else { Carrier::F32 };
             let own = target.as_ref().map(|buffer| (tile.slot, buffer));
-            let mut sources = Vec::with_capacity(strips.leaves.len());
-            for (number, leaf) in strips.leaves.iter().enumerate() {
-                let Scratch { registers, vectors, row, .. } = &mut *scratch;
-                let from = source(tiles, tile, own, carrier, leaf, &mut vectors[number]);
-                if let Leaf::Differences(of) = leaf {
-                    let base = |axis: Option<AxisId>| axis.map_or(0, |axis| tiles.windows[axis.at()].base);
-                    let at = [[tile.outer, tile.inner].map(base), [rows, columns]];
-                    diagonals(self.job.token, of, at, &sources, &mut vectors[number], (registers, row));
-                }
-                sources.push(from);
-            }
+            let sources = sources((self.tiles(), tile, own), (carrier, self.job.token), strips, None, scratch);
             let sink = match (&mut target, tile.carrier) {
                 (None, _) => Sink::Nowhere,
                 (Some(target), _) if let Some((unit, parts)) = unit => {

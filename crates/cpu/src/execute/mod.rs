@@ -2,6 +2,7 @@
 
 mod anchored;
 mod arena;
+mod between;
 mod chained;
 mod contract;
 mod convert;

@@ -38,6 +38,48 @@ pub(super) enum Source<'a, T> {
     Diagonals,
 }
 
+impl<T: Real> Source<'_, T> {
+    /// Copies elements of a row, from a column on, of a tile of so many rows; `vector` is the leaf's. What has no elements of its own
+    /// copies nothing.
+    #[inline(always)]
+    pub(super) fn copy(&self, vector: &[T], rows: usize, [row, column]: [usize; 2], to: &mut [T]) {
+        let width = to.len();
+        match self {
+            Source::Rows(from) => to.copy_from_slice(&from.data[row * from.pitch + column..][..width]),
+            Source::Floats(from) => {
+                let from = &from.data[row * from.pitch + column..][..width];
+                for (x, &y) in to.iter_mut().zip(from) {
+                    *x = T::from_f32(y);
+                }
+            }
+            Source::Bf16(from) => {
+                let from = &from.data[row * from.pitch + column..][..width];
+                for (x, &y) in to.iter_mut().zip(from) {
+                    *x = T::from_f32(bf16_to_f32(y));
+                }
+            }
+            Source::F16(from) => {
+                let from = &from.data[row * from.pitch + column..][..width];
+                for (x, &y) in to.iter_mut().zip(from) {
+                    *x = T::from_f32(f16_to_f32(y));
+                }
+            }
+            Source::Integers(from) => {
+                let from = &from.data[row * from.pitch + column..][..width];
+                for (x, &y) in to.iter_mut().zip(from) {
+                    *x = T::from_i32(y);
+                }
+            }
+            Source::PerRow => to.fill(vector[row]),
+            Source::Columns(from) => to.copy_from_slice(&from[column..][..width]),
+            Source::PerColumn => to.copy_from_slice(&vector[column..][..width]),
+            Source::Diagonals => to.copy_from_slice(&vector[rows - 1 - row + column..][..width]),
+            Source::Holds(live) => holds(live, row, column, to),
+            Source::InPlace | Source::Same(_) => {}
+        }
+    }
+}
+
 /// Where the elements of `leaf` come from in a map to `dst`, whose own buffer, if it has one, may hold a leaf.
 pub(super) fn source<'a, T: Real + Pod>(
     tiles: Tiles<'a>,

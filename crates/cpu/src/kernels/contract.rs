@@ -31,7 +31,7 @@ pub(crate) use parts::{PackColumns, PackRight, Packed, Range, parts};
 pub use rates::{ProductRates, UnitRates};
 use std::ops::Range as IndexRange;
 pub(crate) use tiles::{Partly, Room};
-pub(crate) use weights::{Scores, Weights};
+pub(crate) use weights::{Between, Scores, Weights};
 
 /// Columns of a panel with the token's instructions, see [`Layout::Panels`]: those that a block's registers hold. Wider ones would
 /// fall on few of a cache's sets where a block goes through a part of them.

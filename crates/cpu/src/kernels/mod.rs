@@ -27,6 +27,7 @@ macro_rules! each {
     }};
 }
 
+pub(crate) mod add;
 pub(crate) mod chain;
 pub(crate) mod codes;
 pub(crate) mod contract;

@@ -67,7 +67,7 @@ pub(super) unsafe fn contract<V: Lanes>((job, masks): (Contraction<'_, '_, V::El
         Layout::Packed(_) => unreachable!("only the matrix unit multiplies what is packed for it"),
     };
     let same;
-    let (mut scale, scale_i) = match job.scale {
+    let (mut scale, mut scale_i) = match job.scale {
         Scale::One | Scale::Apart => (std::ptr::null(), None),
         Scale::Same(x) => {
             same = x;
@@ -138,7 +138,7 @@ pub(super) unsafe fn contract<V: Lanes>((job, masks): (Contraction<'_, '_, V::El
             return;
         }
         (acc, acc_i) = (c.cast_const(), job.c_i);
-        scale = std::ptr::null();
+        (scale, scale_i) = (std::ptr::null(), None);
     }
 }
 
@@ -391,4 +391,59 @@ fn independent<T>(p: *const T) -> *const T {
     }
     #[cfg(not(target_arch = "x86_64"))]
     p
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DEPTH;
+    use crate::kernels::contract::{Ahead, Contraction, Layout, Scale, Start};
+    use crate::kernels::isa::{Isa, Token};
+
+    fn numbers(count: usize, step: usize) -> Vec<f32> {
+        (0..count).map(|i| ((i * step + i / 7) % 61) as f32 / 16.0 - 2.0).collect()
+    }
+
+    /// Sums go on from what was stored, which is not scaled again.
+    #[test]
+    fn what_is_added_is_scaled_once_however_many_terms_there_are() {
+        let (m, n) = (15, 70);
+        let (rows, columns) = (numbers(m, 5), numbers(n, 11));
+        for k in [3, DEPTH, 2 * DEPTH + 41] {
+            let (a, b, acc) = (numbers(m * k, 37), numbers(k * n, 23), numbers(m * n, 17));
+            for token in Isa::ALL.into_iter().filter_map(Token::new) {
+                for (which, scale) in
+                    [Scale::One, Scale::Apart, Scale::Same(0.5), Scale::Rows(&rows), Scale::Columns(&columns)]
+                        .into_iter()
+                        .enumerate()
+                {
+                    let (mut c, mut ahead) = (vec![0.0; m * n], Ahead::default());
+                    let job = Contraction {
+                        m,
+                        n,
+                        k,
+                        a: &a,
+                        a_i: k,
+                        a_k: 1,
+                        b: &b,
+                        b_layout: Layout::Rows(n),
+                        c: &mut c,
+                        c_i: n,
+                        start: Start::From(&acc, n),
+                        scale,
+                        times: Some(0.25),
+                        ahead: &mut ahead,
+                        packed: None,
+                    };
+                    job.run(token);
+                    for (at, &got) in c.iter().enumerate() {
+                        let (i, j) = (at / n, at % n);
+                        let sum: f64 = (0..k).map(|t| f64::from(a[i * k + t]) * f64::from(b[t * n + j])).sum();
+                        let by = [1.0, 4.0, 0.5, f64::from(rows[i]), f64::from(columns[j])][which];
+                        let want = (sum + by * f64::from(acc[at])) * 0.25;
+                        assert!((f64::from(got) - want).abs() < 1e-3, "{k} terms, scale {which}: {got} for {want}");
+                    }
+                }
+            }
+        }
+    }
 }

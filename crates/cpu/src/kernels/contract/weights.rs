@@ -46,6 +46,15 @@ pub(crate) struct Weights<'a, 't> {
     pub sums: Option<&'a mut [Partial]>,
 }
 
+/// What scores become before they are exponentiated, a piece at a time while it is near.
+pub(crate) trait Between {
+    /// Asks for a part, of so many, of what it needs for the piece after this one.
+    fn ask(&self, rows: Range<usize>, columns: Range<usize>, part: [usize; 2]);
+    /// Changes the scores of some rows and columns. From row to row they are the next multiple of 32 columns apart; what is beyond the
+    /// columns may become anything.
+    fn change(&mut self, scores: &mut [f32], rows: Range<usize>, columns: Range<usize>);
+}
+
 impl Scores<'_> {
     /// # Panics
     /// If elements are not there.
@@ -81,21 +90,50 @@ impl Scores<'_> {
         })
     }
 
-    /// Computes them.
+    /// Computes them, and what becomes of them; how far apart rows are then.
     ///
     /// # Safety
-    /// The factors were checked, the rows and columns are there, and `to` has room for whole squares.
+    /// The factors were checked, the rows and columns are there, and `to` has room for whole squares, of [`PITCH`].
     #[inline(always)]
-    unsafe fn multiply(&self, engaged: &Engaged, at: [usize; 2], columns: usize, to: *mut f32) {
-        for square in self.squares(at, columns, (to, PITCH)) {
+    unsafe fn multiply(
+        &self,
+        engaged: &Engaged,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        to: *mut f32,
+        between: Option<&mut (dyn Between + '_)>,
+    ) -> usize {
+        let at = [rows.start, columns.start];
+        let Some(between) = between else {
+            for square in self.squares(at, columns.len(), (to, PITCH)) {
+                // SAFETY: the caller's.
+                unsafe { square.multiply(engaged, self.parts) };
+            }
+            return PITCH;
+        };
+        let (pitch, count) = (columns.len().next_multiple_of(SQUARE), columns.len().div_ceil(SQUARE));
+        for (part, square) in self.squares(at, columns.len(), (to, pitch)).enumerate() {
+            // Few at a time, so that nothing waits for them.
+            between.ask(rows.clone(), columns.clone(), [part, count]);
             // SAFETY: the caller's.
             unsafe { square.multiply(engaged, self.parts) };
         }
+        // SAFETY: there is room, and nothing else refers to it.
+        let scores = unsafe { std::slice::from_raw_parts_mut(to, rows.len() * pitch) };
+        between.change(scores, rows, columns);
+        pitch
     }
 
     /// Raises each row's number to the largest of some of its elements: of the first ones, or the last ones, of those that are
     /// live in some of 32 rows.
-    pub(crate) fn some_tops(&self, engaged: &Engaged, room: &mut Room, last: bool, tops: &mut [f32]) {
+    pub(crate) fn some_tops(
+        &self,
+        engaged: &Engaged,
+        room: &mut Room,
+        last: bool,
+        tops: &mut [f32],
+        mut between: Option<&mut (dyn Between + '_)>,
+    ) {
         self.check();
         let [m, n, _] = self.lengths;
         let sums = grown(&mut room.sums, PITCH * SQUARE * size_of::<f32>() / size_of::<Line>());
@@ -104,13 +142,14 @@ impl Scores<'_> {
             let [first, count] = blocks(self.live, row, rows, n);
             let first = if last { first + count - 1 } else { first };
             let columns = first * TERMS..n.min((first + 1) * TERMS);
+            let (to, between) = (sums.as_mut_ptr().cast(), reborrowed(&mut between));
             // SAFETY: checked above; there is room.
-            unsafe { self.multiply(engaged, [row, columns.start], columns.len(), sums.as_mut_ptr().cast()) };
+            let pitch = unsafe { self.multiply(engaged, row..row + rows, columns.clone(), to, between) };
             let sums: &[f32] = bytemuck::cast_slice(sums);
             for (at, top) in tops[row..row + rows].iter_mut().enumerate() {
                 let there = self.live.map_or(0..n, |live| live.row(row + at));
                 let mask = bits(&(there.start..there.end.min(columns.end)), columns.start);
-                let of = &sums[at * PITCH..][..SQUARE];
+                let of = &sums[at * pitch..][..SQUARE];
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: who has engaged the unit has the instructions; there are 32 elements.
                 {
@@ -125,12 +164,19 @@ impl Scores<'_> {
     /// Exponentiates it. False if an exponential is no number or more than [`crate::kernels::exp::MOST_WEIGHT`], or, of several
     /// parts, so is a row's sum: what was to
     /// be made may then be anything.
-    pub(crate) fn exponentiate(&self, engaged: &Engaged, room: &mut Room, mut weights: Weights<'_, '_>) -> bool {
+    pub(crate) fn exponentiate(
+        &self,
+        engaged: &Engaged,
+        room: &mut Room,
+        mut weights: Weights<'_, '_>,
+        mut between: Option<&mut (dyn Between + '_)>,
+    ) -> bool {
         self.check();
         let [m, n, _] = self.lengths;
         assert!(weights.less.len() >= m, "rows that are to be exponentiated");
         #[cfg(target_arch = "x86_64")]
         if self.parts != [1, 1] {
+            assert!(between.is_none(), "factors of one part, if something is between");
             // SAFETY: who has engaged the unit has the instructions.
             return unsafe { self.exponentiate_beside(engaged, room, weights) };
         }
@@ -149,8 +195,9 @@ impl Scores<'_> {
                 if columns.is_empty() {
                     continue;
                 }
+                let between = reborrowed(&mut between);
                 // SAFETY: checked above; there is room.
-                unsafe { self.multiply(engaged, [row, columns.start], columns.len(), sums) };
+                let pitch = unsafe { self.multiply(engaged, rows.clone(), columns.clone(), sums, between) };
                 // What the unit has stored cannot be read before it is in the cache; neither can exponentials by the unit.
                 if let Some((row, blocks)) = pending.replace((row, columns.start / TERMS..columns.end.div_ceil(TERMS)))
                 {
@@ -159,7 +206,7 @@ impl Scores<'_> {
                 #[cfg(target_arch = "x86_64")]
                 {
                     let Weights { by, less, to, .. } = &mut weights;
-                    let (from, pitch, live) = (sums.cast_const(), PITCH, self.live);
+                    let (from, live) = (sums.cast_const(), self.live);
                     let (by, rows, columns) = (*by, rows.clone(), columns.clone());
                     // SAFETY: who has engaged the unit has the instructions; the rows and columns are there, have a number
                     // less each, and room.
@@ -173,6 +220,14 @@ impl Scores<'_> {
             weights.add(engaged, row, blocks);
         }
         true
+    }
+}
+
+/// For one call among several.
+fn reborrowed<'a>(between: &'a mut Option<&mut (dyn Between + '_)>) -> Option<&'a mut (dyn Between + 'a)> {
+    match between {
+        Some(between) => Some(&mut **between),
+        None => None,
     }
 }
 
@@ -236,14 +291,14 @@ mod tests {
         let scores = Scores { parts: [parts; 2], left, right, lengths: [m, n, k], live };
         let (mut room, mut tops, mut most) = (Room::default(), vec![f32::NEG_INFINITY; m], vec![]);
         for last in [false, true] {
-            scores.some_tops(&engaged, &mut room, last, &mut tops);
+            scores.some_tops(&engaged, &mut room, last, &mut tops, None);
         }
         let mut packed = vec![0f32; PackedLeft::len([m, n], parts)];
         let mut to = PackedLeft::new(unit, &mut packed, [m, n], parts, &mut most);
         let mut sums = vec![Partial::all(0.0); m.next_multiple_of(32)];
         let less = vec![less; m];
         let made = Weights { by: 0.5, less: &less, to: &mut to, sums: Some(&mut sums) };
-        if !scores.exponentiate(&engaged, &mut room, made) {
+        if !scores.exponentiate(&engaged, &mut room, made, None) {
             return (None, tops);
         }
         let made = crate::kernels::contract::left::unpack_left(&packed, [m, n], parts);
