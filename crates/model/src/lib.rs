@@ -29,6 +29,7 @@ pub use counts::Counts;
 pub use energy::Energy;
 pub use gpu::{Below, ByLanes, Depth, Misfit, OnGpu, Structure, by_lanes, on_gpu, on_gpu_below};
 pub use held::{Held, held_elements};
+pub use resident::resident_but_passing;
 pub use transfers::{
     KernelTransfers, KnownBounds, LevelTransfers, TensorTransfer, compute_seconds, compute_seconds_counted,
     kernel_transfers, kernel_transfers_counted, level_transfers, moved_bytes, transfers, transfers_of_blocks,

@@ -1,8 +1,8 @@
 //! How many bytes of tiles are live at once.
 
-use crate::gpu::uses::{each, fused};
+use crate::gpu::uses::{each, fused, reads};
 use einloom_tile::{Coord, Init, Kernel, Op, Scalar, ValueId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The largest total size of tiles that are live at the same time at one point of the grid. A tile lives from the
 /// operation that writes it to the last one that reads it; what a stream's body reads from outside lives through the
@@ -23,6 +23,23 @@ pub(crate) fn resident_in_passing(kernel: &Kernel) -> u64 {
         }
     });
     resident_but(kernel, &none)
+}
+
+/// The same as all that is live at once, without what is loaded for one map and nothing else: a processor reads it strip by strip where it
+/// lies.
+pub fn resident_but_passing(kernel: &Kernel) -> u64 {
+    let (mut loaded, mut readers) = (BTreeSet::new(), BTreeMap::<ValueId, (usize, bool)>::new());
+    each(&kernel.body, &mut |op| {
+        if let Op::Load { dst, .. } = op {
+            loaded.insert(*dst);
+        }
+        for v in reads(op) {
+            let (count, maps) = readers.entry(v).or_insert((0, true));
+            (*count, *maps) = (*count + 1, *maps && matches!(op, Op::Map { .. }));
+        }
+    });
+    loaded.retain(|v| readers.get(v).is_some_and(|r| *r == (1, true)));
+    resident_but(kernel, &loaded)
 }
 
 fn resident_but(kernel: &Kernel, none: &BTreeSet<ValueId>) -> u64 {

@@ -20,7 +20,7 @@ use crate::{Options, PlanError, Work};
 use einloom_algebra::NodeId;
 use einloom_cascade::{DType, IndexId};
 use einloom_machine::{Level, Machine};
-use einloom_model::{KernelTransfers, OnGpu, compute_seconds_counted, kernel_transfers_counted};
+use einloom_model::{KernelTransfers, OnGpu, compute_seconds_counted, kernel_transfers_counted, resident_but_passing};
 use einloom_tile::{AxisKind, Kernel, Op, grid_points};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -376,7 +376,8 @@ impl Workshop<'_> {
             None => COMPUTED,
         };
         let budget = self.budget() as f64 * near;
-        let spill = if products.is_some() { 1.0 } else { (t.resident_bytes as f64 / budget).max(1.0).sqrt() };
+        let held = if self.machine.lanes.is_some() { t.resident_bytes } else { resident_but_passing(k) };
+        let spill = if products.is_some() { 1.0 } else { (held as f64 / budget).max(1.0).sqrt() };
         let waiting = self.copies(&t, k);
         let levels = t.levels.iter().map(|l| (l.level.clone(), l.seconds * spill));
         let computing = (t.compute_seconds * spill + more).max(rest);

@@ -74,11 +74,7 @@ fn moves(step: &Step) -> bool {
 
 /// The map that follows at once and changes the results of the first step, which nothing else reads, if there is one: its result, and
 /// the reduction of its rows, which it or the map after it makes; and the latter's result.
-fn between(
-    tiles: &[Tile],
-    steps: &[Step],
-    uses: &[usize],
-) -> Option<(ValueId, Passing, Option<ValueId>)> {
+fn between(tiles: &[Tile], steps: &[Step], uses: &[usize]) -> Option<(ValueId, Passing, Option<ValueId>)> {
     if changed(tiles, steps, uses) != Some(1) {
         return None;
     }
@@ -177,7 +173,8 @@ pub(super) fn check(tiles: &[Tile], steps: &mut [Step]) {
             kept.extend(reads(step).into_iter().filter(|v| Some(*v) != passing.fold.start && *v != c.dst));
         }
         let mut twice = between.as_ref().is_none_or(|passing| apart(&[passing.fold.dst], &kept));
-        for (number, step) in rest.iter().enumerate().take_while(|(number, _)| Some(number + 1) <= less.last().copied()) {
+        for (number, step) in rest.iter().enumerate().take_while(|(number, _)| Some(number + 1) <= less.last().copied())
+        {
             let made = writes(step);
             if !less.contains(&(number + 1)) {
                 kept.extend(reads(step).into_iter().filter(|v| *v != c.dst));

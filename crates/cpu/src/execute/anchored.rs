@@ -1,7 +1,7 @@
 //! Contractions whose results become exponentials at once, below an anchor that is known beforehand.
 
 use super::arena::Scratch;
-use super::between::Change;
+use super::between::{Ahead, Change};
 use super::make::Exponentials;
 use super::map::sources;
 use super::place::Place;
@@ -53,8 +53,7 @@ impl<'a> Worker<'a> {
         }
         let Some(there) = self.reduced(of, passing) else { return false };
         let engaged = self.engaged.take().unwrap_or_else(|| Engaged::new(unit));
-        let (mut room, mut scratch) =
-            (std::mem::take(&mut self.arena.packed), std::mem::take(&mut self.arena.narrow));
+        let (mut room, mut scratch) = (std::mem::take(&mut self.arena.packed), std::mem::take(&mut self.arena.narrow));
 
         // Where there is no anchor yet, or one was too low before, some results give one.
         let mut totals = std::mem::take(&mut self.arena.totals);
@@ -72,7 +71,7 @@ impl<'a> Worker<'a> {
         let before = &data(start)[..rows];
         let rising = self.refused.contains(&contract.dst);
         if rising || before.iter().any(|x| !x.is_finite()) {
-            let mut change = change.map(|change| self.change(contract, change, &mut scratch));
+            let mut change = change.map(|change| self.change(contract, change, Ahead::default(), &mut scratch));
             for last in if rising { &[false, true][..] } else { &[false] } {
                 let between = change.as_mut().map(|change| change as &mut dyn Between);
                 scores(there.as_ref()).some_tops(&engaged, &mut room, *last, &mut totals, between);
@@ -94,7 +93,7 @@ impl<'a> Worker<'a> {
             self.places[of.at()] = Place::Slot;
             match self.exponentials(*dst, plan) {
                 Some(job) if job.of == of => self.weigh(
-                    (contract, change),
+                    (contract, change, self.ahead_of(of)),
                     (*dst, ready),
                     job,
                     summed,
@@ -117,6 +116,7 @@ impl<'a> Worker<'a> {
         &'s self,
         contract: &Contract,
         (dst, plan): (ValueId, &ExpressionPlan),
+        ahead: Ahead,
         scratch: &'s mut Scratch<f32>,
     ) -> Change<'s> {
         let (tiles, tile) = (self.tiles(), self.job.plan.tiles[dst.at()]);
@@ -124,12 +124,20 @@ impl<'a> Worker<'a> {
         let strips = plan.variant(|p| coverage(p, &self.windows));
         let own = Leaf::Tile(contract.dst, ElementKind::Full);
         let sources = sources((tiles, tile, None), (Carrier::F32, self.job.token), strips, Some(&own), scratch);
-        Change::new(self.job.token, strips, contract.times, sources, lengths[0], scratch)
+        Change::new(self.job.token, strips, contract.times, sources, (lengths, ahead), scratch)
+    }
+
+    /// What to ask for of what scores are changed by: of the stream's next chunk, besides the next piece.
+    fn ahead_of(&self, scores: ValueId) -> Ahead {
+        let along = self.job.plan.tiles[scores.at()].inner;
+        let next = self.next.filter(|(axis, _)| Some(*axis) == along);
+        let tile = next.map(|(axis, window)| window.base as isize - self.windows[axis.at()].base as isize);
+        Ahead { tile, squares: 0 }
     }
 
     fn weigh(
         &mut self,
-        (contract, change): (&Contract, Option<(ValueId, &ExpressionPlan)>),
+        (contract, change, ahead): (&Contract, Option<(ValueId, &ExpressionPlan)>, Ahead),
         (dst, ready): (ValueId, &'a [ValueId]),
         job: Exponentials,
         summed: bool,
@@ -159,7 +167,7 @@ impl<'a> Worker<'a> {
         let (left, right, lengths) = (data(contract.left), data(contract.right), [rows, columns, terms]);
         let scores = Scores { parts, left, right, lengths, live: job.live.as_ref() };
         let (less, partials) = (&data(job.less)[..rows], sums.as_deref_mut());
-        let mut change = change.map(|change| self.change(contract, change, scratch));
+        let mut change = change.map(|change| self.change(contract, change, ahead, scratch));
         let mut by = job.by;
         if let Some(times) = change.as_ref().and_then(Change::multiple) {
             by *= times;

@@ -21,7 +21,7 @@ pub(crate) use below::Below;
 pub(crate) use lines::Lines;
 pub(crate) use packed::{Rows, rows};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use rounded::Piece;
+pub(crate) use rounded::{Piece, is_whole};
 pub(crate) use strips::{ROWS, Strips, blocks};
 
 /// The most that an exponential may be that is made before its row's maximum is known: so much larger may what is summed be

@@ -41,7 +41,7 @@ pub(crate) mod memory;
 pub(crate) mod passes;
 pub(crate) mod real;
 pub(crate) mod strip;
-mod tanh;
+pub(crate) mod tanh;
 pub(crate) mod transpose;
 pub(crate) mod unit;
 mod wide;

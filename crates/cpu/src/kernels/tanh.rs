@@ -27,6 +27,84 @@ pub(super) fn is_promised(over: f32, times: f32) -> bool {
     (1.0 / FAR..=FAR).contains(&over.abs()) && (times / over).is_normal() && (times * MOST).is_finite()
 }
 
+/// From here on a rough tangent is that of this number.
+const ROUGH_MOST: f32 = 6.2;
+/// As [`P`] and [`Q`], for a relative error of `1.0e-5`, which is what `1 - tanh` is at most beyond.
+const ROUGH_P: [f32; 2] = [0.114_615_99, 0.001_498_728];
+const ROUGH_Q: [f32; 3] = [0.447_907_9, 0.017_524_032, 5.520_593e-5];
+/// Twice that error of this is a thousandth at most.
+const ROUGH_TIMES: f32 = 50.0;
+
+/// The same within a thousandth: of what is an exponential's argument that is rounded to eight bits, two of which are three thousandths
+/// apart at least. False, and nothing done, also where it would not be.
+#[inline(always)]
+pub(crate) fn roughly<I: Instructions>(d: &mut [f32], over: f32, times: f32) -> bool {
+    is_promised(over, times) && times.abs() <= ROUGH_TIMES && with_wide::<I, _>(Roughly { d, over, times })
+}
+
+struct Roughly<'a> {
+    d: &'a mut [f32],
+    over: f32,
+    times: f32,
+}
+
+impl<V: Wide> WideWork<V> for Roughly<'_> {
+    #[inline(always)]
+    unsafe fn run(self) -> bool {
+        let Self { d, over, times } = self;
+        let (by, square) = (f64::from(times) / f64::from(over), f64::from(over) * f64::from(over));
+        let scaled = |first: f64, x: f32, power: i32| (first * f64::from(x) / square.powi(power)) as f32;
+        let n = d.len();
+        // SAFETY: the caller has the instructions, and the elements are there.
+        unsafe {
+            let most = ROUGH_MOST * over.abs();
+            let ends = [V::splat(-most), V::splat(most)];
+            let p = [V::splat(by as f32), V::splat(scaled(by, ROUGH_P[0], 1)), V::splat(scaled(by, ROUGH_P[1], 2))];
+            let mut q = [V::splat(1.0); 4];
+            for (i, (q, x)) in q[1..].iter_mut().zip(ROUGH_Q).enumerate() {
+                *q = V::splat(scaled(1.0, x, i as i32 + 1));
+            }
+            let to = d.as_mut_ptr();
+            let mut at = 0;
+            while at + 64 <= n {
+                let mut x = [ends[0]; 4];
+                for (i, x) in x.iter_mut().enumerate() {
+                    *x = V::load(to.add(at + 16 * i));
+                }
+                for (i, y) in rough(x, ends, p, q).into_iter().enumerate() {
+                    y.store(to.add(at + 16 * i));
+                }
+                at += 64;
+            }
+            while at < n {
+                let left = (n - at).min(16);
+                let [y] = rough([V::load_first(to.add(at), left)], ends, p, q);
+                y.store_first(to.add(at), left);
+                at += 16;
+            }
+        }
+        true
+    }
+}
+
+/// # Safety
+/// The processor has the vectors.
+#[inline(always)]
+unsafe fn rough<V: Wide, const N: usize>(x: [V; N], ends: [V; 2], p: [V; 3], q: [V; 4]) -> [V; N] {
+    // SAFETY: the caller's.
+    unsafe {
+        let x = each!(i => x[i].between(ends[0], ends[1]));
+        let t = each!(i => x[i].mul(x[i]));
+        let over = each!(i => q[2].fused(t[i], q[3]));
+        let under = each!(i => p[1].fused(t[i], p[2]));
+        let over = each!(i => q[1].fused(t[i], over[i]));
+        let under = each!(i => p[0].fused(t[i], under[i]));
+        let over = each!(i => q[0].fused(t[i], over[i]));
+        let under = each!(i => x[i].mul(under[i]));
+        each!(i => under[i].over(over[i]))
+    }
+}
+
 /// Tangents of a strip.
 struct Strip<'a> {
     d: &'a mut [f32],
@@ -162,6 +240,41 @@ mod tests {
         #[inline(always)]
         fn run<I: Instructions>(self) -> bool {
             super::run::<I>(self.0, self.1, self.2, self.3)
+        }
+    }
+
+    struct Roughly<'a>(&'a mut [f32], f32, f32);
+
+    impl Work for Roughly<'_> {
+        type Output = bool;
+        #[inline(always)]
+        fn run<I: Instructions>(self) -> bool {
+            super::roughly::<I>(self.0, self.1, self.2)
+        }
+    }
+
+    #[test]
+    fn rough_caps_are_within_a_thousandth() {
+        let finite = (-400_000..400_000).map(|i| i as f32 / 1000.0);
+        let special = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.0, 1e30, -1e-30];
+        let all: Vec<f32> = finite.chain(special).collect();
+        for token in Isa::ALL.into_iter().filter_map(Token::new) {
+            for (over, times) in [(50.0f32, 50.0f32), (400.0, 50.0), (30.0, -30.0), (-0.5, 1.0)] {
+                let mut found = all.clone();
+                if !dispatch(token, Roughly(&mut found, over, times)) {
+                    assert_eq!(token.isa(), Isa::Portable);
+                    return;
+                }
+                for (&x, &found) in all.iter().zip(&found) {
+                    let want = (f64::from(x) / f64::from(over)).tanh() * f64::from(times);
+                    let near = (f64::from(found) - want).abs() <= 1e-3 && found.abs() <= times.abs() * 1.000_02;
+                    assert!(
+                        near || want.is_nan() && found.is_nan(),
+                        "tanh({x} / {over}) * {times}: {found} for {want}"
+                    );
+                }
+            }
+            assert!(!dispatch(token, Roughly(&mut [1.0], 50.0, 64.0)), "less exact than promised");
         }
     }
 

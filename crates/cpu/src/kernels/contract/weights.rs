@@ -3,9 +3,10 @@
 
 use super::left::PackedLeft;
 use super::tiles::{Room, SQUARE, grown};
-#[cfg(target_arch = "x86_64")]
-use crate::kernels::exp::Piece;
+use crate::kernels::add::Addend;
 use crate::kernels::exp::blocks;
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::exp::{Piece, is_whole};
 use crate::kernels::fold::Partial;
 use crate::kernels::live::{Live, bits};
 use crate::kernels::memory::Line;
@@ -49,10 +50,12 @@ pub(crate) struct Weights<'a, 't> {
 /// What scores become before they are exponentiated, a piece at a time while it is near.
 pub(crate) trait Between {
     /// Asks for a part, of so many, of what it needs for the piece after this one.
-    fn ask(&self, rows: Range<usize>, columns: Range<usize>, part: [usize; 2]);
+    fn ask(&mut self, rows: Range<usize>, columns: Range<usize>, part: [usize; 2]);
     /// Changes the scores of some rows and columns. From row to row they are the next multiple of 32 columns apart; what is beyond the
     /// columns may become anything.
     fn change(&mut self, scores: &mut [f32], rows: Range<usize>, columns: Range<usize>);
+    /// The number by which they are multiplied, and what is added then, if that is all that becomes of them.
+    fn addend(&self, rows: &Range<usize>, columns: &Range<usize>) -> Option<(f32, Addend<'_>)>;
 }
 
 impl Scores<'_> {
@@ -90,7 +93,7 @@ impl Scores<'_> {
         })
     }
 
-    /// Computes them, and what becomes of them; how far apart rows are then.
+    /// Computes them, and what becomes of them unless that is left to the exponentials; how far apart rows are then.
     ///
     /// # Safety
     /// The factors were checked, the rows and columns are there, and `to` has room for whole squares, of [`PITCH`].
@@ -102,6 +105,7 @@ impl Scores<'_> {
         columns: Range<usize>,
         to: *mut f32,
         between: Option<&mut (dyn Between + '_)>,
+        left: bool,
     ) -> usize {
         let at = [rows.start, columns.start];
         let Some(between) = between else {
@@ -117,6 +121,9 @@ impl Scores<'_> {
             between.ask(rows.clone(), columns.clone(), [part, count]);
             // SAFETY: the caller's.
             unsafe { square.multiply(engaged, self.parts) };
+        }
+        if left {
+            return pitch;
         }
         // SAFETY: there is room, and nothing else refers to it.
         let scores = unsafe { std::slice::from_raw_parts_mut(to, rows.len() * pitch) };
@@ -144,7 +151,7 @@ impl Scores<'_> {
             let columns = first * TERMS..n.min((first + 1) * TERMS);
             let (to, between) = (sums.as_mut_ptr().cast(), reborrowed(&mut between));
             // SAFETY: checked above; there is room.
-            let pitch = unsafe { self.multiply(engaged, row..row + rows, columns.clone(), to, between) };
+            let pitch = unsafe { self.multiply(engaged, row..row + rows, columns.clone(), to, between, false) };
             let sums: &[f32] = bytemuck::cast_slice(sums);
             for (at, top) in tops[row..row + rows].iter_mut().enumerate() {
                 let there = self.live.map_or(0..n, |live| live.row(row + at));
@@ -195,9 +202,12 @@ impl Scores<'_> {
                 if columns.is_empty() {
                     continue;
                 }
-                let between = reborrowed(&mut between);
+                let whole = is_whole(&rows, &columns, n, self.live);
+                let adds = |between: &dyn Between| whole && between.addend(&rows, &columns).is_some();
+                let left = between.as_deref().is_some_and(adds);
+                let there = reborrowed(&mut between);
                 // SAFETY: checked above; there is room.
-                let pitch = unsafe { self.multiply(engaged, rows.clone(), columns.clone(), sums, between) };
+                let pitch = unsafe { self.multiply(engaged, rows.clone(), columns.clone(), sums, there, left) };
                 // What the unit has stored cannot be read before it is in the cache; neither can exponentials by the unit.
                 if let Some((row, blocks)) = pending.replace((row, columns.start / TERMS..columns.end.div_ceil(TERMS)))
                 {
@@ -208,9 +218,10 @@ impl Scores<'_> {
                     let Weights { by, less, to, .. } = &mut weights;
                     let (from, live) = (sums.cast_const(), self.live);
                     let (by, rows, columns) = (*by, rows.clone(), columns.clone());
+                    let added = between.as_deref().filter(|_| left).and_then(|b| b.addend(&rows, &columns));
                     // SAFETY: who has engaged the unit has the instructions; the rows and columns are there, have a number
                     // less each, and room.
-                    if !unsafe { Piece { from, pitch, rows, columns, all: n, live, by, less, to }.run() } {
+                    if !unsafe { Piece { from, pitch, rows, columns, all: n, live, by, less, added, to }.run() } {
                         return false;
                     }
                 }

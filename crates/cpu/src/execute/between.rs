@@ -1,0 +1,229 @@
+//! Elementwise operations on scores between their products and their exponentials: a bias, a soft cap, a mask that is a number. They
+//! are computed piece by piece while the scores are in the first-level cache.
+
+use super::arena::Scratch;
+use super::source::Source;
+use crate::compile::Strips;
+use crate::kernels::add::{self, Addend, Of};
+use crate::kernels::contract::Between;
+use crate::kernels::isa::{Instructions, Token, Work, dispatch};
+use crate::kernels::strip::{self, Data, Operand, STRIP, Step};
+use crate::kernels::tanh;
+use einloom_cascade::BinaryOp;
+use std::ops::Range;
+
+/// Rows and columns of scores that are computed at once.
+const SQUARE: usize = 32;
+
+/// What scores, times a number, become.
+pub(super) struct Change<'a> {
+    token: Token,
+    /// What scores are multiplied by first.
+    times: f32,
+    /// The leaf that is added then, or subtracted if that is told.
+    added: Option<(usize, bool)>,
+    steps: Vec<Step>,
+    sources: Vec<Source<'a, f32>>,
+    /// Leaves that the steps read strip by strip.
+    read: Vec<bool>,
+    /// Of the whole tile.
+    lengths: [usize; 2],
+    ahead: Ahead,
+    scratch: &'a mut Scratch<f32>,
+}
+
+/// What is asked for while scores are computed, of what is added to them, besides what the next piece needs.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Ahead {
+    /// What the next tile needs, which begins so many elements further, in rows that are as far apart.
+    pub tile: Option<isize>,
+    /// Squares that were computed.
+    pub squares: usize,
+}
+
+impl<'a> Change<'a> {
+    /// Of a strip program whose first step reads the scores, if any does, the source in place being they; `scratch` has room for its
+    /// leaves and registers.
+    pub(super) fn new(
+        token: Token,
+        strips: &Strips,
+        times: f32,
+        sources: Vec<Source<'a, f32>>,
+        (lengths, ahead): ([usize; 2], Ahead),
+        scratch: &'a mut Scratch<f32>,
+    ) -> Self {
+        let steps = strips.steps.clone();
+        let mut change = Self { token, times, added: None, steps, sources, read: vec![], lengths, ahead, scratch };
+        change.shorten();
+        change.read = vec![false; change.sources.len()];
+        for operand in change.steps.iter().flat_map(Step::operands) {
+            if let Operand::Leaf(leaf) = operand {
+                change.read[usize::from(leaf)] = true;
+            }
+        }
+        change
+    }
+
+    /// The number that scores are multiplied by, if nothing else becomes of them.
+    pub(super) fn multiple(&self) -> Option<f32> {
+        (self.added.is_none() && self.steps.is_empty()).then_some(self.times)
+    }
+
+    /// Takes the first steps apart that can be done in passing.
+    fn shorten(&mut self) {
+        let &[Step::Copy { d: 0, from: Operand::Leaf(own) }, ref rest @ ..] = self.steps.as_slice() else { return };
+        if !matches!(self.sources[usize::from(own)], Source::InPlace) {
+            return;
+        }
+        let mut taken = 1;
+        for step in rest {
+            match *step {
+                Step::Binary { op: BinaryOp::Mul, d: 0, with: Operand::Const(x), .. } => self.times *= x as f32,
+                Step::Binary { op: BinaryOp::Add, d: 0, with: Operand::Leaf(leaf), .. } => {
+                    self.added = Some((leaf.into(), false));
+                }
+                Step::Binary { op: BinaryOp::Sub, d: 0, with: Operand::Leaf(leaf), reversed: false } => {
+                    self.added = Some((leaf.into(), true));
+                }
+                _ => break,
+            }
+            if let Some((leaf, _)) = self.added {
+                match self.sources[leaf] {
+                    Source::Rows(_) | Source::Bf16(_) | Source::Diagonals => taken += 1,
+                    _ => self.added = None,
+                }
+                break;
+            }
+            taken += 1;
+        }
+        self.steps.drain(..taken);
+        let times = f64::from(self.times);
+        if self.added.is_none()
+            && let Some(Step::ScaledTanh { over, .. }) = self.steps.first_mut()
+            && (over.abs() / times.abs()).is_normal()
+        {
+            *over /= times;
+            self.times = 1.0;
+        }
+    }
+}
+
+/// Where the rows begin of what is added, or subtracted if that is told, to a tile of so many rows, from a row and a column on.
+fn lies<'s>(
+    sources: &'s [Source<'_, f32>],
+    vectors: &'s [Vec<f32>],
+    (leaf, less): (usize, bool),
+    rows: usize,
+    [row, column]: [usize; 2],
+) -> Addend<'s> {
+    let lies = |of, pitch: usize| Addend { of, start: row * pitch + column, step: pitch as isize, less };
+    match &sources[leaf] {
+        Source::Rows(from) => lies(Of::Floats(from.data), from.pitch),
+        Source::Bf16(from) => lies(Of::Bf16(from.data), from.pitch),
+        _ => Addend { of: Of::Floats(&vectors[leaf]), start: rows - 1 - row + column, step: -1, less },
+    }
+}
+
+impl Between for Change<'_> {
+    fn addend(&self, rows: &Range<usize>, columns: &Range<usize>) -> Option<(f32, Addend<'_>)> {
+        let added = self.added.filter(|_| self.steps.is_empty())?;
+        let at = [rows.start, columns.start];
+        Some((self.times, lies(&self.sources, &self.scratch.vectors, added, self.lengths[0], at)))
+    }
+
+    fn ask(&mut self, rows: Range<usize>, columns: Range<usize>, [part, parts]: [usize; 2]) {
+        let Some((leaf, _)) = self.added else { return };
+        let [all, width] = self.lengths;
+        let (of, pitch) = match &self.sources[leaf] {
+            Source::Rows(from) => (Of::Floats(from.data), from.pitch),
+            Source::Bf16(from) => (Of::Bf16(from.data), from.pitch),
+            _ => return,
+        };
+        let Ahead { tile, squares } = &mut self.ahead;
+        // The rows below come next, or the first ones of the next columns. Part of what was asked for a tile before is no longer near:
+        // either alone costs more (measured).
+        let (row, column) = if rows.end < all { (rows.end, columns.start) } else { (0, columns.end) };
+        for r in rows.len() * part / parts..rows.len() * (part + 1) / parts {
+            add::ask(of, ((row + r) * pitch + column) as isize, columns.len());
+        }
+        if let Some(tile) = tile {
+            let count = all.div_ceil(SQUARE) * width.div_ceil(SQUARE);
+            for r in all * *squares / count..all * (*squares + 1) / count {
+                add::ask(of, (r * pitch) as isize + *tile, width);
+            }
+        }
+        *squares += 1;
+    }
+
+    fn change(&mut self, scores: &mut [f32], rows: Range<usize>, columns: Range<usize>) {
+        dispatch(self.token, Piece { change: self, scores, rows, columns });
+    }
+}
+
+struct Piece<'p, 'a> {
+    change: &'p mut Change<'a>,
+    scores: &'p mut [f32],
+    rows: Range<usize>,
+    columns: Range<usize>,
+}
+
+impl Work for Piece<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Instructions>(self) {
+        let Self { change, scores, rows, columns } = self;
+        let Change { times, added, steps, sources, read, lengths: [all, _], scratch, .. } = change;
+        let Scratch { registers, leaves, vectors, .. } = &mut **scratch;
+        let pitch = scores.len() / rows.len();
+        match *added {
+            Some(added) => {
+                let with = lies(sources, vectors, added, *all, [rows.start, columns.start]);
+                add::run::<I>(scores, [columns.len(), pitch], *times, with);
+            }
+            None if *times != 1.0 => {
+                for x in scores.iter_mut() {
+                    *x *= *times;
+                }
+            }
+            None => {}
+        }
+        match steps.as_slice() {
+            [] => return,
+            // Exponentials of one part are rounded more than that.
+            &[Step::ScaledTanh { d: 0, over, times }] if tanh::roughly::<I>(scores, over as f32, times as f32) => {
+                return;
+            }
+            _ => {}
+        }
+        // Strips of whole rows; what needs no other strip takes all.
+        let alone = steps.iter().all(|step| step.register() == 0) && !read.contains(&true);
+        let together = if alone { rows.len() } else { 1 << (STRIP / pitch).ilog2() };
+        for first in (0..rows.len()).step_by(together) {
+            let height = together.min(rows.len() - first);
+            let strip = &mut scores[first * pitch..][..height * pitch];
+            for (number, source) in sources.iter().enumerate().filter(|(number, _)| read[*number]) {
+                if matches!(source, Source::Same(_) | Source::InPlace) {
+                    continue;
+                }
+                for (r, to) in leaves[number][..strip.len()].chunks_exact_mut(pitch).enumerate() {
+                    let at = [rows.start + first + r, columns.start];
+                    source.copy(&vectors[number], *all, at, &mut to[..columns.len()]);
+                }
+            }
+            // The scores are where the first step would copy them to.
+            let (own, rest) = match steps.split_first() {
+                Some((&Step::Copy { d: 0, from: Operand::Leaf(leaf) }, rest)) => {
+                    (matches!(sources[usize::from(leaf)], Source::InPlace), rest)
+                }
+                _ => (false, &[][..]),
+            };
+            let n = strip.len();
+            let leaf = |number: u16| match &sources[usize::from(number)] {
+                Source::Same(x) => Data::Same(*x),
+                _ => Data::Each(&leaves[usize::from(number)][..n]),
+            };
+            strip::run::<f32, I>(if own { rest } else { steps }, strip, registers, leaf);
+        }
+    }
+}
