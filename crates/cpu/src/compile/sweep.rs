@@ -2,11 +2,12 @@
 //! strip while it is in the first-level cache, and a tile that nothing else reads is never in memory. Tiles that are
 //! only read strip by strip need not be copied or converted first either: they are read where the tensor is.
 
-use super::{Access, Carrier, Ends, ExpressionPlan, Fold, Leaf, Step, Tile, Viewable, each_step, reads};
+use super::{Access, Carrier, Ends, ExpressionPlan, Fold, Leaf, Step, Tile, Viewable, each_step, reads, writes};
 use crate::compile::ElementKind;
 use crate::kernels::fold::Monoid;
 use einloom_cascade::DType;
 use einloom_tile::{Kernel, Program, Scalar, TensorId, TileMonoid, ValueDecl, ValueId};
+use std::collections::BTreeSet;
 
 /// Joins what can be joined in all of `steps`.
 pub(super) fn join(program: &Program, kernel: &mut Kernel, tiles: &mut Vec<Tile>, steps: &mut Vec<Step>) {
@@ -59,7 +60,47 @@ fn stored<'a>(program: &Program, step: &'a Step) -> Option<(ValueId, TensorId, &
     (adjacent && plain).then_some((*src, *tensor, access))
 }
 
+/// Moves reductions of what maps make before what else reads it, with the maps that they need for that, so that they see its strips.
+fn reduce_first(tiles: &[Tile], steps: &mut [Step]) {
+    let mut at = 0;
+    while at < steps.len() {
+        if let Some(dst) = joinable(tiles, &steps[at])
+            && let Some(first) = steps[at + 1..].iter().position(|s| reads_in(s, dst)).map(|k| at + 1 + k)
+            && fold(tiles, &steps[first]).is_none()
+            && let Some(moved) = before(tiles, steps, first, dst)
+        {
+            for (number, from) in moved.into_iter().enumerate() {
+                steps[first + number..=from].rotate_right(1);
+            }
+        }
+        at += 1;
+    }
+}
+
+/// Where the steps are, in their order, that would have to go before the step at `first` for a reduction of `dst` to go there; `None` if there is
+/// none, or if it cannot.
+fn before(tiles: &[Tile], steps: &[Step], first: usize, dst: ValueId) -> Option<Vec<usize>> {
+    let stays = |s: &Step| matches!(s, Step::Stream { .. } | Step::SkipUnless { .. });
+    let end = steps[first..].iter().position(stays).map_or(steps.len(), |k| first + k);
+    let reduction = (first..end).find(|&k| fold(tiles, &steps[k]).is_some_and(|(src, _)| src == dst))?;
+    let (mut needed, mut moved) = (BTreeSet::from_iter(reads(&steps[reduction])), vec![reduction]);
+    for k in (first..reduction).rev() {
+        if !writes(&steps[k]).iter().any(|v| needed.contains(v)) {
+            continue;
+        }
+        match &steps[k] {
+            Step::Map { ends, .. } if ends.is_empty() => {}
+            _ => return None,
+        }
+        needed.extend(reads(&steps[k]));
+        moved.push(k);
+    }
+    moved.reverse();
+    Some(moved)
+}
+
 fn body(program: &Program, tiles: &[Tile], steps: &mut Vec<Step>, uses: &mut [usize]) {
+    reduce_first(tiles, steps);
     let mut at = 0;
     while at < steps.len() {
         if let Step::Stream { body: inner, .. } = &mut steps[at] {

@@ -8,6 +8,7 @@ use crate::kernels::strip::{self, Operand};
 use crate::kernels::unit::products;
 use einloom_cascade::DType;
 use einloom_tile::{AxisId, Kernel, Program, ValueId};
+use std::collections::BTreeMap;
 
 /// What multiplies packed squares, as plans know it.
 #[derive(Clone, Copy, Debug)]
@@ -286,25 +287,28 @@ fn hand_over(steps: &mut [Step], dst: ValueId, of: ValueId) -> bool {
     }
 }
 
-/// Maps whose results are left factors, and nothing else, pack them.
+/// Maps whose results are left factors of one contraction, of the same body or of a stream in it, and nothing else, pack them.
 fn pack_in_passing(tiles: &[Tile], steps: &mut [Step], uses: &[usize]) {
-    for at in 0..steps.len() {
-        let (before, rest) = steps.split_at_mut(at);
-        match &mut rest[0] {
-            Step::Stream { body, .. } => pack_in_passing(tiles, body, uses),
-            Step::Contract(Contract { left, sum, parts: Some([parts, _]), .. }) if uses[left.at()] == 1 => {
-                let tile = tiles[left.at()];
-                let map = before.iter_mut().find_map(|s| match s {
-                    Step::Map { dst, plan, ends } if dst == left => Some((plan, ends)),
-                    _ => None,
-                });
-                if let Some((plan, ends)) = map
-                    && !plan.wide
-                    && tile.carrier == Carrier::F32
-                    && tile.outer.is_some()
-                    && tile.inner == Some(*sum)
-                {
-                    ends.packed = Some(*parts);
+    let mut lefts = BTreeMap::new();
+    super::each_step(steps, &mut |step| {
+        if let Step::Contract(Contract { left, sum, parts: Some([parts, _]), .. }) = step
+            && uses[left.at()] == 1
+        {
+            lefts.insert(*left, (*sum, *parts));
+        }
+    });
+    pack_those(tiles, steps, &lefts);
+}
+
+fn pack_those(tiles: &[Tile], steps: &mut [Step], lefts: &BTreeMap<ValueId, (AxisId, usize)>) {
+    for step in steps {
+        match step {
+            Step::Stream { body, .. } => pack_those(tiles, body, lefts),
+            Step::Map { dst, plan, ends } => {
+                let tile = tiles[dst.at()];
+                let fits = !plan.wide && tile.carrier == Carrier::F32 && tile.outer.is_some();
+                if let Some(&(_, parts)) = lefts.get(dst).filter(|(sum, _)| fits && tile.inner == Some(*sum)) {
+                    ends.packed = Some(parts);
                 }
             }
             _ => {}

@@ -56,6 +56,9 @@ impl Worker<'_> {
             return;
         }
         if plan.wide {
+            if self.compared(dst, plan, ends) {
+                return;
+            }
             let mut scratch = std::mem::take(&mut self.arena.wide);
             self.map_as::<f64>(dst, plan, (ends, None), &mut scratch);
             self.arena.wide = scratch;
