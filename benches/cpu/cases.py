@@ -49,14 +49,17 @@ def attention(quick):
 
 def variants(quick):
     n, d = 2048 if quick else 4096, 64
-    for name, more in {
-        "attention": {}, "attention_alibi": {}, "attention_bias": {}, "attention_softcap": {}, "attention_window": {"W": n // 4},
-        "attention_gqa": {"J": 2}, "attention_l2": {}, "attention_sink": {},
-    }.items():
-        sizes = {"B": 1, "H": 8, "M": n, "N": n, "D": d, "E": d} | more
-        causal = 0.5 if name == "attention_alibi" else 7 / 32 if name == "attention_window" else 1
-        bias = 8.0 * n * n * 4 if name == "attention_bias" else 0.0
-        yield Case("variants", f"{name} f32 N={n}", name, "f32", sizes, 4.0 * 8 * n * n * d * causal, 4.0 * 8 * n * d * 4 + bias)
+    part = {"attention_causal": 0.5, "attention_alibi": 0.5, "attention_window": 7 / 32}
+    for dtype in ("f32", "bf16"):
+        for name, more in {
+            "attention": {}, "attention_bias": {}, "attention_softcap": {}, "attention_padding": {}, "attention_off_by_one": {},
+            "attention_l2": {}, "attention_sink": {}, "attention_gqa": {"J": 2}, "attention_causal": {}, "attention_alibi": {},
+            "attention_window": {"W": n // 4},
+        }.items():
+            sizes = {"B": 1, "H": 8, "M": n, "N": n, "D": d, "E": d} | more
+            flops = 4.0 * 8 * n * n * d * part.get(name, 1)
+            bias = 8.0 * n * n * BYTES[dtype] if name == "attention_bias" else 0.0
+            yield Case("variants", f"{name} {dtype} N={n}", name, dtype, sizes, flops, 4.0 * 8 * n * d * BYTES[dtype] + bias)
 
 
 def matmul(quick):

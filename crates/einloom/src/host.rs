@@ -1,7 +1,7 @@
 //! What this computer says about itself.
 
 use einloom_cpu::{Bf16Products, BuildError};
-use einloom_machine::{CacheTexts, HostFacts, Machine};
+use einloom_machine::{CacheKind, CacheTexts, HostFacts, Machine, Measured};
 use std::fs::read_to_string;
 
 /// Cores, caches, instruction sets and memory, as far as the operating system tells. What it does not tell is left
@@ -38,6 +38,27 @@ pub fn bf16_products() -> Result<Bf16Products, BuildError> {
 /// This computer as a machine.
 pub fn machine() -> Machine {
     einloom_machine::host(&facts())
+}
+
+/// The same with bandwidths and rates as measured now, which takes about a second and wants nothing else to run meanwhile.
+pub fn measured_machine() -> Machine {
+    /// Of what is copied to measure main memory, in sizes of the largest cache; and at least so many bytes.
+    const TIMES: usize = 8;
+    const LEAST: usize = 64 << 20;
+    let mut facts = facts();
+    let threads = facts.cores.max(1);
+    let caches: Vec<_> = facts.caches.iter().filter(|c| c.kind != CacheKind::Instruction).copied().collect();
+    let share = |bytes: u64, by: usize| usize::try_from(bytes).unwrap_or(usize::MAX) / by.clamp(1, threads);
+    let copied = caches.iter().map(|c| {
+        // Half of it: what else is in it is not counted.
+        (c.level, einloom_cpu::copied_per_second(share(c.bytes, c.shared_by) / 2, threads))
+    });
+    let largest = caches.iter().map(|c| share(c.bytes, c.shared_by)).max().unwrap_or(0);
+    let most = available_memory().map_or(usize::MAX, |m| share(m, 1)) / (4 * threads);
+    let memory = einloom_cpu::copied_per_second((TIMES * largest).max(LEAST).min(most.max(1)), threads);
+    let (multiply_adds, products) = einloom_cpu::multiplied_per_second(threads);
+    facts.measured = Some(Measured { multiply_adds, products, caches: copied.collect(), memory });
+    einloom_machine::host(&facts)
 }
 
 /// Memory that could be allocated without swapping, in bytes, if the operating system tells.

@@ -15,6 +15,21 @@ pub struct HostFacts {
     pub hertz: f64,
     /// Main memory.
     pub memory_bytes: Option<u64>,
+    /// What was measured, if anything was.
+    pub measured: Option<Measured>,
+}
+
+/// What was measured of a host, by all of its processors together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Operations per second of multiply-adds in f32.
+    pub multiply_adds: f64,
+    /// Of products of bf16, where there is a faster way for them.
+    pub products: Option<f64>,
+    /// Bytes per second, in and out, of the caches of each level.
+    pub caches: Vec<(u8, f64)>,
+    /// Of main memory; 0 if it was not.
+    pub memory: f64,
 }
 
 /// One cache of the first processor.
@@ -74,6 +89,7 @@ impl HostFacts {
             features: features.split_whitespace().map(str::to_string).collect(),
             hertz: mhz.filter(|m| m.is_finite() && *m > 0.0).unwrap_or(0.0) * 1e6,
             memory_bytes: kib.and_then(|k| k.checked_mul(1024)),
+            measured: None,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The host as a machine.
 
 use crate::{
-    Bytes, BytesPerSecond, Cache, CacheKind, FlopsPerSecond, Hertz, HostFacts, Level, LevelKind, Machine, Overhead,
-    Pipe, Work,
+    Bytes, BytesPerSecond, Cache, CacheKind, FlopsPerSecond, Hertz, HostFacts, Level, LevelKind, Machine, Measured,
+    Overhead, Pipe, Work,
 };
 use einloom_cascade::DType;
 
@@ -29,9 +29,19 @@ const ASSUMED_CACHES: [Cache; 2] = [
 ];
 
 /// The host as a machine named `host`. What the facts do not tell is assumed, and the description says so;
-/// bandwidths and rates are never told.
+/// bandwidths and rates are told only where they were measured.
 pub fn host(facts: &HostFacts) -> Machine {
-    let mut assumed = vec!["bandwidths", "rates"];
+    let none = Measured::default();
+    let measured = facts.measured.as_ref().unwrap_or(&none);
+    let told = |x: f64| Some(x).filter(|x| x.is_finite() && *x > 0.0);
+    let (multiply_adds, memory) = (told(measured.multiply_adds), told(measured.memory));
+    let mut assumed = vec![];
+    if memory.is_none() {
+        assumed.push("bandwidths");
+    }
+    if multiply_adds.is_none() {
+        assumed.push("rates");
+    }
     let cores = facts.cores.max(1);
     let clock = if facts.hertz > 0.0 { facts.hertz } else { ASSUMED_CLOCK };
     if facts.hertz <= 0.0 {
@@ -42,7 +52,7 @@ pub fn host(facts: &HostFacts) -> Machine {
         assumed.push("caches");
         caches = ASSUMED_CACHES.to_vec();
     }
-    let memory = (ASSUMED_MEMORY_PER_CORE * cores as f64).min(ASSUMED_MEMORY);
+    let memory = memory.unwrap_or((ASSUMED_MEMORY_PER_CORE * cores as f64).min(ASSUMED_MEMORY));
     let mut levels = vec![Level {
         name: "DRAM".to_string(),
         parent: None,
@@ -54,13 +64,14 @@ pub fn host(facts: &HostFacts) -> Machine {
     }];
     for cache in caches.iter().rev() {
         let distance = usize::from(cache.level).saturating_sub(1).min(2);
+        let found = measured.caches.iter().find(|(level, _)| *level == cache.level).and_then(|c| told(c.1));
         levels.push(Level {
             name: format!("L{}", cache.level),
             parent: Some(levels.len() - 1),
             kind: LevelKind::Memory,
             capacity: Some(Bytes(cache.bytes)),
             shared_by: cache.shared_by,
-            bandwidth: BytesPerSecond(ASSUMED_BYTES_PER_CYCLE[distance] * clock * cores as f64),
+            bandwidth: BytesPerSecond(found.unwrap_or(ASSUMED_BYTES_PER_CYCLE[distance] * clock * cores as f64)),
             energy: None,
         });
     }
@@ -74,7 +85,7 @@ pub fn host(facts: &HostFacts) -> Machine {
         bandwidth: BytesPerSecond(f64::INFINITY),
         energy: None,
     });
-    let f32_rate = per_cycle * clock * cores as f64;
+    let f32_rate = multiply_adds.unwrap_or(per_cycle * clock * cores as f64);
     // Narrow types are computed in f32.
     let rate = |d: DType| (d, FlopsPerSecond(if d == DType::F64 { f32_rate / 2.0 } else { f32_rate }));
     let rates = DType::ALL.into_iter().map(rate).collect();
@@ -89,13 +100,17 @@ pub fn host(facts: &HostFacts) -> Machine {
         None
     };
     if let Some((name, per_cycle)) = unit {
-        let rates = [(DType::Bf16, FlopsPerSecond(per_cycle * clock * cores as f64))].into();
+        let rate = told(measured.products.unwrap_or(0.0)).unwrap_or(per_cycle * clock * cores as f64);
+        let rates = [(DType::Bf16, FlopsPerSecond(rate))].into();
         pipes.push(Pipe { name: name.to_string(), work: Work::Products, rates, energy: Default::default() });
     }
     let model = if facts.model_name.is_empty() { "this computer" } else { &facts.model_name };
     Machine {
         name: "host".to_string(),
-        description: format!("{model}, {simd}; assumed: {}", assumed.join(", ")),
+        description: match assumed.as_slice() {
+            [] => format!("{model}, {simd}; measured: bandwidths, rates"),
+            assumed => format!("{model}, {simd}; assumed: {}", assumed.join(", ")),
+        },
         cores,
         clock: Hertz(clock),
         element: None,

@@ -13,7 +13,7 @@ mod read;
 mod units;
 
 pub use built_in::{BUILT_IN, built_in};
-pub use facts::{Cache, CacheKind, CacheTexts, HostFacts};
+pub use facts::{Cache, CacheKind, CacheTexts, HostFacts, Measured};
 pub use gpu::{Calibration, Lanes, MatrixUnit};
 pub use host::host;
 pub use machine::{Level, LevelKind, Machine};

@@ -275,6 +275,25 @@ fn the_host_is_what_its_texts_say() {
 }
 
 #[test]
+fn what_was_measured_of_a_host_is_not_assumed() {
+    let mut facts = HostFacts::from_texts(CPUINFO, &caches(), "MemTotal:       16000000 kB\nMemFree: 1 kB\n");
+    facts.features.extend(["avx512_bf16", "avx512vbmi"].map(str::to_string));
+    let caches = vec![(1, 9e11), (3, 2e11)];
+    facts.measured = Some(Measured { multiply_adds: 5e11, products: Some(9e11), caches, memory: 4e10 });
+    let machine = host(&facts);
+    assert_eq!(machine.description, "Test CPU @ 2.30GHz, AVX-512; measured: bandwidths, rates");
+    let bandwidths: Vec<f64> = machine.levels.iter().map(|l| l.bandwidth.0).collect();
+    // Of the second level nothing was measured.
+    assert_eq!(bandwidths, [4e10, 2e11, 32.0 * 2.3e9 * 2.0, 9e11, f64::INFINITY]);
+    assert_eq!(machine.rate(DType::F32), FlopsPerSecond(5e11));
+    let products: Vec<f64> = machine.pipes.iter().filter_map(|p| Some(p.rates.get(&DType::Bf16)?.0)).collect();
+    assert_eq!(products, [5e11, 9e11]);
+    // What is no number was not measured.
+    facts.measured = Some(Measured { multiply_adds: f64::NAN, memory: 0.0, ..Measured::default() });
+    assert!(host(&facts).description.ends_with("assumed: bandwidths, rates"));
+}
+
+#[test]
 fn a_host_that_says_nothing_is_still_a_machine() {
     for facts in [HostFacts::default(), HostFacts::from_texts("", &[CacheTexts::default()], "")] {
         let machine = host(&facts);

@@ -489,7 +489,9 @@ pub(crate) struct MachinesArgs {
     /// Show these in full: built-in machines, `host`, or descriptions of yours (.toml), which are checked
     #[arg(value_name = "NAME|FILE")]
     pub names: Vec<String>,
-    /// Print the description of this machine, to start a file of yours from
+    /// Print the description of this machine, its bandwidths and rates measured, to start a file of yours from
+    ///
+    /// Takes about a second; nothing else should run meanwhile. Plans use it where it is given: `--machine FILE`.
     #[arg(long, conflicts_with = "names")]
     pub detect: bool,
 }

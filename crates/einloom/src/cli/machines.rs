@@ -67,10 +67,11 @@ struct PipeJson {
 }
 
 pub(crate) fn command(ui: &Ui, args: &MachinesArgs) -> Result<(), Failure> {
-    let host = einloom::host::machine();
     if args.detect {
+        let host = einloom::host::measured_machine();
         return ui.result(|| einloom::machines::to_toml(&host), &to_json(&host));
     }
+    let host = einloom::host::machine();
     if !args.names.is_empty() {
         let machines = args.names.iter().map(|n| einloom::machines::find(n)).collect::<Result<Vec<_>, _>>()?;
         let text = || machines.iter().map(detail).collect::<Vec<_>>().join("\n");

@@ -49,38 +49,41 @@ impl ProductRates {
     /// millisecond.
     pub fn measured() -> Self {
         static RATES: OnceLock<ProductRates> = OnceLock::new();
-        *RATES.get_or_init(|| {
-            let mut all = Self { widened: 0.0, pairs: None, tiles: None };
-            let Some(token) = Token::new(Isa::best()) else { return all };
-            let units: Vec<UnitToken> = UnitToken::all(token).collect();
-            let mut room = Room::default();
-            // Alternating, so that all see the clock that the others leave behind.
-            let (mut widened, mut best) = (f64::INFINITY, vec![[f64::INFINITY; 2]; units.len()]);
-            for _ in 0..ROUNDS {
-                widened = widened.min(seconds([M, N, K], Layout::Rows(N), |job| job.run(token)));
-                for (unit, best) in units.iter().zip(&mut best) {
-                    for (parts, best) in [1, 3].into_iter().zip(best) {
-                        let layout = Layout::Packed(Packed::new(parts));
-                        let parts = [usize::from(parts); 2];
-                        let run = |job: Contraction<'_, '_, f32>| {
-                            job.run_tiles(None, &Engaged::new(*unit), parts, &mut room, None, Partly::default())
-                        };
-                        *best = best.min(seconds(SQUARES, layout, run));
-                    }
+        *RATES.get_or_init(Self::measured_now)
+    }
+
+    /// The same, measured at each call.
+    pub(crate) fn measured_now() -> Self {
+        let mut all = Self { widened: 0.0, pairs: None, tiles: None };
+        let Some(token) = Token::new(Isa::best()) else { return all };
+        let units: Vec<UnitToken> = UnitToken::all(token).collect();
+        let mut room = Room::default();
+        // Alternating, so that all see the clock that the others leave behind.
+        let (mut widened, mut best) = (f64::INFINITY, vec![[f64::INFINITY; 2]; units.len()]);
+        for _ in 0..ROUNDS {
+            widened = widened.min(seconds([M, N, K], Layout::Rows(N), |job| job.run(token)));
+            for (unit, best) in units.iter().zip(&mut best) {
+                for (parts, best) in [1, 3].into_iter().zip(best) {
+                    let layout = Layout::Packed(Packed::new(parts));
+                    let parts = [usize::from(parts); 2];
+                    let run = |job: Contraction<'_, '_, f32>| {
+                        job.run_tiles(None, &Engaged::new(*unit), parts, &mut room, None, Partly::default())
+                    };
+                    *best = best.min(seconds(SQUARES, layout, run));
                 }
             }
-            let operations = |[m, n, k]: [usize; 3]| 2.0 * (m * n * k) as f64;
-            all.widened = operations([M, N, K]) / widened;
-            for (unit, best) in units.iter().zip(best) {
-                let [single, triple] = best.map(|seconds| seconds / operations(SQUARES));
-                let rates = Some(UnitRates { single, triple });
-                match unit.way() {
-                    Way::Tiles => all.tiles = rates,
-                    Way::Pairs => all.pairs = rates,
-                }
+        }
+        let operations = |[m, n, k]: [usize; 3]| 2.0 * (m * n * k) as f64;
+        all.widened = operations([M, N, K]) / widened;
+        for (unit, best) in units.iter().zip(best) {
+            let [single, triple] = best.map(|seconds| seconds / operations(SQUARES));
+            let rates = Some(UnitRates { single, triple });
+            match unit.way() {
+                Way::Tiles => all.tiles = rates,
+                Way::Pairs => all.pairs = rates,
             }
-            all
-        })
+        }
+        all
     }
 }
 
