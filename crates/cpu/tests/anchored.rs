@@ -19,12 +19,38 @@ fn numbers(count: usize, step: usize) -> Vec<f64> {
     (0..count).map(|i| ((i * step + i / 7) % 61) as f64 / 16.0 - 2.0).collect()
 }
 
+/// What becomes of scores before they are exponentiated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Between {
+    Nothing,
+    /// One is added for each, of this type; or subtracted.
+    Bias(DType, bool),
+    /// They fall with the distance.
+    Slope,
+    /// None is larger.
+    Cap(f64),
+    /// A cap of those with a bias, per column.
+    CapOfBias,
+    /// Before the fifth column, and behind the diagonal, they are a number.
+    Elsewhere(f64),
+}
+
 /// Attention over the pairs that a predicate leaves, of several tiles of rows, and the logarithm of each row's sum of
 /// exponentials, as derived programs are: where a row has seen nothing, 0 stands for its anchor.
-fn attention(dtype: DType, [m, n, d]: [usize; 3], tiles: [usize; 2], mask: &[[i64; 3]]) -> Program {
+fn attention(dtype: DType, sizes: [usize; 3], tiles: [usize; 2], mask: &[[i64; 3]]) -> Program {
+    changed(dtype, sizes, tiles, mask, Between::Nothing)
+}
+
+/// The same of scores that are changed before.
+fn changed(dtype: DType, [m, n, d]: [usize; 3], tiles: [usize; 2], mask: &[[i64; 3]], between: Between) -> Program {
     let mut p = Builder::new("attention");
     let q = p.input("Q", &[2, m, d], dtype);
     let (k, v) = (p.input("K", &[2, n, d], dtype), p.input("V", &[2, n, d], dtype));
+    let bias = match between {
+        Between::Bias(dtype, _) => Some(p.input("bias", &[2, m, n], dtype)),
+        Between::CapOfBias => Some(p.input("bias", &[n], F32)),
+        _ => None,
+    };
     let (y, log) = (p.output("Y", &[2, m, d], F32), p.output("L", &[2, m], F32));
     p.kernel("attention", |g| {
         let (h, i, d) = (g.grid("h", 2, 1), g.grid("m", m, tiles[0]), g.whole("d", d));
@@ -43,8 +69,25 @@ fn attention(dtype: DType, [m, n, d]: [usize; 3], tiles: [usize; 2], mask: &[[i6
         let [top, sum, acc] = g.stream(j, here.clone(), states, |g, [top, sum, acc]| {
             let k = g.load("k", k, [h, j, d]);
             let scores = g.mma("scores", q, k);
-            let scores = g.map("scaled", scores * 0.25);
-            let seen = g.map("seen", masked(scores.into(), f64::NEG_INFINITY));
+            let expr = match (between, bias) {
+                (Between::Bias(_, false), Some(bias)) => scores * 0.25 + g.load("bias", bias, [h, i, j]),
+                (Between::Bias(_, true), Some(bias)) => scores * 0.25 - g.load("bias", bias, [h, i, j]),
+                (Between::CapOfBias, Some(bias)) => {
+                    let sum = scores * 0.25 + g.load("bias", bias, [j]);
+                    (sum / Scalar::Const(2.0)).apply(UnaryOp::Tanh) * 2.0
+                }
+                (Between::Slope, _) => scores * 0.25 - (Scalar::Position(i) - Scalar::Position(j)) * 0.125,
+                (Between::Cap(cap), _) => (scores * 0.25 / cap).apply(UnaryOp::Tanh) * cap,
+                (Between::Elsewhere(x), _) => {
+                    let affine = |terms, constant| Affine { terms, constant };
+                    let all = vec![affine(vec![(1, j)], -5), affine(vec![(1, i), (-1, j)], 0)];
+                    select(Scalar::Within(Predicate { all }), scores * 0.25, x)
+                }
+                _ => scores * 0.25,
+            };
+            let scores = g.map("scaled", expr);
+            let plain = mask.is_empty() && between != Between::Nothing;
+            let seen = if plain { scores } else { g.map("seen", masked(scores.into(), f64::NEG_INFINITY)) };
             let next = g.reduce_onto("top.next", Max, top, seen, j);
             let known = g.map("known", finite(next.into()));
             let safe = g.map("safe", select(known, next, 0.0));
@@ -115,6 +158,64 @@ fn scores_that_are_no_numbers_stay_in_their_rows() {
             let mut keys = numbers(2 * n * d, 23);
             keys[key * d + 3] = special;
             agrees([m, n, d], [32, 64], CAUSAL, keys);
+        }
+    }
+}
+
+/// What is added to scores, or becomes of them otherwise, in tiles that are whole and in others.
+#[test]
+fn scores_that_are_changed_first_agree() {
+    for (sizes, tiles) in
+        [([64, 256, 32], [64, 128]), ([70, 130, 32], [33, 50]), ([150, 600, 16], [70, 290]), ([9, 256, 8], [5, 128])]
+    {
+        let [m, n, d] = sizes;
+        let factors = [numbers(2 * m * d, 37), numbers(2 * n * d, 23), numbers(2 * n * d, 29)];
+        let biases = numbers(2 * m * n, 41);
+        for between in [
+            Between::Bias(Bf16, false),
+            Between::Bias(F32, true),
+            Between::Slope,
+            Between::Cap(1.5),
+            Between::Cap(50.0),
+            Between::Cap(3000.0),
+            Between::CapOfBias,
+            Between::Elsewhere(-2.0),
+            Between::Elsewhere(-3.4028234663852886e38),
+        ] {
+            for mask in [NONE, CAUSAL] {
+                let mut inputs = factors.to_vec();
+                match between {
+                    Between::Bias(..) => inputs.push(biases.clone()),
+                    Between::CapOfBias => inputs.push(biases[..n].to_vec()),
+                    _ => {}
+                }
+                for dtype in [Bf16, F32] {
+                    check(&changed(dtype, sizes, tiles, mask, between), &inputs, tolerance(dtype));
+                }
+            }
+        }
+    }
+}
+
+/// A bias that hides some keys of all rows and all keys of some, one that rises from chunk to chunk, and one that is no number.
+#[test]
+fn biases_that_are_no_numbers_or_rise_agree() {
+    let ([m, n, d], tiles) = ([64, 256, 32], [32, 64]);
+    let factors = [numbers(2 * m * d, 37), numbers(2 * n * d, 23), numbers(2 * n * d, 29)];
+    let kinds: [fn(usize, usize) -> f64; 5] = [
+        |_, column| if column % 3 == 0 { f64::NEG_INFINITY } else { 0.5 },
+        |row, column| if row == 40 && column != 200 { f64::NEG_INFINITY } else { -1.0 },
+        |_, column| (column / 2) as f64,
+        |row, column| if row == 7 && column == 100 { f64::NAN } else { 0.0 },
+        |row, column| if row == 33 && column == 3 { 1e30 } else { -1e30 },
+    ];
+    for kind in kinds {
+        let bias = (0..2 * m * n).map(|at| kind(at / n % m, at % n)).collect::<Vec<_>>();
+        for (narrow, less) in [(Bf16, false), (F32, false), (F32, true)] {
+            let bias = bias.iter().map(|x| if less { -x } else { *x }).collect();
+            let mut inputs = factors.to_vec();
+            inputs.push(bias);
+            check(&changed(Bf16, [m, n, d], tiles, NONE, Between::Bias(narrow, less)), &inputs, tolerance(Bf16));
         }
     }
 }

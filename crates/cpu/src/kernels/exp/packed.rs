@@ -159,7 +159,9 @@ pub(super) mod x86 {
         let from = job.from[row * job.pitch..][..job.columns].as_ptr();
         let (by, less) = (_mm512_set1_ps(job.by), _mm512_set1_ps(job.less[row]));
         let exp = |x: Vector| {
-            let y = _mm512_fmsub_ps(x, by, less);
+            // Of one part are those rows that take longer because their anchors are far: each operation is rounded, so that
+            // what is as large as the anchor is 1.
+            let y = if PARTS == 1 { _mm512_sub_ps(_mm512_mul_ps(x, by), less) } else { _mm512_fmsub_ps(x, by, less) };
             if PARTS == 3 { exp(y, table) } else { rounded_exp(y) }
         };
         let mut lines = job.to.row(row, job.columns).wrapping_add(some[0] * PARTS * TILE);

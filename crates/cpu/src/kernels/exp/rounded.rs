@@ -16,6 +16,15 @@ use crate::kernels::unit::{SIDE, TILE};
 use std::arch::x86_64::*;
 use std::ops::Range;
 
+/// Anchors beyond this are no matter of steps: the argument is off by 2^-23 of them, which would be more than a step soon, and far beyond
+/// it all there is.
+const FAR: f32 = 4096.0;
+
+/// Whether all anchors are near enough.
+fn are_near(less: &[f32]) -> bool {
+    less.iter().all(|x| x.abs() <= FAR)
+}
+
 /// Steps between two powers of two.
 const STEPS: usize = 256;
 /// Steps for one in the argument.
@@ -78,7 +87,12 @@ pub(super) fn rows(mut job: Rows<'_, '_>) {
     for first in (0..job.less.len()).step_by(TOGETHER) {
         let rows = TOGETHER.min(job.less.len() - first);
         // SAFETY: the job was checked.
-        let mut others = if whole { unsafe { whole_rows(&mut job, first, rows, less) } } else { 0 };
+        let mut others = if whole {
+            unsafe { whole_rows(&mut job, first, rows, less) }
+        } else {
+            let far = |row: usize| u64::from(!are_near(&job.less[first + row..][..1])) << row;
+            (0..rows).map(far).sum()
+        };
         for (number, some) in each.by_ref().take(if whole { 0 } else { TOGETHER }) {
             let there = job.there(number);
             let sum = job.sums.as_mut().and_then(|sums| sums.get_mut(number));
@@ -92,9 +106,11 @@ pub(super) fn rows(mut job: Rows<'_, '_>) {
                 sum: sum.map_or(std::ptr::null_mut(), |sum| sum.as_mut_ptr()),
                 to: job.to.row(number, job.columns).wrapping_add(some[0] * TILE),
             };
-            // SAFETY: so many columns are there, and a line for each 32 of them.
-            let finite = unsafe { row.run(less) };
-            others |= u64::from(!finite) << (number - first);
+            if others >> (number - first) & 1 == 0 {
+                // SAFETY: so many columns are there, and a line for each 32 of them.
+                let finite = unsafe { row.run(less) };
+                others |= u64::from(!finite) << (number - first);
+            }
         }
         while others != 0 {
             let number = first + others.trailing_zeros() as usize;
@@ -106,7 +122,7 @@ pub(super) fn rows(mut job: Rows<'_, '_>) {
     }
 }
 
-/// Computes rows of whole blocks, all of them there; a bit for each that is not finite, whose lines may hold anything.
+/// Computes rows of whole blocks, all of them there; a bit for each that is not finite or far, whose lines may hold anything.
 ///
 /// # Safety
 /// The job was checked.
@@ -160,7 +176,9 @@ unsafe fn some_rows<const ROWS: usize>(
 ) -> [u16; SOME] {
     let infinite = _mm512_set1_ps(INFINITE);
     let by = _mm512_set1_ps(by * STEPS_PER_ONE);
-    let mut finite = [u16::MAX; SOME];
+    // SAFETY: the caller's.
+    let near = |row: usize| row < ROWS && are_near(unsafe { std::slice::from_ref(&*less.add(row)) });
+    let mut finite = std::array::from_fn(|row| if near(row) { u16::MAX } else { 0 });
     let mut all = [_mm512_setzero_ps(); ROWS];
     // SAFETY: the caller's.
     unsafe {
@@ -218,7 +236,7 @@ pub(crate) fn is_whole(rows: &Range<usize>, columns: &Range<usize>, all: usize, 
 }
 
 impl Piece<'_, '_> {
-    /// Computes them; false if one is too large or no number.
+    /// Computes them; false if one is too large or no number, or an anchor is far.
     ///
     /// # Safety
     /// The elements are there.
@@ -228,6 +246,9 @@ impl Piece<'_, '_> {
     pub(crate) unsafe fn run(self) -> bool {
         let Self { from, pitch, rows, columns, all, live, by, less, added, to } = self;
         let table = Table::new();
+        if !are_near(&less[rows.clone()]) {
+            return false;
+        }
         if let Some((_, addend)) = &added {
             assert!(is_whole(&rows, &columns, all, live), "a whole piece");
             addend.check(rows.len(), columns.len());
