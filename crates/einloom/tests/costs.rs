@@ -175,19 +175,18 @@ fn axes_of_charts_have_labels() {
 #[test]
 fn tiles_can_be_given() {
     let folder = tempfile::tempdir().expect("a folder");
-    let args = [
-        "plan",
-        "matmul.ein",
-        "--machine",
-        "cpu-generic",
-        "--size",
-        "M=256,N=256,K=256",
-        "--tile",
-        "m=32,n=48",
-        "--json",
-    ];
-    let group = &json(&einloom(folder.path(), &args))["kernels"][0]["group"];
-    assert_eq!((group["m"].as_u64(), group["n"].as_u64()), (Some(32), Some(48)));
+    let of = |tiles| {
+        let start =
+            ["plan", "matmul.ein", "--machine", "cpu-generic", "--size", "M=256,N=256,K=256", "--json", "--tile"];
+        let kernel = json(&einloom(folder.path(), &[&start[..], &[tiles]].concat()))["kernels"][0].clone();
+        let side = |name: &str| kernel["group"][name].as_u64().expect("a tile");
+        (side("m"), side("n"), kernel["notes"].to_string())
+    };
+    let (m, n, notes) = of("m=32,n=48");
+    assert!((m, n) == (32, 48) && !notes.contains("not by"), "{notes}");
+    // Six tiles of 43 to 48 rows, and whole vectors.
+    let (m, _, notes) = of("m=50,n=48");
+    assert!(m == 48 && notes.contains("m by 48, not by 50"), "{m}: {notes}");
 }
 
 /// A capacity that no description may have has no plan.

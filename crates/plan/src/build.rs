@@ -181,6 +181,7 @@ impl Workshop<'_> {
         }
         let core = gpu.iter().flat_map(|g| [Some(g.to_string()), lost::depths_note(g)]).flatten();
         notes.splice(0..0, [chosen].into_iter().chain(core).chain(misfits));
+        notes.extend(self.otherwise(&tiling));
         let points = grid_points(&kernel);
         if points < self.machine.cores {
             let many = if points == 1 { "" } else { "s" };
@@ -320,6 +321,17 @@ impl Workshop<'_> {
                 }
             }
         }
+    }
+
+    /// Tiles that are not as large as was asked for, of indices that have more than one position in them.
+    fn otherwise(&self, tiling: &Tiling) -> impl Iterator<Item = String> {
+        tiling.cuts.iter().filter_map(|(&i, cut)| {
+            let (name, asked) = (&self.p[i].name, *self.options.tiles.get(&self.p[i].name)?);
+            let other = cut.tile > 1 && cut.tile != asked.min(cut.extent);
+            other.then(|| {
+                format!("{name} by {}, not by {asked}: tiles are of about one size, in whole vectors", cut.tile)
+            })
+        })
     }
 
     fn names(&self, indices: &BTreeSet<IndexId>) -> String {
