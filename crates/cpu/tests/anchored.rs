@@ -31,6 +31,10 @@ enum Between {
     Cap(f64),
     /// A cap of those with a bias, per column.
     CapOfBias,
+    /// They are divided by the lengths of keys, which are read for that too.
+    Lengths,
+    /// They are multiplied by a function of themselves.
+    Gated,
     /// Before the fifth column, and behind the diagonal, they are a number.
     Elsewhere(f64),
 }
@@ -69,6 +73,10 @@ fn changed(dtype: DType, [m, n, d]: [usize; 3], tiles: [usize; 2], mask: &[[i64;
         let [top, sum, acc] = g.stream(j, here.clone(), states, |g, [top, sum, acc]| {
             let k = g.load("k", k, [h, j, d]);
             let scores = g.mma("scores", q, k);
+            let squares = (between == Between::Lengths).then(|| {
+                let squares = g.map("squares", Scalar::from(k) * k);
+                g.reduce("length", Sum, squares, d)
+            });
             let expr = match (between, bias) {
                 (Between::Bias(_, false), Some(bias)) => scores * 0.25 + g.load("bias", bias, [h, i, j]),
                 (Between::Bias(_, true), Some(bias)) => scores * 0.25 - g.load("bias", bias, [h, i, j]),
@@ -76,6 +84,11 @@ fn changed(dtype: DType, [m, n, d]: [usize; 3], tiles: [usize; 2], mask: &[[i64;
                     let sum = scores * 0.25 + g.load("bias", bias, [j]);
                     (sum / Scalar::Const(2.0)).apply(UnaryOp::Tanh) * 2.0
                 }
+                (Between::Lengths, _) => {
+                    let length = Scalar::from(squares.expect("lengths")) + 1.0;
+                    length.apply(UnaryOp::Rsqrt) * scores
+                }
+                (Between::Gated, _) => (scores * 0.25).apply(UnaryOp::Sigmoid) * (scores * 0.25),
                 (Between::Slope, _) => scores * 0.25 - (Scalar::Position(i) - Scalar::Position(j)) * 0.125,
                 (Between::Cap(cap), _) => (scores * 0.25 / cap).apply(UnaryOp::Tanh) * cap,
                 (Between::Elsewhere(x), _) => {
@@ -179,6 +192,8 @@ fn scores_that_are_changed_first_agree() {
             Between::Cap(50.0),
             Between::Cap(3000.0),
             Between::CapOfBias,
+            Between::Lengths,
+            Between::Gated,
             Between::Elsewhere(-2.0),
             Between::Elsewhere(-3.4028234663852886e38),
         ] {
