@@ -25,17 +25,21 @@ pub(crate) fn resident_in_passing(kernel: &Kernel) -> u64 {
     resident_but(kernel, &none)
 }
 
-/// The same as all that is live at once, without what is loaded for one map and nothing else: a processor reads it strip by strip where it
-/// lies.
+/// The same as all that is live at once, without what is loaded for one map of a product's result and nothing else, as a bias of scores: a
+/// processor reads it strip by strip where it lies, while the result is near.
 pub fn resident_but_passing(kernel: &Kernel) -> u64 {
-    let (mut loaded, mut readers) = (BTreeSet::new(), BTreeMap::<ValueId, (usize, bool)>::new());
+    let (mut loaded, mut products) = (BTreeSet::new(), BTreeSet::new());
+    let mut readers = BTreeMap::<ValueId, (usize, bool)>::new();
     each(&kernel.body, &mut |op| {
-        if let Op::Load { dst, .. } = op {
-            loaded.insert(*dst);
+        match op {
+            Op::Load { dst, .. } => loaded.extend([*dst]),
+            Op::Mma { dst, .. } => products.extend([*dst]),
+            _ => {}
         }
+        let beside = matches!(op, Op::Map { .. }) && reads(op).iter().any(|v| products.contains(v));
         for v in reads(op) {
             let (count, maps) = readers.entry(v).or_insert((0, true));
-            (*count, *maps) = (*count + 1, *maps && matches!(op, Op::Map { .. }));
+            (*count, *maps) = (*count + 1, *maps && beside);
         }
     });
     loaded.retain(|v| readers.get(v).is_some_and(|r| *r == (1, true)));
