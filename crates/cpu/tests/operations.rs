@@ -605,3 +605,30 @@ fn what_is_computed_again_equals_what_was_stored() {
         }
     }
 }
+
+/// Of rows, columns, tiles and one number, either way round, where neighbours are the same number in f32.
+#[test]
+fn integers_are_compared_as_they_are() {
+    use BinaryOp::{Eq, Ge, Gt, Le, Lt, Ne};
+    let (m, n) = (9, 37);
+    let large = |count: usize, step: usize| -> Vec<f64> {
+        (0..count).map(|i| (16_777_216 + i * step % 5) as f64 * if i % 7 == 3 { -1.0 } else { 1.0 }).collect()
+    };
+    for op in [Eq, Ne, Lt, Le, Gt, Ge] {
+        let mut p = Builder::new("compared");
+        let (rows, columns) = (p.input("R", &[m], I32), p.input("C", &[n], I32));
+        let (full, one) = (p.input("F", &[m, n], I32), p.input("S", &[1], I32));
+        let found = ["a", "b", "c", "d"].map(|name| p.output(name, &[m, n], B1));
+        p.kernel("compared", |g| {
+            let (i, j, s) = (g.grid("i", m, 4), g.grid("j", n, 20), g.grid("s", 1, 1));
+            let (r, c) = (g.load("r", rows, [i]), g.load("c", columns, [j]));
+            let (f, x) = (g.load("f", full, [i, j]), g.load("x", one, [s]));
+            for (at, (x, y)) in [(r, c), (c, r), (f, x), (r, f)].into_iter().enumerate() {
+                let holds = g.value("holds", &[i, j], B1);
+                g.push(Op::Map { dst: holds, expr: Scalar::from(x).with(op, y) });
+                g.store(found[at], [i, j], holds);
+            }
+        });
+        check(&finish(p), &[large(m, 3), large(n, 2), large(m * n, 4), vec![16_777_217.0]], 0.0);
+    }
+}

@@ -40,7 +40,7 @@ pub fn machine() -> Machine {
     einloom_machine::host(&facts())
 }
 
-/// The same with bandwidths and rates as measured now, which takes about a second and wants nothing else to run meanwhile.
+/// The same with bandwidths and rates as measured now, which takes a fraction of a second and wants nothing else to run meanwhile.
 pub fn measured_machine() -> Machine {
     /// Of what is copied to measure main memory, in sizes of the largest cache; and at least so many bytes.
     const TIMES: usize = 8;

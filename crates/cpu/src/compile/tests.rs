@@ -269,3 +269,47 @@ fn a_matrix_unit_is_given_its_left_factors_as_they_are_computed() {
     // Factors of several parts likewise.
     assert_eq!(found(F32), (0, vec![3], vec![3], 1, true));
 }
+
+/// What a bias adds to scores, or a cap makes of them, is there when their exponentials are taken: they are never in memory as a whole.
+#[test]
+fn scores_that_are_changed_become_exponentials_at_once() {
+    let changed = |capped: bool| {
+        let mut p = Builder::new("changed");
+        let [q, k, v] = ["Q", "K", "V"].map(|name| p.input(name, &[256, 64], Bf16));
+        let (bias, y) = (p.input("bias", &[256, 256], Bf16), p.output("Y", &[256, 64], F32));
+        p.kernel("changed", |g| {
+            let (i, d, j) = (g.grid("m", 256, 64), g.whole("d", 64), g.stream_axis("n", 256, 128));
+            let q = g.load("q", q, [i, d]);
+            let states = [carry("top", [i], f64::NEG_INFINITY), carry("sum", [i], 0.0), carry("acc", [i, d], 0.0)];
+            let [_, sum, acc] = g.stream(j, Predicate::default(), states, |g, [top, sum, acc]| {
+                let k = g.load("k", k, [j, d]);
+                let scores = Scalar::from(g.mma("scores", q, k)) * 0.125;
+                let expr = match capped {
+                    true => (scores / 5.0).apply(UnaryOp::Tanh) * 5.0,
+                    false => scores + g.load("bias", bias, [i, j]),
+                };
+                let scores = g.map("changed", expr);
+                let next = g.reduce_onto("top.next", TileMonoid::Max, top, scores, j);
+                let by = g.map("by", (top - next).exp());
+                let weights = g.map("weights", (scores - next).exp());
+                let kept = g.map("sum.kept", sum * by);
+                let sum = g.reduce_onto("sum.next", TileMonoid::Sum, kept, weights, j);
+                let narrow = g.map("narrow", weights.round_to(Bf16));
+                let v = g.load("v", v, [j, d]);
+                let kept = g.map("acc.kept", acc * by);
+                [next, sum, g.mma_onto("acc.next", kept, narrow, v)]
+            });
+            g.store(y, [i, d], acc / sum);
+        });
+        let program = p.finish().expect("well-formed");
+        let plan = compile(&program, &program.kernels[0], Some(Unit { rates: None })).expect("planned");
+        let mut found = vec![];
+        each_step(&plan.body, &mut |step| {
+            if let Step::Contract(c) = step {
+                found.push(c.anchored.as_ref().is_some_and(|a| a.between.is_some()));
+            }
+        });
+        found
+    };
+    assert_eq!([changed(false), changed(true)], [[true, false], [true, false]]);
+}

@@ -491,7 +491,7 @@ pub(crate) struct MachinesArgs {
     pub names: Vec<String>,
     /// Print the description of this machine, its bandwidths and rates measured, to start a file of yours from
     ///
-    /// Takes about a second; nothing else should run meanwhile. Plans use it where it is given: `--machine FILE`.
+    /// Takes a fraction of a second; nothing else should run meanwhile. Plans use it where it is given: `--machine FILE`.
     #[arg(long, conflicts_with = "names")]
     pub detect: bool,
 }
