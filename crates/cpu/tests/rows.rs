@@ -219,3 +219,17 @@ fn what_a_guard_kept_out_is_computed_again_where_the_guard_fails() {
         }
     }
 }
+
+/// Long rows of a large result are exponentiated a second time, from registers to memory.
+#[test]
+fn exponentials_that_are_made_again_are_the_same() {
+    let [rows, columns] = [1037, 4099];
+    let mut values = ramp(rows * columns);
+    let row = |r: usize| r * columns..(r + 1) * columns;
+    values[row(0)].fill(f64::NEG_INFINITY);
+    values[row(5)][columns / 2] = f64::NAN;
+    values[row(6)][columns - 1] = f64::INFINITY;
+    values[row(7)].fill(f64::INFINITY);
+    values[row(rows - 1)].iter_mut().for_each(|x| *x *= 30.0);
+    check(&guarded_quotients(rows, columns, F32), &[values], 2e-6);
+}

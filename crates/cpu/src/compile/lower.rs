@@ -33,6 +33,7 @@ pub(super) fn lower(
     let Lower { mut kernel, mut tiles, .. } = lower;
     products::absorb(&tiles, &mut steps);
     sweep::join(program, &mut kernel, &mut tiles, &mut steps);
+    super::again::leave_asking(&mut steps);
     order::leave_terms(&tiles, &mut steps);
     let fastest = order::choose(program, &kernel, &tiles, &mut steps);
     if let Some(unit) = unit {

@@ -4,6 +4,7 @@
 //! elements are adjacent in memory, and an *outer* one. Which is which is chosen per value ([`layout`]).
 
 mod access;
+mod again;
 mod anchored;
 mod differences;
 mod expression;
@@ -140,6 +141,8 @@ pub(crate) struct Ends {
     /// The tile is packed for the processor's matrix unit, in so many parts of bf16: nothing reads it but a contraction, as
     /// its left factor.
     pub packed: Option<usize>,
+    /// What is read next is asked for by a later map.
+    pub waits: bool,
 }
 
 impl Ends {
@@ -349,7 +352,7 @@ pub(crate) struct Plan {
 /// Plans one kernel of a verified program, for a processor that has a matrix unit or none.
 pub(crate) fn compile(program: &Program, kernel: &Kernel, unit: Option<Unit>) -> Result<Plan, BuildError> {
     let mut kernel = kernel.clone();
-    reuse::reuse(&mut kernel);
+    reuse::reuse(program, &mut kernel);
     let kernel = split::split(&kernel);
     let inner = layout::choose(program, &kernel, unit);
     lower::lower(program, kernel, &inner, unit)

@@ -3,15 +3,17 @@
 //! once per row, so only where it fails is `f` computed again. Exact: where the guard holds, `m2` *is* `m`.
 //!
 //! Conditions: the same operations on the same operands otherwise; both results have the same axes; the guard lacks one
-//! of them; the tile is unrounded f32; and `f` has a function that costs more than reading an element back.
+//! of them; the tile is unrounded f32; `f` has a function that costs more than reading an element back; and
+//! [`super::again`] does not say that reading it back costs more after all.
 
+use super::again::is_made_again;
 use einloom_cascade::{DType, UnaryOp};
-use einloom_tile::{Kernel, Op, Scalar, ValueId};
+use einloom_tile::{Kernel, Op, Program, Scalar, ValueId};
 
 /// Rewrites the kernel.
-pub(super) fn reuse(kernel: &mut Kernel) {
-    let mut ops = std::mem::take(&mut kernel.body);
-    body(kernel, &mut ops, &mut Known::default());
+pub(super) fn reuse(program: &Program, kernel: &mut Kernel) {
+    let mut ops = kernel.body.clone();
+    body((program, kernel), &mut ops, &mut Known::default());
     kernel.body = ops;
 }
 
@@ -38,13 +40,15 @@ struct Computed {
     tile: ValueId,
 }
 
-fn body(kernel: &Kernel, ops: &mut [Op], known: &mut Known) {
+fn body((program, kernel): (&Program, &Kernel), ops: &mut [Op], known: &mut Known) {
     for op in ops {
         match op {
             // What a chunk computes is its own.
-            Op::Stream { body: inner, .. } => body(kernel, inner, &mut known.clone()),
+            Op::Stream { body: inner, .. } => body((program, kernel), inner, &mut known.clone()),
             Op::Map { dst, expr } => {
-                *expr = replaced(kernel, *dst, expr, &known.computed);
+                if !is_made_again(program, kernel, *dst, expr) {
+                    *expr = replaced(kernel, *dst, expr, &known.computed);
+                }
                 if let Scalar::Select(guard, value, other) = &*expr
                     && let (Scalar::Tile(guard), Scalar::Tile(value), Scalar::Const(_)) = (&**guard, &**value, &**other)
                 {
@@ -98,7 +102,7 @@ fn with(expr: &Scalar, from: ValueId, to: ValueId) -> Scalar {
     if *expr == Scalar::Tile(from) { Scalar::Tile(to) } else { map(expr, &|e| with(e, from, to)) }
 }
 
-fn any(expr: &Scalar, test: &dyn Fn(&Scalar) -> bool) -> bool {
+pub(super) fn any(expr: &Scalar, test: &dyn Fn(&Scalar) -> bool) -> bool {
     test(expr)
         || match expr {
             Scalar::Round(_, x) | Scalar::Unary(_, x) => any(x, test),

@@ -313,3 +313,39 @@ fn scores_that_are_changed_become_exponentials_at_once() {
     };
     assert_eq!([changed(false), changed(true)], [[true, false], [true, false]]);
 }
+
+/// Exponentials of long rows that go to memory are not kept meanwhile; of short ones, or where the result is small, they are.
+#[test]
+fn exponentials_of_long_rows_are_made_again() {
+    let part = |x: Scalar| Box::new(x);
+    let dropped = |[rows, columns]: [usize; 2]| {
+        let mut p = Builder::new("softmax");
+        let (x, y) = (p.input("X", &[rows, columns], F32), p.output("Y", &[rows, columns], F32));
+        p.kernel("softmax", |g| {
+            let (m, n) = (g.grid("m", rows, 1), g.whole("n", columns));
+            let tile = g.load("x", x, [m, n]);
+            let high = g.reduce("high", TileMonoid::Max, tile, n);
+            let finite = g.map(
+                "finite",
+                Scalar::Binary(BinaryOp::Lt, part(Scalar::from(high).apply(UnaryOp::Abs)), part(f64::INFINITY.into())),
+            );
+            let anchor = g.map("anchor", Scalar::Select(part(finite.into()), part(high.into()), part(0.0.into())));
+            let power = g.map("power", (Scalar::from(tile) - anchor).exp());
+            let sum = g.reduce("sum", TileMonoid::Sum, power, n);
+            g.store(y, [m, n], (Scalar::from(tile) - high).exp() / sum);
+        });
+        let program = p.finish().expect("well-formed");
+        let mut maps = vec![];
+        each_step(&plan(&program).body, &mut |step| {
+            if let Step::Map { ends, .. } = step
+                && !ends.is_empty()
+            {
+                maps.push((ends.dropped, ends.waits));
+            }
+        });
+        maps
+    };
+    assert_eq!(dropped([1024, 8192]), [(true, true), (true, false)]);
+    assert_eq!(dropped([65536, 128]), [(false, false), (true, false)]);
+    assert_eq!(dropped([100, 8192]), [(false, false), (true, false)]);
+}

@@ -4,7 +4,7 @@ use super::arena::Scratch;
 use super::chained::chained;
 use super::place::Rows;
 use super::source::Source;
-use super::whole::{exponentials, extremes, passed, quotients, summed};
+use super::whole::{exponential_quotients, exponentials, extremes, passed, quotients, summed};
 use crate::compile::Strips;
 use crate::kernels::contract::{PackedLeft, Range};
 use crate::kernels::fold::{Monoid, Partial, SHORT, Totals};
@@ -33,6 +33,8 @@ pub(super) struct Ends<'a> {
     pub store: Option<Outlet<'a>>,
     /// What is asked for in passing.
     pub asked: &'a mut Vec<Following>,
+    /// A later map asks: rows may be taken in longer pieces.
+    pub waits: bool,
 }
 
 /// What is asked for while maps compute.
@@ -51,6 +53,25 @@ pub(super) fn ask(asked: &mut Vec<Following>, elements: usize) {
         }
         asked.pop();
     }
+}
+
+/// Where so many bytes begin that the caller asks for, those of as many elements as are computed, or null: by the only map over a
+/// tile that waits for memory, for all of the next one.
+#[inline(always)]
+pub(super) fn ask_for_each(asked: &mut Vec<Following>, elements: usize) -> *const u8 {
+    while let Some(Following { asked: one, size }) = asked.last_mut() {
+        if one.left() > 0 {
+            let lines = (elements * *size).div_ceil(size_of::<Line>());
+            // Who asks goes by elements in f32.
+            if *size == size_of::<f32>() {
+                return one.lines(lines);
+            }
+            one.some(lines);
+            return std::ptr::null();
+        }
+        asked.pop();
+    }
+    std::ptr::null()
 }
 
 /// Asks for what is some rows below some elements of a row, if rows are far apart.
@@ -189,7 +210,7 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
     fn run<I: Instructions>(self) -> Option<Range> {
         let Self { strips, sources, mut sink, ends, rows, columns, pitch, scratch } = self;
         let mut ends = ends;
-        let Ends { folds, store, asked } = &mut ends;
+        let Ends { folds, store, asked, waits } = &mut ends;
         let whole = if store.is_none() {
             exponentials::<T, I>(strips, &sources, scratch, &mut sink, folds, [rows, columns])
         } else {
@@ -207,7 +228,7 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
                     scratch,
                     &mut sink,
                     (&mut *folds, &mut *asked),
-                    [rows, columns, pitch],
+                    [rows, columns, pitch, if *waits { 8 * STRIP } else { STRIP }],
                 )
             || store.is_none() && extremes::<T, I>(strips, &sources, &sink, (&mut *folds, &mut *asked), [rows, columns])
         {
@@ -216,14 +237,22 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
         // Not in a closure, which would be a function without the instructions.
         if let Some(outlet) = &*store
             && folds.is_empty()
-            && quotients::<T, I>(strips, &sources, scratch, &sink, (outlet, &mut *asked), [rows, columns])
+            && (quotients::<T, I>(strips, &sources, scratch, &sink, (outlet, &mut *asked), [rows, columns])
+                || exponential_quotients::<T, I>(
+                    strips,
+                    &sources,
+                    scratch,
+                    &sink,
+                    (outlet, &mut *asked),
+                    [rows, columns],
+                ))
         {
             return None;
         }
         if chained::<T, I>(strips, &sources, scratch, &mut sink, &mut ends, [rows, columns, pitch]) {
             return None;
         }
-        let Ends { folds, store, asked } = ends;
+        let Ends { folds, store, asked, .. } = ends;
         let mut encoded = [0; STRIP];
         let Scratch { registers, leaves, vectors, row: spare } = scratch;
         // Short rows are taken several at a time.

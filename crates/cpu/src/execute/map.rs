@@ -85,7 +85,7 @@ impl Worker<'_> {
         let spare = &mut self.arena.partials;
         let mut folds: Vec<Gather> =
             ends.folds.iter().map(|f| Gather::new(f.monoid, f.across, [rows, columns], spare)).collect();
-        let mut asked = std::mem::take(&mut self.asked);
+        let (mut asked, mut none) = (std::mem::take(&mut self.asked), vec![]);
         let mut most = std::mem::take(&mut self.arena.most);
         let mut place = Place::Slot;
         if rows > 0 && columns > 0 {
@@ -110,7 +110,8 @@ impl Worker<'_> {
                 let dtype = self.job.program.tensor(*tensor).dtype;
                 Outlet { memory: &self.job.tensors[tensor.at()], dtype, start, outer }
             });
-            let ends = Ends { folds: &mut folds, store, asked: &mut asked };
+            let asked = if ends.waits { &mut none } else { &mut asked };
+            let ends = Ends { folds: &mut folds, store, asked, waits: ends.waits };
             let range =
                 dispatch(self.job.token, Elementwise { strips, sources, sink, ends, rows, columns, pitch, scratch });
             if let Some(range) = range {

@@ -2,11 +2,12 @@
 //! strip for each step would be written and read again as often.
 
 use super::arena::Scratch;
-use super::elementwise::{Following, Gather, Gathered, Outlet, Sink, ask};
+use super::elementwise::{Following, Gather, Gathered, Outlet, Sink, ask, ask_for_each};
 use super::source::Source;
 use crate::compile::Strips;
 use crate::kernels::fold::Monoid;
 use crate::kernels::isa::Instructions;
+use crate::kernels::memory::Line;
 use crate::kernels::passes::{Into, Less, Of, Pass, With};
 use crate::kernels::real::Real;
 use crate::kernels::strip::{
@@ -193,6 +194,57 @@ pub(super) fn quotients<T: Real + Pod, I: Instructions>(
     true
 }
 
+/// Computes the whole tile at once if it is anchored exponentials of a tile in f32, divided by a number per row, that go to
+/// memory past the caches; false, and nothing lost, if not.
+#[inline(always)]
+pub(super) fn exponential_quotients<T: Real + Pod, I: Instructions>(
+    strips: &Strips,
+    sources: &[Source<'_, T>],
+    scratch: &Scratch<T>,
+    sink: &Sink<'_, T>,
+    (outlet, asked): (&Outlet<'_>, &mut Vec<Following>),
+    [rows, columns]: [usize; 2],
+) -> bool {
+    let &[
+        Step::Copy { d: 0, from: Leaf(of) },
+        Step::ScaledExp { d: 0, by: Const(by), less: Leaf(less) },
+        Step::Binary { op: BinaryOp::Div, d: 0, with: Leaf(over), reversed: false },
+    ] = strips.steps.as_slice()
+    else {
+        return false;
+    };
+    let per_row = |number: u16| match sources[usize::from(number)] {
+        Source::PerRow => T::floats(&scratch.vectors[usize::from(number)]),
+        _ => None,
+    };
+    let (Source::Rows(from), Sink::Nowhere, Some(less), Some(over)) =
+        (&sources[usize::from(of)], sink, per_row(less), per_row(over))
+    else {
+        return false;
+    };
+    let Some(data) = T::floats(from.data) else { return false };
+    if outlet.dtype != DType::F32 || !outlet.memory.is_large() {
+        return false;
+    }
+    for row in 0..rows {
+        let (by, less, over, least) = (by as f32, less[row], over[row], strip::LEAST_NORMAL);
+        let start = outlet.start + outlet.outer * row as i64;
+        // Pieces end with a line: none is written in two parts but the row's first and last.
+        let mut width = STRIP + outlet.memory.room::<f32>(start, 0).start().align_offset(size_of::<Line>());
+        let mut c0 = 0;
+        while c0 < columns {
+            let from = &data[row * from.pitch + c0..][..width.min(columns - c0)];
+            let to = outlet.memory.room(start + c0 as i64, from.len());
+            let next = ask_for_each(asked, from.len());
+            if !(exp::Quotients { from, by, less, least, over, to, next }).run::<I>() {
+                return false;
+            }
+            (c0, width) = (c0 + width, STRIP);
+        }
+    }
+    true
+}
+
 /// Computes the whole tile at once if it is one operation on a tile in f32, or none, of some elements or all, whose rows or
 /// columns are reduced if anything; false, and nothing done, if not.
 #[inline(always)]
@@ -202,7 +254,7 @@ pub(super) fn passed<T: Real + Pod, I: Instructions>(
     scratch: &Scratch<T>,
     sink: &mut Sink<'_, T>,
     (folds, asked): (&mut [Gather], &mut Vec<Following>),
-    [rows, columns, pitch]: [usize; 3],
+    [rows, columns, pitch, piece]: [usize; 4],
 ) -> bool {
     if !I::FMA || T::floats(&[]).is_none() {
         return false;
@@ -277,8 +329,8 @@ pub(super) fn passed<T: Real + Pod, I: Instructions>(
         return pass.run::<I>();
     }
     for row in 0..rows {
-        for at in (0..columns).step_by(STRIP) {
-            let width = STRIP.min(columns - at);
+        for at in (0..columns).step_by(piece) {
+            let width = piece.min(columns - at);
             ask(asked, width);
             if !pass.piece(row, at, width).is_some_and(|piece| piece.run::<I>()) {
                 return false;

@@ -7,6 +7,7 @@ mod below;
 #[cfg(target_arch = "x86_64")]
 mod lines;
 mod packed;
+mod quotients;
 #[cfg(target_arch = "x86_64")]
 mod rounded;
 mod strips;
@@ -20,6 +21,7 @@ pub(crate) use below::Below;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use lines::Lines;
 pub(crate) use packed::{Rows, rows};
+pub(crate) use quotients::Quotients;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use rounded::{Piece, is_whole};
 pub(crate) use strips::{ROWS, Strips, blocks};

@@ -5,7 +5,7 @@ use bytemuck::{Pod, Zeroable};
 use std::marker::PhantomData;
 
 /// Tensors from this size on, in bytes, do not stay in a core's share of the caches until they are read again.
-const LARGE: usize = 16 << 20;
+pub(crate) const LARGE: usize = 16 << 20;
 
 /// Orders what was written past the caches before everything that follows.
 pub(crate) fn settle() {
@@ -71,6 +71,18 @@ impl Asked {
         (self.rows * self.lines).saturating_sub(self.line)
     }
 
+    /// Where so many lie that are for the caller to ask for, one after the other; null, and they are asked for, if they do not.
+    #[inline]
+    pub(crate) fn lines(&mut self, lines: usize) -> *const u8 {
+        if self.rows > 0 && self.line + lines < self.lines {
+            let at = self.at.wrapping_add(self.line * size_of::<Line>());
+            self.line += lines;
+            return at;
+        }
+        self.some(lines);
+        std::ptr::null()
+    }
+
     /// Asks for so many.
     #[inline]
     pub(crate) fn some(&mut self, lines: usize) {
@@ -129,6 +141,24 @@ unsafe fn lines_past_256(to: *mut u8, from: *const u8, lines: usize) {
     for i in 0..2 * lines {
         // SAFETY: the caller's.
         unsafe { _mm256_stream_si256(to.add(32 * i).cast(), _mm256_loadu_si256(from.add(32 * i).cast())) };
+    }
+}
+
+/// Room for elements of a tensor that one thread writes.
+pub(crate) struct Room<'a, T> {
+    start: *mut T,
+    len: usize,
+    lifetime: PhantomData<&'a mut [T]>,
+}
+
+impl<T> Room<'_, T> {
+    /// Where so many elements may be written, and nothing read.
+    pub(crate) fn start(&self) -> *mut T {
+        self.start
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 }
 
@@ -193,16 +223,22 @@ impl<'a> Shared<'a> {
         self.bytes >= LARGE
     }
 
+    /// Room for so many elements from `start` on. Panics as [`Shared::store`] does.
+    #[inline(always)]
+    pub(crate) fn room<T: Pod>(&self, start: i64, len: usize) -> Room<'_, T> {
+        let count = self.bytes / size_of::<T>();
+        let inside = usize::try_from(start).is_ok_and(|s| s <= count && len <= count - s);
+        let to = self.start.cast::<T>();
+        assert!(self.written && inside && to.is_aligned(), "a store outside its tensor");
+        // SAFETY: `start` is the number of an element, or the end.
+        Room { start: unsafe { to.add(start as usize) }, len, lifetime: PhantomData }
+    }
+
     /// Writes `values` to the elements from `start` on; past the caches if `past`, then [`settle`] must follow. Panics
     /// as [`Shared::store`] does.
     #[inline(always)]
     pub(crate) fn write<I: Instructions, T: Pod>(&self, start: i64, values: &[T], past: bool) {
-        let count = self.bytes / size_of::<T>();
-        let inside = usize::try_from(start).is_ok_and(|s| s <= count && values.len() <= count - s);
-        let to = self.start.cast::<T>();
-        assert!(self.written && inside && to.is_aligned(), "a store outside its tensor");
-        // SAFETY: `start` is the number of an element, or the end.
-        let to = unsafe { to.add(start as usize) }.cast::<u8>();
+        let to = self.room::<T>(start, values.len()).start().cast::<u8>();
         let (from, bytes) = (values.as_ptr().cast::<u8>(), size_of_val(values));
         let mut done = 0;
         if past {

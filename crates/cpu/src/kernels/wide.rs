@@ -21,6 +21,8 @@ pub(super) trait Wide: Floats {
     unsafe fn load_where(mask: u16, from: *const f32) -> Self;
     /// Writes the elements for which the mask has a bit, and no others.
     unsafe fn store_where(self, mask: u16, to: *mut f32);
+    /// Writes a line past the caches.
+    unsafe fn store_past(self, to: *mut f32);
     /// These where the mask has a bit, the others elsewhere.
     unsafe fn or_elsewhere(self, mask: u16, other: Self) -> Self;
     /// Numbers of bf16 where the mask has a bit, zeros elsewhere. Reads no others.
@@ -157,6 +159,10 @@ mod x86 {
         #[inline(always)]
         unsafe fn store_where(self, mask: u16, to: *mut f32) {
             unsafe { _mm512_mask_storeu_ps(to, mask, self.0) }
+        }
+        #[inline(always)]
+        unsafe fn store_past(self, to: *mut f32) {
+            unsafe { _mm512_stream_ps(to, self.0) }
         }
         #[inline(always)]
         unsafe fn or_elsewhere(self, mask: u16, other: Self) -> Self {
@@ -372,6 +378,13 @@ mod x86 {
             unsafe {
                 _mm256_maskstore_ps(to, lanes(mask, 0), self.0[0].0);
                 _mm256_maskstore_ps(to.wrapping_add(8), lanes(mask, 1), self.0[1].0);
+            }
+        }
+        #[inline(always)]
+        unsafe fn store_past(self, to: *mut f32) {
+            unsafe {
+                _mm256_stream_ps(to, self.0[0].0);
+                _mm256_stream_ps(to.wrapping_add(8), self.0[1].0);
             }
         }
         #[inline(always)]
