@@ -234,3 +234,50 @@ fn biases_that_are_no_numbers_or_rise_agree() {
         }
     }
 }
+
+/// The exponentials of two contractions are taken before either is multiplied by the values.
+#[test]
+fn two_kinds_of_weights_wait_for_each_other() {
+    for ([m, n, d], tiles, dtype) in
+        [([70, 300, 32], [33, 100], Bf16), ([70, 300, 32], [33, 100], F32), ([64, 512, 64], [32, 256], Bf16)]
+    {
+        let mut p = Builder::new("difference");
+        let keys = ["K1", "K2"].map(|name| p.input(name, &[n, d], dtype));
+        let [q, v] = [("Q", m), ("V", n)].map(|(name, n)| p.input(name, &[n, d], dtype));
+        let y = p.output("Y", &[m, d], F32);
+        p.kernel("difference", |g| {
+            let (i, d, j) = (g.grid("m", m, tiles[0]), g.whole("d", d), g.stream_axis("n", n, tiles[1]));
+            let q = g.load("q", q, [i, d]);
+            let each = [carry("top", [i], f64::NEG_INFINITY), carry("sum", [i], 0.0), carry("acc", [i, d], 0.0)];
+            let [a, b, c] = each.clone();
+            let [x, y1, z] = each;
+            let [_, sum, acc, _, sum2, acc2] =
+                g.stream(j, Predicate::default(), [a, b, c, x, y1, z], |g, [top, sum, acc, top2, sum2, acc2]| {
+                    let weighed = [(0, top, sum, acc), (1, top2, sum2, acc2)].map(|(number, top, sum, acc)| {
+                        let k = g.load("k", keys[number], [j, d]);
+                        let scores = g.mma("scores", q, k);
+                        let scores = g.map("scaled", scores * 0.25);
+                        let next = g.reduce_onto("top.next", Max, top, scores, j);
+                        let known =
+                            g.map("known", Scalar::from(next).apply(UnaryOp::Abs).with(BinaryOp::Lt, f64::INFINITY));
+                        let safe = g.map("safe", select(known, next, 0.0));
+                        let by = g.map("by", (top - safe).exp());
+                        let weights = g.map("weights", (scores - safe).exp());
+                        let kept = g.map("sum.kept", sum * by);
+                        (next, g.reduce_onto("sum.next", Sum, kept, weights, j), weights, acc, by)
+                    });
+                    let states = weighed.map(|(next, sum, weights, acc, by)| {
+                        let narrow = if dtype == Bf16 { g.map("narrow", weights.round_to(Bf16)) } else { weights };
+                        let v = g.load("v", v, [j, d]);
+                        let kept = g.map("acc.kept", acc * by);
+                        [next, sum, g.mma_onto("acc.next", kept, narrow, v)]
+                    });
+                    let [[a, b, c], [x, y, z]] = states;
+                    [a, b, c, x, y, z]
+                });
+            g.store(y, [i, d], acc / sum - Scalar::from(acc2) * 0.8 / sum2);
+        });
+        let inputs = [numbers(n * d, 37), numbers(n * d, 41), numbers(m * d, 29), numbers(n * d, 31)];
+        check(&p.finish().expect("well-formed"), &inputs, tolerance(dtype));
+    }
+}

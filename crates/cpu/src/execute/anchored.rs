@@ -187,16 +187,18 @@ impl<'a> Worker<'a> {
         }
         self.places[dst.at()] = Place::Packed(range);
         self.live[dst.at()] = job.live;
-        self.beforehand = Some(Made { dst, sums, ready });
+        self.beforehand.push(Made { dst, sums, ready });
         true
     }
 
     /// Whether the map has run already, or its exponentials have been made; their reduction is then made too.
     pub(super) fn was_made(&mut self, dst: ValueId, folds: &[crate::compile::Fold]) -> bool {
-        if self.beforehand.as_ref().is_some_and(|made| made.ready.contains(&dst)) {
+        // Another contraction's may be made before the first one's turn comes.
+        if self.beforehand.iter().any(|made| made.ready.contains(&dst)) {
             return true;
         }
-        let Some(Made { sums, .. }) = self.beforehand.take_if(|made| made.dst == dst) else { return false };
+        let Some(number) = self.beforehand.iter().position(|made| made.dst == dst) else { return false };
+        let Made { sums, .. } = self.beforehand.swap_remove(number);
         if let (Some(sums), [fold]) = (sums, folds) {
             self.total(fold, sums, 1.0);
         }

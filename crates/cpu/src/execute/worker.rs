@@ -55,7 +55,7 @@ pub(crate) struct Worker<'a> {
     /// The processor's matrix unit, while a point uses it.
     pub engaged: Option<Engaged>,
     /// What a step has made of a later one.
-    pub beforehand: Option<Made<'a>>,
+    pub beforehand: Vec<Made<'a>>,
     /// Results whose exponentials became too large at this point below an anchor that was known before, each time.
     pub refused: Vec<ValueId>,
     /// Bytes loaded, per tensor.
@@ -90,7 +90,7 @@ impl<'a> Worker<'a> {
             streams: false,
             live: vec![None; job.plan.tiles.len()],
             engaged: None,
-            beforehand: None,
+            beforehand: vec![],
             refused: vec![],
             loaded: vec![0; job.tensors.len()],
             stored: vec![0; job.tensors.len()],

@@ -10,6 +10,8 @@ const ODD: &[usize] = &[3, 5, 7, 13, 33, 65, 100, 130];
 const ODD_SMALL: &[usize] = &[1, 2, 3, 5, 9, 17];
 const FEW: &[usize] = &[1, 2, 3, 5, 7];
 const LONG: &[usize] = &[257, 300, 513, 1003];
+/// More than one tile of a processor's, along rows and along what is streamed.
+const MANY: &[usize] = &[300, 515, 700];
 /// Rows that begin at multiples of 16 bytes in every number type, as bulk copies want them.
 const ROW: &[usize] = &[16, 64, 128, 256];
 const ROWS: [&[usize]; 4] = [ROW, &[64], &[128], &[256]];
@@ -59,6 +61,9 @@ pub(super) fn sets(cascade: &Cascade, small: bool, work: f64, seed: u64) -> (Vec
             wanted.push((true, "ragged rows of tiles".into(), tiles(row, RAGGED)));
         }
         wanted.push((true, "whole tiles".into(), tiles(ROW, EVEN)));
+        for row in [&[32][..], &[64]] {
+            wanted.push((true, "several tiles each way".into(), tiles(row, MANY)));
+        }
         for &rank in &ranks.free {
             let name = &cascade[rank].name;
             wanted.push((false, format!("{name} = 1"), but(rank, ONE, ODD)));
