@@ -4,6 +4,7 @@
 mod support;
 
 use einloom_cascade::DType::{self, Bf16, F32};
+use einloom_cascade::UnaryOp;
 use einloom_tile::TileMonoid::{Max, Min, Sum};
 use einloom_tile::{Affine, Builder, Predicate, Program, Scalar, carry, select};
 use support::check;
@@ -236,6 +237,62 @@ fn squares_that_a_mask_leaves_nothing_of_are_left_out_and_nobody_sees_it() {
                     check(&masked(size, tiles, mask, dtype, seen), &inputs, tolerance);
                 }
             }
+        }
+    }
+}
+
+/// What a contraction's results become before they are the left factor of another.
+#[derive(Clone, Copy, Debug)]
+enum Becomes {
+    Logistic,
+    /// The same, of what a number per column and one per row are added to.
+    Shifted,
+    /// Gated by a tile, of those behind the diagonal.
+    Masked,
+    /// A function of each and of its place.
+    Placed,
+}
+
+/// `Y[m, e] = Σ_n f(Σ_d A[m, d] · B[n, d]) · C[n, e]`, in chunks.
+fn two_products([m, n, d]: [usize; 3], tiles: [usize; 2], of: Becomes) -> Program {
+    let mut p = Builder::new("products");
+    let (a, b, c) = (p.input("A", &[m, d], Bf16), p.input("B", &[n, d], Bf16), p.input("C", &[n, d], Bf16));
+    let (row, column, gate) = (p.input("R", &[m], F32), p.input("S", &[n], Bf16), p.input("G", &[m, n], F32));
+    let y = p.output("Y", &[m, d], F32);
+    p.kernel("products", |g| {
+        let (i, j) = (g.grid("m", m, tiles[0]), g.stream_axis("n", n, tiles[1]));
+        let (d, e) = (g.whole("d", d), g.whole("e", d));
+        let (a, row) = (g.load("a", a, [i, d]), g.load("r", row, [i]));
+        let [sum] = g.stream(j, Predicate::always(), [carry("sum", [i, e], 0.0)], |g, [sum]| {
+            let b = g.load("b", b, [j, d]);
+            let product = g.mma("product", a, b);
+            let expr = match of {
+                Becomes::Logistic => (product * 0.25 - 1.5).apply(UnaryOp::Sigmoid),
+                Becomes::Shifted => (product * 0.25 + g.load("s", column, [j]) - row).apply(UnaryOp::Sigmoid),
+                Becomes::Masked => {
+                    let here = Predicate { all: vec![Affine { terms: vec![(1, i), (-1, j)], constant: 3 }] };
+                    select(Scalar::Within(here), product * g.load("g", gate, [i, j]), 0.0)
+                }
+                Becomes::Placed => (product * 0.5).apply(UnaryOp::Silu) + Scalar::Position(j) * 0.03125,
+            };
+            let narrow = g.map("narrow", expr.round_to(Bf16));
+            let c = g.load("c", c, [j, e]);
+            [g.mma_onto("sum.next", sum, narrow, c)]
+        });
+        g.store(y, [i, e], sum);
+    });
+    p.finish().expect("well-formed")
+}
+
+#[test]
+fn results_that_a_map_packs_are_changed_piece_by_piece() {
+    for (sizes, tiles) in
+        [([1, 1, 1], [2, 2]), ([64, 192, 32], [64, 96]), ([70, 131, 20], [33, 100]), ([33, 257, 64], [33, 256])]
+    {
+        for of in [Becomes::Logistic, Becomes::Shifted, Becomes::Masked, Becomes::Placed] {
+            let [m, n, d] = sizes;
+            let inputs = [(m * d, 37), (n * d, 29), (n * d, 31), (m, 11), (n, 13), (m * n, 17)];
+            check(&two_products(sizes, tiles, of), &inputs.map(|(count, step)| numbers(count, step)), 0.016);
         }
     }
 }

@@ -23,17 +23,17 @@ pub(super) fn is_made_again(program: &Program, kernel: &Kernel, dst: ValueId, ex
     let along: Vec<AxisId> = sides(dst).into_iter().filter(|a| !sides(*over).contains(a)).flatten().collect();
     matches!(*along, [axis] if kernel.axis(axis).tile >= LONG)
         && kernel.value(dst).dtype == DType::F32
-        && is_stored(program, kernel, &kernel.body, dst)
+        && is_stored(program, &kernel.body, dst)
         && is_f32(program, kernel, &kernel.body, of)
 }
 
-fn is_stored(program: &Program, kernel: &Kernel, ops: &[Op], v: ValueId) -> bool {
+fn is_stored(program: &Program, ops: &[Op], v: ValueId) -> bool {
     ops.iter().any(|op| match op {
         Op::Store { tensor, src, .. } if *src == v => {
             let tensor = program.tensor(*tensor);
             tensor.dtype == DType::F32 && tensor.dims.iter().product::<usize>() * size_of::<f32>() >= LARGE
         }
-        Op::Stream { body, .. } => is_stored(program, kernel, body, v),
+        Op::Stream { body, .. } => is_stored(program, body, v),
         _ => false,
     })
 }

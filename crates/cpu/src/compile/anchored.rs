@@ -42,7 +42,9 @@ pub(super) fn find(tiles: &[Tile], anchors: &BTreeSet<ValueId>, steps: &mut [Ste
         if let Step::Stream { body, .. } = &mut steps[at] {
             find(tiles, anchors, body, uses);
         }
-        if let Some(to) = changed(tiles, &steps[at..], uses) {
+        if let Some(to) = changed(tiles, &steps[at..], uses)
+            && !packs(&steps[at + to])
+        {
             // What the map reads besides has to be there.
             steps[at..at + to].rotate_left(1);
         }
@@ -55,7 +57,7 @@ pub(super) fn find(tiles: &[Tile], anchors: &BTreeSet<ValueId>, steps: &mut [Ste
 
 /// Steps from the first of these, a contraction that only one map reads, first and element by element, to that map, which could follow
 /// at once.
-fn changed(tiles: &[Tile], steps: &[Step], uses: &[usize]) -> Option<usize> {
+pub(super) fn changed(tiles: &[Tile], steps: &[Step], uses: &[usize]) -> Option<usize> {
     let Some(Step::Contract(c)) = steps.first() else { return None };
     if c.fold.is_some() || c.parts != Some([1, 1]) || c.start.is_some() || c.scale.is_some() || uses[c.dst.at()] != 1 {
         return None;
@@ -63,9 +65,13 @@ fn changed(tiles: &[Tile], steps: &[Step], uses: &[usize]) -> Option<usize> {
     let to = steps.iter().skip(1).position(|s| reads(s).contains(&c.dst))? + 1;
     let Step::Map { dst, plan, ends } = &steps[to] else { return None };
     let sides = |v: ValueId| (tiles[v.at()].outer, tiles[v.at()].inner, tiles[v.at()].carrier);
-    let plain = ends.store.is_none() && !ends.dropped && ends.passed.is_none() && ends.packed.is_none();
+    let plain = ends.store.is_none() && !ends.dropped && ends.passed.is_none();
     let fits = plan.reads_first(c.dst) && sides(*dst) == sides(c.dst) && plain && c.times.is_normal();
     (fits && !steps[1..to].iter().any(moves)).then_some(to)
+}
+
+fn packs(step: &Step) -> bool {
+    matches!(step, Step::Map { ends, .. } if ends.packed.is_some())
 }
 
 fn moves(step: &Step) -> bool {
@@ -75,7 +81,7 @@ fn moves(step: &Step) -> bool {
 /// The map that follows at once and changes the results of the first step, which nothing else reads, if there is one: its result, and
 /// the reduction of its rows, which it or the map after it makes; and the latter's result.
 fn between(tiles: &[Tile], steps: &[Step], uses: &[usize]) -> Option<(ValueId, Passing, Option<ValueId>)> {
-    if changed(tiles, steps, uses) != Some(1) {
+    if changed(tiles, steps, uses) != Some(1) || packs(&steps[1]) {
         return None;
     }
     let Step::Map { dst, ends, .. } = &steps[1] else { return None };

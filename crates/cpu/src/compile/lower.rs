@@ -2,7 +2,7 @@
 
 use super::{
     Access, Carried, Carrier, Contract, Ends, ExpressionPlan, FEW, Keep, Masks, Picked, Plan, Product, Step, Tile,
-    Unit, Viewable, anchored, each_step, masks, order, products, slots, split, sweep, tiles as unit_tiles,
+    Unit, Viewable, anchored, each_step, masks, order, piecewise, products, slots, split, sweep, tiles as unit_tiles,
 };
 use crate::BuildError;
 use einloom_tile::{AxisId, Kernel, Op, Program, Scalar, TensorId, ValueDecl, ValueId, anchors};
@@ -42,6 +42,7 @@ pub(super) fn lower(
     order::leave_unpacked(&mut steps);
     let uses = super::uses(&tiles, &steps);
     anchored::find(&tiles, &anchors, &mut steps, &uses);
+    piecewise::find(&tiles, &mut steps, &uses);
     masks::find(&tiles, &mut steps, &uses);
     let slots = slots::assign(&kernel, &mut tiles, &steps);
     anchored::check(&tiles, &mut steps);
@@ -234,6 +235,7 @@ impl Lower<'_> {
                     made: false,
                     fold: None,
                     anchored: None,
+                    piecewise: false,
                     masks: Masks::default(),
                 }));
             }

@@ -12,6 +12,7 @@ mod layout;
 mod lower;
 mod masks;
 mod order;
+mod piecewise;
 mod products;
 mod reuse;
 mod simplify;
@@ -200,6 +201,8 @@ pub(crate) struct Contract {
     pub fold: Option<Passing>,
     /// Nothing is wanted of the result but exponentials, which may be made at once.
     pub anchored: Option<Anchored>,
+    /// Nothing is wanted of the result but what the map that follows makes of each element and packs.
+    pub piecewise: bool,
     /// What need not be multiplied.
     pub masks: Masks,
 }

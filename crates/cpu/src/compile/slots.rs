@@ -139,6 +139,10 @@ impl Walk {
                 let made = less.iter().chain([map]).flat_map(|more| writes(&body[at + more]));
                 made.for_each(|v| self.born[v.at()] = self.born[v.at()].min(self.clock));
             }
+            if matches!(step, Step::Contract(Contract { piecewise: true, .. })) {
+                reads(&body[at + 1]).into_iter().for_each(|v| self.read(v));
+                writes(&body[at + 1]).into_iter().for_each(|v| self.born[v.at()] = self.born[v.at()].min(self.clock));
+            }
             if let Step::Stream { states, body, .. } = step {
                 self.stream(tiles, states, body);
             }

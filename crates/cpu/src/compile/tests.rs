@@ -349,3 +349,39 @@ fn exponentials_of_long_rows_are_made_again() {
     assert_eq!(dropped([65536, 128]), [(false, false), (true, false)]);
     assert_eq!(dropped([100, 8192]), [(false, false), (true, false)]);
 }
+
+/// What becomes of a product before it is the left factor of another is computed while it is near, unless somebody else wants it.
+#[test]
+fn products_that_a_map_packs_are_computed_piece_by_piece() {
+    let piecewise = |stored: bool| {
+        let mut p = Builder::new("products");
+        let [a, b, c] = ["A", "B", "C"].map(|name| p.input(name, &[256, 64], Bf16));
+        let (y, all) = (p.output("Y", &[256, 64], F32), stored.then(|| p.output("P", &[256, 256], F32)));
+        p.kernel("products", |g| {
+            let (i, d, j) = (g.grid("m", 256, 64), g.whole("d", 64), g.stream_axis("n", 256, 128));
+            let a = g.load("a", a, [i, d]);
+            let [sum] = g.stream(j, Predicate::default(), [carry("sum", [i, d], 0.0)], |g, [sum]| {
+                let b = g.load("b", b, [j, d]);
+                let product = g.mma("product", a, b);
+                if let Some(all) = all {
+                    g.store(all, [i, j], product);
+                }
+                let narrow = g.map("narrow", (product * 0.125).apply(UnaryOp::Sigmoid).round_to(Bf16));
+                let c = g.load("c", c, [j, d]);
+                [g.mma_onto("sum.next", sum, narrow, c)]
+            });
+            g.store(y, [i, d], sum);
+        });
+        let program = p.finish().expect("well-formed");
+        let plan = compile(&program, &program.kernels[0], Some(Unit { rates: None })).expect("planned");
+        let mut found = vec![];
+        each_step(&plan.body, &mut |step| {
+            if let Step::Contract(c) = step {
+                found.push(c.piecewise);
+            }
+        });
+        found
+    };
+    assert_eq!(piecewise(false), [true, false]);
+    assert_eq!(piecewise(true), [false, false]);
+}

@@ -20,6 +20,13 @@ pub(crate) struct Made<'a> {
     ready: &'a [ValueId],
 }
 
+impl Made<'_> {
+    /// Of a map that has packed its result and does nothing else.
+    pub(super) fn packed(dst: ValueId) -> Self {
+        Self { dst, sums: None, ready: &[] }
+    }
+}
+
 impl<'a> Worker<'a> {
     /// Runs a contraction and the map that follows it, up to the map's reduction, with an anchor that may be less than the
     /// result's maximum; `rest` are the steps from it on. False if it cannot be done here, or if exponentials become too large:
@@ -112,7 +119,7 @@ impl<'a> Worker<'a> {
     }
 
     /// What a map makes of the results of a contraction.
-    fn change<'s>(
+    pub(super) fn change<'s>(
         &'s self,
         contract: &Contract,
         (dst, plan): (ValueId, &ExpressionPlan),

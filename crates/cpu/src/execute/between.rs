@@ -7,9 +7,10 @@ use crate::compile::Strips;
 use crate::kernels::add::{self, Addend, Of};
 use crate::kernels::contract::Between;
 use crate::kernels::isa::{Instructions, Token, Work, dispatch};
+use crate::kernels::logistic;
 use crate::kernels::strip::{self, Data, Operand, STRIP, Step};
 use crate::kernels::tanh;
-use einloom_cascade::BinaryOp;
+use einloom_cascade::{BinaryOp, DType, UnaryOp};
 use std::ops::Range;
 
 /// Rows and columns of scores that are computed at once.
@@ -29,6 +30,8 @@ pub(super) struct Change<'a> {
     /// Of the whole tile.
     lengths: [usize; 2],
     ahead: Ahead,
+    /// The result is rounded to 8 bits, and nothing else becomes of it.
+    rounded: bool,
     scratch: &'a mut Scratch<f32>,
 }
 
@@ -53,7 +56,8 @@ impl<'a> Change<'a> {
         scratch: &'a mut Scratch<f32>,
     ) -> Self {
         let steps = strips.steps.clone();
-        let mut change = Self { token, times, added: None, steps, sources, read: vec![], lengths, ahead, scratch };
+        let mut change =
+            Self { token, times, added: None, steps, sources, read: vec![], lengths, ahead, rounded: false, scratch };
         change.shorten();
         change.read = vec![false; change.sources.len()];
         for operand in change.steps.iter().flat_map(Step::operands) {
@@ -67,6 +71,12 @@ impl<'a> Change<'a> {
     /// The number that scores are multiplied by, if nothing else becomes of them.
     pub(super) fn multiple(&self) -> Option<f32> {
         (self.added.is_none() && self.steps.is_empty()).then_some(self.times)
+    }
+
+    /// From now on the result is rounded to 8 bits, and nothing else becomes of it: the last step need not round to them.
+    pub(super) fn is_rounded(&mut self) {
+        self.rounded = true;
+        self.steps.pop_if(|step| matches!(step, Step::Round { d: 0, dtype: DType::Bf16 }));
     }
 
     /// Takes the first steps apart that can be done in passing.
@@ -160,6 +170,18 @@ impl Between for Change<'_> {
     }
 }
 
+/// The number that is added before the logistic function is taken, if that is all.
+fn logistic_of(steps: &[Step]) -> Option<f32> {
+    match *steps {
+        [Step::Unary { op: UnaryOp::Sigmoid, d: 0 }] => Some(0.0),
+        [
+            Step::Binary { op: op @ (BinaryOp::Add | BinaryOp::Sub), d: 0, with: Operand::Const(x), reversed },
+            Step::Unary { op: UnaryOp::Sigmoid, d: 0 },
+        ] if op == BinaryOp::Add || !reversed => Some(if op == BinaryOp::Add { x } else { -x } as f32),
+        _ => None,
+    }
+}
+
 struct Piece<'p, 'a> {
     change: &'p mut Change<'a>,
     scores: &'p mut [f32],
@@ -173,13 +195,19 @@ impl Work for Piece<'_, '_> {
     #[inline(always)]
     fn run<I: Instructions>(self) {
         let Self { change, scores, rows, columns } = self;
-        let Change { times, added, steps, sources, read, lengths: [all, _], scratch, .. } = change;
+        let Change { times, added, steps, sources, read, lengths: [all, _], rounded, scratch, .. } = change;
         let Scratch { registers, leaves, vectors, .. } = &mut **scratch;
         let pitch = scores.len() / rows.len();
         match *added {
             Some(added) => {
                 let with = lies(sources, vectors, added, *all, [rows.start, columns.start]);
                 add::run::<I>(scores, [columns.len(), pitch], *times, with);
+            }
+            None if let Some(plus) = logistic_of(steps)
+                && *rounded
+                && logistic::roughly::<I>(scores, *times, plus) =>
+            {
+                return;
             }
             None if *times != 1.0 => {
                 for x in scores.iter_mut() {

@@ -17,6 +17,7 @@ mod make;
 mod map;
 mod partly;
 mod pick;
+mod piecewise;
 mod place;
 mod reduce;
 mod relayout;

@@ -150,7 +150,7 @@ impl<'a> Worker<'a> {
                 },
                 Step::Relayout { dst, src } => self.relayout(*dst, *src),
                 Step::Contract(contract) => {
-                    if !self.anchored(contract, &steps[at - 1..]) {
+                    if !self.piecewise(contract, next) && !self.anchored(contract, &steps[at - 1..]) {
                         self.contract(contract);
                     }
                 }

@@ -36,6 +36,7 @@ pub(crate) mod fold;
 pub(crate) mod isa;
 mod lanes;
 pub(crate) mod live;
+pub(crate) mod logistic;
 pub(crate) mod math;
 pub(crate) mod memory;
 pub(crate) mod passes;

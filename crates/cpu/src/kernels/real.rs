@@ -53,6 +53,10 @@ pub(crate) trait Real:
     fn tanh_kernel<I: Instructions>(_d: &mut [Self], _from: Option<&[Self]>, _over: f64, _times: f64) -> bool {
         false
     }
+    /// `d[i] = 1 / (1 + exp(-d[i]))`, if there is a kernel for it; false if there is none.
+    fn sigmoid_kernel<I: Instructions>(_d: &mut [Self]) -> bool {
+        false
+    }
     /// `d[i] = d[i] / by`, if there is something faster than dividing; false if there is not.
     fn quotient_kernel<I: Instructions>(_d: &mut [Self], _from: Option<&[Self]>, _by: Self) -> bool {
         false
@@ -146,6 +150,10 @@ impl Real for f32 {
     #[inline(always)]
     fn tanh_kernel<I: Instructions>(d: &mut [Self], from: Option<&[Self]>, over: f64, times: f64) -> bool {
         super::tanh::run::<I>(d, from, over as f32, times as f32)
+    }
+    #[inline(always)]
+    fn sigmoid_kernel<I: Instructions>(d: &mut [Self]) -> bool {
+        super::logistic::run::<I>(d, 1.0, 0.0)
     }
     #[inline(always)]
     fn quotient_kernel<I: Instructions>(d: &mut [Self], from: Option<&[Self]>, by: Self) -> bool {

@@ -161,7 +161,11 @@ pub(crate) fn unary<T: Real, I: Instructions>(op: UnaryOp, d: &mut [T]) {
                 heavy(d, |x| x.function::<I>(UnaryOp::Tanh));
             }
         }
-        UnaryOp::Sigmoid => heavy(d, |x| x.function::<I>(UnaryOp::Sigmoid)),
+        UnaryOp::Sigmoid => {
+            if !T::sigmoid_kernel::<I>(d) {
+                heavy(d, |x| x.function::<I>(UnaryOp::Sigmoid));
+            }
+        }
         UnaryOp::Silu => heavy(d, |x| x.function::<I>(UnaryOp::Silu)),
         UnaryOp::Erf => heavy(d, |x| x.function::<I>(UnaryOp::Erf)),
         UnaryOp::Gelu => heavy(d, |x| x.function::<I>(UnaryOp::Gelu)),

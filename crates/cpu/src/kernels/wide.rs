@@ -37,6 +37,8 @@ pub(super) trait Wide: Floats {
     unsafe fn between(self, least: Self, most: Self) -> Self;
     /// `self / by` within 1.5 ulp, with the sign of `self` for a zero.
     unsafe fn over(self, by: Self) -> Self;
+    /// `1 / self` within a relative error of `2^-11.4`: 0 of an infinity, and where that is not normal.
+    unsafe fn inverse_roughly(self) -> Self;
     /// `self / by`.
     unsafe fn divided(self, by: Self) -> Self;
     /// The same as [`super::math::quotients`] has it, to the bit, of a number and its rounded inverse.
@@ -45,6 +47,8 @@ pub(super) trait Wide: Floats {
     unsafe fn minus(self, other: Self) -> Self;
     /// Without its sign.
     unsafe fn magnitude(self) -> Self;
+    /// These where `x` has a minus sign, the others elsewhere.
+    unsafe fn where_minus(self, x: Self, other: Self) -> Self;
     /// Rounds two vectors to bf16, to nearest, ties to even; a NaN becomes quiet and keeps its sign. Writes those for which
     /// the masks have a bit, and no others.
     unsafe fn store_bf16(pair: [Self; 2], masks: [u16; 2], to: *mut u16);
@@ -203,6 +207,10 @@ mod x86 {
             }
         }
         #[inline(always)]
+        unsafe fn inverse_roughly(self) -> Self {
+            Self(unsafe { _mm512_rcp14_ps(self.0) })
+        }
+        #[inline(always)]
         unsafe fn divided(self, by: Self) -> Self {
             Self(unsafe { _mm512_div_ps(self.0, by.0) })
         }
@@ -224,6 +232,10 @@ mod x86 {
         #[inline(always)]
         unsafe fn magnitude(self) -> Self {
             Self(unsafe { _mm512_abs_ps(self.0) })
+        }
+        #[inline(always)]
+        unsafe fn where_minus(self, x: Self, other: Self) -> Self {
+            Self(unsafe { _mm512_mask_mov_ps(other.0, _mm512_movepi32_mask(_mm512_castps_si512(x.0)), self.0) })
         }
         #[inline(always)]
         unsafe fn store_bf16(pair: [Self; 2], masks: [u16; 2], to: *mut u16) {
@@ -420,6 +432,10 @@ mod x86 {
             halves!(h => unsafe { _mm256_div_ps(self.0[h].0, by.0[h].0) })
         }
         #[inline(always)]
+        unsafe fn inverse_roughly(self) -> Self {
+            halves!(h => unsafe { _mm256_rcp_ps(self.0[h].0) })
+        }
+        #[inline(always)]
         unsafe fn divided(self, by: Self) -> Self {
             halves!(h => unsafe { _mm256_div_ps(self.0[h].0, by.0[h].0) })
         }
@@ -443,6 +459,10 @@ mod x86 {
         #[inline(always)]
         unsafe fn magnitude(self) -> Self {
             halves!(h => unsafe { _mm256_andnot_ps(_mm256_set1_ps(-0.0), self.0[h].0) })
+        }
+        #[inline(always)]
+        unsafe fn where_minus(self, x: Self, other: Self) -> Self {
+            halves!(h => unsafe { _mm256_blendv_ps(other.0[h].0, self.0[h].0, x.0[h].0) })
         }
         #[inline(always)]
         unsafe fn store_bf16(pair: [Self; 2], masks: [u16; 2], to: *mut u16) {

@@ -8,6 +8,7 @@ use crate::kernels::exp::blocks;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::exp::{Piece, is_whole};
 use crate::kernels::fold::Partial;
+use crate::kernels::isa::{Instructions, Work, dispatch};
 use crate::kernels::live::{Live, bits};
 use crate::kernels::memory::Line;
 use crate::kernels::unit::{Engaged, SIDE, Square, TERMS, TILE, sum_lanes};
@@ -168,6 +169,27 @@ impl Scores<'_> {
         }
     }
 
+    /// Packs what becomes of it. The factors and the result are of one part.
+    pub(crate) fn pack(&self, engaged: &Engaged, room: &mut Room, to: &mut PackedLeft<'_>, between: &mut dyn Between) {
+        self.check();
+        assert!(self.parts == [1, 1] && to.parts() == 1, "factors of one part");
+        let [m, n, k] = self.lengths;
+        let sums = grown(&mut room.sums, PITCH * SQUARE * size_of::<f32>() / size_of::<Line>());
+        let squares = (RIGHT / (k.next_multiple_of(TERMS) * SQUARE * size_of::<u16>())).clamp(1, SQUARES);
+        // As for exponentials.
+        for start in (0..n).step_by(squares * SQUARE) {
+            let columns = start..n.min(start + squares * SQUARE);
+            for row in (0..m).step_by(SQUARE) {
+                let rows = row..m.min(row + SQUARE);
+                let (sums_to, there) = (sums.as_mut_ptr().cast(), Some(&mut *between));
+                // SAFETY: checked above; there is room.
+                let pitch = unsafe { self.multiply(engaged, rows.clone(), columns.clone(), sums_to, there, false) };
+                let from: &[f32] = bytemuck::cast_slice(sums);
+                dispatch(engaged.token(), Put { from, pitch, rows, columns: columns.clone(), to });
+            }
+        }
+    }
+
     /// Exponentiates it. False if an exponential is no number or more than [`crate::kernels::exp::MOST_WEIGHT`], or, of several
     /// parts, so is a row's sum: what was to
     /// be made may then be anything.
@@ -231,6 +253,27 @@ impl Scores<'_> {
             weights.add(engaged, row, blocks);
         }
         true
+    }
+}
+
+/// Packs rows and columns.
+struct Put<'a, 't> {
+    from: &'a [f32],
+    pitch: usize,
+    rows: Range<usize>,
+    columns: Range<usize>,
+    to: &'a mut PackedLeft<'t>,
+}
+
+impl Work for Put<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Instructions>(self) {
+        let Self { from, pitch, rows, columns, to } = self;
+        for (at, row) in rows.enumerate() {
+            to.put::<I>(row, columns.start, &from[at * pitch..][..columns.len()]);
+        }
     }
 }
 
