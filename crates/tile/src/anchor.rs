@@ -9,11 +9,10 @@
 //! So is the larger one of the anchor and another number, of which a denominator may have a share (a sink): it is a second number
 //! that may be any finite one.
 //!
-//! Refused: reductions other than maxima that go on from a state of their own stream; streams with guards, which may look at
-//! the state; values of another dependence (such as a sine of a shifted number, or a sum over rows) that a store, a coordinate or a
-//! [`Op::SkipUnless`] needs.
+//! Refused: reductions other than maxima that go on from a state of their own stream; values of another dependence (such as a
+//! sine of a shifted number, or a sum over rows) that a store, a coordinate, a guard or a [`Op::SkipUnless`] needs.
 
-use crate::{AxisId, Coord, CoordAtom, Init, Kernel, Op, Scalar, State, TileMonoid, ValueId};
+use crate::{AxisId, Coord, CoordAtom, Guard, Init, Kernel, Op, Scalar, State, TileMonoid, ValueId};
 use einloom_cascade::{BinaryOp, DType, UnaryOp};
 use std::collections::BTreeSet;
 use std::f64::consts::LN_2;
@@ -37,11 +36,10 @@ pub fn anchors(kernel: &Kernel) -> BTreeSet<ValueId> {
 /// Maxima that go on from a state of the stream in whose body they are, and are its next value: state and maximum.
 fn candidates(body: &[Op], found: &mut Vec<(ValueId, ValueId)>) {
     for op in body {
-        let Op::Stream { guards, states, body, .. } = op else { continue };
+        let Op::Stream { states, body, .. } = op else { continue };
         candidates(body, found);
         for op in body {
             if let Op::Reduce { dst, monoid: TileMonoid::Max, acc: Some(acc), .. } = op
-                && guards.is_empty()
                 && states.iter().filter(|s| s.value == *acc || s.next == *dst).count() == 1
                 && states.iter().any(|s| s.value == *acc && s.next == *dst)
             {
@@ -300,7 +298,10 @@ impl Compare<'_> {
                     self.set(*dst, same.then_some(SAME));
                 }
                 Op::SkipUnless { any } => self.same(*any).then_some(())?,
-                Op::Stream { states, body, guards, .. } => self.stream(states, body, guards.is_empty())?,
+                Op::Stream { states, body, guards, .. } => {
+                    guards.iter().all(|guard| self.guard(guard)).then_some(())?;
+                    self.stream(states, body)?;
+                }
             }
         }
         Some(())
@@ -349,14 +350,25 @@ impl Compare<'_> {
         })
     }
 
-    fn stream(&mut self, states: &[State], body: &[Op], unguarded: bool) -> Option<()> {
+    /// Whether a guard, which may read tensors at places, decides the same in both runs.
+    fn guard(&self, guard: &Guard) -> bool {
+        let mut same = true;
+        guard.visit(&mut |part| {
+            if let Guard::Element(e) = part {
+                same &= e.at.iter().chain(&e.places).all(|c| self.coordinate(c));
+            }
+        });
+        same
+    }
+
+    fn stream(&mut self, states: &[State], body: &[Op]) -> Option<()> {
         self.depth += 1;
-        let done = self.in_stream(states, body, unguarded);
+        let done = self.in_stream(states, body);
         self.depth -= 1;
         done
     }
 
-    fn in_stream(&mut self, states: &[State], body: &[Op], unguarded: bool) -> Option<()> {
+    fn in_stream(&mut self, states: &[State], body: &[Op]) -> Option<()> {
         let own = states.iter().any(|s| s.value == self.anchor.0);
         let mut around = false;
         inside(body, &mut |op| around |= matches!(op, Op::Reduce { dst, .. } if *dst == self.anchor.1));
@@ -382,8 +394,7 @@ impl Compare<'_> {
                 };
             (holds && apart && begins).then_some(())?;
         }
-        // A guard may look at a state, and is not followed.
-        (unguarded || states.iter().all(|s| self.same(s.value))).then_some(())
+        Some(())
     }
 
     fn scalar(&self, expr: &Scalar) -> Option<Change> {

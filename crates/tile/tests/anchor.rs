@@ -136,3 +136,22 @@ fn another_number_may_be_chosen_after_the_stream() {
     assert_eq!(names(&programs[0]).len(), 1, "{}", print(&programs[0]));
     assert!(names(&programs[1]).is_empty(), "the sink's share depends on the maximum");
 }
+
+#[test]
+fn a_guard_may_not_look_at_what_an_anchor_changes() {
+    let guarded = |by_state: bool| {
+        let mut program = sums(repaired, |top, z| top + z.log());
+        let kernel = &mut program.kernels[0];
+        let axis = AxisId(kernel.axes.iter().position(|a| a.name == "n").expect("declared") as u32);
+        let Some(Op::Stream { guards, states, .. }) = kernel.body.iter_mut().find(|op| matches!(op, Op::Stream { .. }))
+        else {
+            panic!("a stream");
+        };
+        let atom = if by_state { CoordAtom::Tile(states[0].value) } else { CoordAtom::Axis(axis) };
+        let places = vec![Coord { terms: vec![(1, atom)], offset: 0 }];
+        let element = Extremes { of: TensorId(0), at: vec![], low: TensorId(0), high: TensorId(0), places };
+        guards.push(Guard::Element(element));
+        names(&program).len()
+    };
+    assert_eq!((guarded(false), guarded(true)), (1, 0));
+}

@@ -3,6 +3,7 @@
 use super::{
     Access, Carried, Carrier, Contract, Ends, ExpressionPlan, FEW, Keep, Masks, Picked, Plan, Product, Step, Tile,
     Unit, Viewable, anchored, each_step, masks, order, piecewise, products, slots, split, sweep, tiles as unit_tiles,
+    truths,
 };
 use crate::BuildError;
 use einloom_tile::{AxisId, Kernel, Op, Program, Scalar, TensorId, ValueDecl, ValueId, anchors};
@@ -44,6 +45,7 @@ pub(super) fn lower(
     anchored::find(&tiles, &anchors, &mut steps, &uses);
     piecewise::find(&tiles, &mut steps, &uses);
     masks::find(&tiles, &mut steps, &uses);
+    truths::find(&tiles, &mut steps, &uses);
     let slots = slots::assign(&kernel, &mut tiles, &steps);
     anchored::check(&tiles, &mut steps);
     Ok(Plan { parallel: !stores_twice(&steps), kernel, tiles, body: steps, slots, fastest })

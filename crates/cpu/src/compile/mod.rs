@@ -15,11 +15,13 @@ mod order;
 mod piecewise;
 mod products;
 mod reuse;
+mod selected;
 mod simplify;
 mod slots;
 mod split;
 mod sweep;
 mod tiles;
+mod truths;
 
 pub(crate) use access::{Access, Dimension, Picked};
 pub(crate) use anchored::{Anchored, summed};
@@ -144,6 +146,8 @@ pub(crate) struct Ends {
     pub packed: Option<usize>,
     /// What is read next is asked for by a later map.
     pub waits: bool,
+    /// The tile is truth values, as bits.
+    pub bits: bool,
 }
 
 impl Ends {
@@ -356,6 +360,7 @@ pub(crate) struct Plan {
 pub(crate) fn compile(program: &Program, kernel: &Kernel, unit: Option<Unit>) -> Result<Plan, BuildError> {
     let mut kernel = kernel.clone();
     reuse::reuse(program, &mut kernel);
+    selected::rewrite(&mut kernel);
     let kernel = split::split(&kernel);
     let inner = layout::choose(program, &kernel, unit);
     lower::lower(program, kernel, &inner, unit)

@@ -86,7 +86,7 @@ fn replaced(kernel: &Kernel, dst: ValueId, expr: &Scalar, computed: &[Computed])
 }
 
 /// The expression with `f` applied to its parts.
-fn map(expr: &Scalar, f: &dyn Fn(&Scalar) -> Scalar) -> Scalar {
+pub(super) fn map(expr: &Scalar, f: &dyn Fn(&Scalar) -> Scalar) -> Scalar {
     let part = |e: &Scalar| Box::new(f(e));
     match expr {
         Scalar::Round(d, x) => Scalar::Round(*d, part(x)),

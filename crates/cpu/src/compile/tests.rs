@@ -385,3 +385,54 @@ fn products_that_a_map_packs_are_computed_piece_by_piece() {
     assert_eq!(piecewise(false), [true, false]);
     assert_eq!(piecewise(true), [false, false]);
 }
+
+#[test]
+fn what_a_tile_of_truths_leaves_is_masked_once_and_by_bits() {
+    // With what is wanted of the mask besides.
+    let compiled = |wanted: bool| {
+        let mut p = Builder::new("chosen");
+        let [q, k, v] = ["Q", "K", "V"].map(|name| p.input(name, &[256, 64], Bf16));
+        let [rows, columns] = ["I", "J"].map(|name| p.input(name, &[256], DType::I32));
+        let (y, all) = (p.output("Y", &[256, 64], F32), wanted.then(|| p.output("P", &[256, 256], F32)));
+        p.kernel("chosen", |g| {
+            let (i, d, j) = (g.grid("m", 256, 64), g.whole("d", 64), g.stream_axis("n", 256, 128));
+            let (q, rows) = (g.load("q", q, [i, d]), g.load("rows", rows, [i]));
+            let states = [carry("most", [i], f64::NEG_INFINITY), carry("total", [i], 0.0), carry("sum", [i, d], 0.0)];
+            let [_, total, sum] = g.stream(j, Predicate::default(), states, |g, [anchor, total, sum]| {
+                let columns = g.load("columns", columns, [j]);
+                let mask = g.map("mask", rows.with(BinaryOp::Eq, columns));
+                g.skip_unless(mask);
+                if let Some(all) = all {
+                    g.store(all, [i, j], mask);
+                }
+                let k = g.load("k", k, [j, d]);
+                let scores = g.mma("scores", q, k);
+                let left = g.map("left", einloom_tile::select(mask, scores, f64::NEG_INFINITY));
+                let most = g.reduce_onto("most.next", TileMonoid::Max, anchor, left, j);
+                let finite = g.map("finite", most.apply(UnaryOp::Abs).with(BinaryOp::Lt, f64::INFINITY));
+                let safe = g.map("safe", einloom_tile::select(finite, most, 0.0));
+                let by = g.map("by", (anchor - safe).exp());
+                let weights = g.map("weights", einloom_tile::select(mask, (scores - safe).exp(), 0.0));
+                let kept = g.map("total.kept", total * by);
+                let total = g.reduce_onto("total.next", TileMonoid::Sum, kept, weights, j);
+                let narrow = g.map("narrow", weights.round_to(Bf16));
+                let v = g.load("v", v, [j, d]);
+                let kept = g.map("kept", sum * by);
+                [most, total, g.mma_onto("sum.next", kept, narrow, v)]
+            });
+            let result = g.map("result", sum / total);
+            g.store(y, [i, d], result);
+        });
+        let program = p.finish().expect("well-formed");
+        let plan = compile(&program, &program.kernels[0], Some(Unit { rates: None })).expect("planned");
+        let (mut bits, mut anchored) = (0, 0);
+        each_step(&plan.body, &mut |step| match step {
+            Step::Map { ends, .. } => bits += usize::from(ends.bits),
+            Step::Contract(c) => anchored += usize::from(c.anchored.is_some()),
+            _ => {}
+        });
+        (bits, anchored)
+    };
+    assert_eq!(compiled(false), (1, 1));
+    assert_eq!(compiled(true), (0, 1));
+}

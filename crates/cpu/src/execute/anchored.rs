@@ -81,11 +81,13 @@ impl<'a> Worker<'a> {
             let mut change = change.map(|change| self.change(contract, change, Ahead::default(), &mut scratch));
             for last in if rising { &[false, true][..] } else { &[false] } {
                 let between = change.as_mut().map(|change| change as &mut dyn Between);
-                scores(there.as_ref()).some_tops(&engaged, &mut room, *last, &mut totals, between);
+                scores(there.as_ref()).some_tops(&engaged, &mut room, *last, (before, &mut totals), between);
             }
             totals.iter_mut().for_each(|x| *x *= passing.times);
         }
-        let known = before.iter().zip(&totals).all(|(x, y)| x.max(*y).is_finite());
+        // Where a change left nothing of a row, all of it was looked at.
+        let fits = |x: f32| x.is_finite() || change.is_some() && x == f32::NEG_INFINITY;
+        let known = before.iter().zip(&totals).all(|(x, y)| fits(x.max(*y)));
         if known {
             self.finish(&passing.fold, &totals);
         }

@@ -10,6 +10,7 @@ use crate::kernels::isa::{Instructions, Token, Work, dispatch};
 use crate::kernels::logistic;
 use crate::kernels::strip::{self, Data, Operand, STRIP, Step};
 use crate::kernels::tanh;
+use crate::kernels::truths::{self, Bits};
 use einloom_cascade::{BinaryOp, DType, UnaryOp};
 use std::ops::Range;
 
@@ -182,6 +183,15 @@ fn logistic_of(steps: &[Step]) -> Option<f32> {
     }
 }
 
+/// The truths by which scores are kept, or are not if that is told, and what the others become, if that is all.
+fn chosen_by<'s>(steps: &[Step], sources: &[Source<'s, f32>]) -> Option<(Bits<'s>, bool, f32)> {
+    let &[Step::Select { d: 0, mask: Operand::Leaf(mask), other: Operand::Const(other), flipped }] = steps else {
+        return None;
+    };
+    let Source::Bits(bits) = sources[usize::from(mask)] else { return None };
+    Some((bits, flipped, other as f32))
+}
+
 struct Piece<'p, 'a> {
     change: &'p mut Change<'a>,
     scores: &'p mut [f32],
@@ -207,6 +217,15 @@ impl Work for Piece<'_, '_> {
                 && *rounded
                 && logistic::roughly::<I>(scores, *times, plus) =>
             {
+                return;
+            }
+            None if let Some((bits, flipped, other)) = chosen_by(steps, sources)
+                && I::FMA =>
+            {
+                for (row, scores) in scores.chunks_exact_mut(pitch).enumerate() {
+                    let bits = bits.row(rows.start + row, columns.start);
+                    truths::keep::<I>(None, &mut scores[..columns.len()], (*times, other), (bits, flipped));
+                }
                 return;
             }
             None if *times != 1.0 => {

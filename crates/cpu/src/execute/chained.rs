@@ -65,6 +65,8 @@ pub(super) fn chained<T: Real + Pod, I: Instructions>(
                     Source::Columns(from) => Elements::Floats(&T::floats(from).unwrap_or_default()[at..][..width]),
                     Source::Diagonals => Elements::Floats(&vector()[rows - 1 - row + at..][..width]),
                     Source::Same(x) => Elements::Same(x.to_f32()),
+                    // Pieces begin with a word.
+                    Source::Bits(bits) => Elements::Bits(bits.row(row, at)),
                     Source::Integers(_) | Source::Holds(_) => return false,
                 };
             }

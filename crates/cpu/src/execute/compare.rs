@@ -1,48 +1,51 @@
-//! Comparisons of integers, element by element, as they are: any other way they would be numbers of 64 bits first.
+//! Comparisons of integers, element by element, as they are: any other way they would be numbers of 64 bits first. Where maps and skips
+//! are all that reads the result, it is bits, which stay in the first-level cache.
 
 use super::arena::Buffer;
 use super::place::{Place, Rows, pitch};
 use super::worker::Worker;
 use crate::compile::{self, Carrier, ElementKind, ExpressionPlan, Leaf};
 use crate::kernels::isa::{Instructions, Work, dispatch};
-use crate::kernels::strip::{Operand, Step};
+use crate::kernels::strip::{self, Step};
+use crate::kernels::truths::{self, Integers};
 use einloom_cascade::BinaryOp;
 use einloom_tile::{ValueId, coverage};
 
 /// Integers of a tile's elements.
 #[derive(Clone, Copy)]
-enum Integers<'a> {
+enum Operand<'a> {
     Full(Rows<'a, i32>),
     PerRow(&'a [i32]),
     PerColumn(&'a [i32]),
     Same(i32),
 }
 
-/// Those of one row.
-#[derive(Clone, Copy)]
-enum Row<'a> {
-    Each(&'a [i32]),
-    Same(i32),
-}
-
-impl<'a> Integers<'a> {
+impl<'a> Operand<'a> {
     #[inline(always)]
-    fn row(self, row: usize, columns: usize) -> Row<'a> {
+    fn row(self, row: usize, columns: usize) -> Integers<'a> {
         match self {
-            Self::Full(rows) => Row::Each(&rows.data[row * rows.pitch..][..columns]),
-            Self::PerRow(data) => Row::Same(data[row]),
-            Self::PerColumn(data) => Row::Each(&data[..columns]),
-            Self::Same(x) => Row::Same(x),
+            Self::Full(rows) => Integers::Each(&rows.data[row * rows.pitch..][..columns]),
+            Self::PerRow(data) => Integers::Same(data[row]),
+            Self::PerColumn(data) => Integers::Each(&data[..columns]),
+            Self::Same(x) => Integers::Same(x),
         }
     }
 }
 
-/// `to = op(x, y)`, 1 or 0, of rows that are a pitch apart.
+/// Where truth values go.
+enum To<'a> {
+    /// 1 or 0, rows so far apart.
+    Floats(&'a mut [f32], usize),
+    /// As bits, rows of so many words.
+    Bits(&'a mut [u32], usize),
+}
+
+/// `to = op(x, y)`.
 struct Compare<'a> {
     op: BinaryOp,
-    operands: [Integers<'a>; 2],
-    to: &'a mut [f32],
-    lengths: [usize; 3],
+    operands: [Operand<'a>; 2],
+    to: To<'a>,
+    lengths: [usize; 2],
 }
 
 impl Work for Compare<'_> {
@@ -50,36 +53,17 @@ impl Work for Compare<'_> {
 
     #[inline(always)]
     fn run<I: Instructions>(self) {
-        let Self { op, operands: [x, y], to, lengths: [rows, columns, pitch] } = self;
+        let Self { op, operands: [x, y], mut to, lengths: [rows, columns] } = self;
+        let mut row_bits = vec![0; truths::words(columns)];
         for row in 0..rows {
-            let to = &mut to[row * pitch..][..columns];
-            let [x, y] = [x, y].map(|of| of.row(row, columns));
-            macro_rules! each {
-                ($($which:ident => $is:tt),*) => {
-                    match op {
-                        $(BinaryOp::$which => match (x, y) {
-                            (Row::Each(x), Row::Each(y)) => {
-                                for ((to, x), y) in to.iter_mut().zip(x).zip(y) {
-                                    *to = f32::from(u8::from(x $is y));
-                                }
-                            }
-                            (Row::Each(x), Row::Same(y)) => {
-                                for (to, x) in to.iter_mut().zip(x) {
-                                    *to = f32::from(u8::from(*x $is y));
-                                }
-                            }
-                            (Row::Same(x), Row::Each(y)) => {
-                                for (to, y) in to.iter_mut().zip(y) {
-                                    *to = f32::from(u8::from(x $is *y));
-                                }
-                            }
-                            (Row::Same(x), Row::Same(y)) => to.fill(f32::from(u8::from(x $is y))),
-                        },)*
-                        _ => unreachable!("a comparison"),
-                    }
-                };
+            let (x, y) = (x.row(row, columns), y.row(row, columns));
+            match &mut to {
+                To::Bits(to, words) => truths::compare::<I>(op, x, y, columns, &mut to[row * *words..]),
+                To::Floats(to, pitch) => {
+                    truths::compare::<I>(op, x, y, columns, &mut row_bits);
+                    truths::numbers(&row_bits, &mut to[row * *pitch..][..columns]);
+                }
             }
-            each!(Eq => ==, Ne => !=, Lt => <, Le => <=, Gt => >, Ge => >=);
         }
     }
 }
@@ -88,8 +72,10 @@ impl Worker<'_> {
     /// Runs a map if it is a comparison of two tiles of integers, and no more; nothing is done if not.
     pub(super) fn compared(&mut self, dst: ValueId, plan: &ExpressionPlan, ends: &compile::Ends) -> bool {
         let strips = plan.variant(|p| coverage(p, &self.windows));
-        let &[Step::Copy { d: 0, from: Operand::Leaf(x) }, Step::Binary { op, d: 0, with: Operand::Leaf(y), reversed }] =
-            strips.steps.as_slice()
+        let &[
+            Step::Copy { d: 0, from: strip::Operand::Leaf(x) },
+            Step::Binary { op, d: 0, with: strip::Operand::Leaf(y), reversed },
+        ] = strips.steps.as_slice()
         else {
             return false;
         };
@@ -100,33 +86,38 @@ impl Worker<'_> {
         }
         let leaves = [x, y].map(|leaf| &strips.leaves[usize::from(leaf)]);
         let mut target = std::mem::take(&mut self.arena.slots[tile.slot]);
-        let done = self.compare(if reversed { [leaves[1], leaves[0]] } else { leaves }, op, dst, &mut target);
+        let leaves = if reversed { [leaves[1], leaves[0]] } else { leaves };
+        let done = self.compare(leaves, op, (dst, ends.bits), &mut target);
         self.arena.slots[tile.slot] = target;
         if done {
-            self.places[dst.at()] = Place::Slot;
+            self.places[dst.at()] = if ends.bits { Place::Bits } else { Place::Slot };
         }
         done
     }
 
-    fn compare(&self, leaves: [&Leaf; 2], op: BinaryOp, dst: ValueId, target: &mut Buffer) -> bool {
+    fn compare(&self, leaves: [&Leaf; 2], op: BinaryOp, (dst, bits): (ValueId, bool), target: &mut Buffer) -> bool {
         let (tiles, slot) = (self.tiles(), self.job.plan.tiles[dst.at()].slot);
         let (rows, columns) = tiles.lengths(dst);
         let integers = |leaf: &Leaf| match leaf {
             Leaf::Tile(v, kind) if tiles.tile(*v).carrier == Carrier::I32 && !tiles.is_in(*v, slot) => {
                 let rows = tiles.rows::<i32>(*v);
                 Some(match kind {
-                    ElementKind::Full => Integers::Full(rows),
-                    ElementKind::Outer => Integers::PerRow(rows.data),
-                    ElementKind::Inner => Integers::PerColumn(rows.data),
-                    ElementKind::Single => Integers::Same(*rows.data.first()?),
+                    ElementKind::Full => Operand::Full(rows),
+                    ElementKind::Outer => Operand::PerRow(rows.data),
+                    ElementKind::Inner => Operand::PerColumn(rows.data),
+                    ElementKind::Single => Operand::Same(*rows.data.first()?),
                 })
             }
             _ => None,
         };
         let (Some(x), Some(y)) = (integers(leaves[0]), integers(leaves[1])) else { return false };
-        let lengths = [rows, columns, pitch(columns)];
-        let to = target.get_mut(lengths[0] * lengths[2]);
-        dispatch(self.job.token, Compare { op, operands: [x, y], to, lengths });
+        let words = truths::words(columns);
+        let to = if bits {
+            To::Bits(target.get_mut(rows * words), words)
+        } else {
+            To::Floats(target.get_mut(rows * pitch(columns)), pitch(columns))
+        };
+        dispatch(self.job.token, Compare { op, operands: [x, y], to, lengths: [rows, columns] });
         true
     }
 }

@@ -2,6 +2,7 @@
 
 use super::arena::Scratch;
 use super::chained::chained;
+use super::chosen::{chosen, kept};
 use super::place::Rows;
 use super::source::Source;
 use super::whole::{exponential_quotients, exponentials, extremes, passed, quotients, summed};
@@ -129,7 +130,7 @@ impl Gather {
 
     /// Takes in pieces of the rows from `first` on, each `width` elements from column `column` on.
     #[inline(always)]
-    fn add<I: Instructions>(&mut self, first: usize, column: usize, width: usize, strip: &[f32]) {
+    pub(super) fn add<I: Instructions>(&mut self, first: usize, column: usize, width: usize, strip: &[f32]) {
         let monoid = self.monoid;
         match &mut self.gathered {
             Gathered::Partial(rows) => {
@@ -234,6 +235,19 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
         {
             return None;
         }
+        if store.is_none()
+            && (chosen(strips, &sources, &sink, folds, [rows, columns])
+                || kept::<T, I>(
+                    strips,
+                    &sources,
+                    scratch,
+                    &mut sink,
+                    (&mut *folds, &mut *asked),
+                    [rows, columns, pitch],
+                ))
+        {
+            return None;
+        }
         // Not in a closure, which would be a function without the instructions.
         if let Some(outlet) = &*store
             && folds.is_empty()
@@ -298,6 +312,7 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
                         | Source::Floats(_)
                         | Source::Integers(_)
                         | Source::Holds(_)
+                        | Source::Bits(_)
                         | Source::PerRow
                         | Source::Diagonals => {
                             for r in 0..height {

@@ -4,6 +4,7 @@ mod anchored;
 mod arena;
 mod between;
 mod chained;
+mod chosen;
 mod compare;
 mod contract;
 mod convert;

@@ -4,6 +4,7 @@ use crate::compile::{Plan, Tile};
 use crate::kernels::contract::{Layout, Range};
 use crate::kernels::memory::Shared;
 use crate::kernels::real::Real;
+use crate::kernels::truths::{Bits, words};
 use bytemuck::Pod;
 use einloom_cascade::DType;
 use einloom_tile::{Program, TensorId, ValueId, Window};
@@ -18,6 +19,8 @@ pub(crate) enum Place {
     Slot,
     /// In its slot, packed as a left factor of the processor's matrix unit, with this range: only contractions read it.
     Packed(Range),
+    /// In its slot, truth values as bits: only maps and skips read it.
+    Bits,
     /// The tile of this number of those that are kept.
     Kept(usize),
     /// In a tensor, from this element on, with this many elements from row to row.
@@ -78,7 +81,7 @@ impl<'a> Tiles<'a> {
                 let data = self.tensors[tensor.at()].elements();
                 Rows { data: data.get(start..).unwrap_or(&[]), pitch }
             }
-            Place::Encoded(..) => Rows { data: &[], pitch: 0 },
+            Place::Encoded(..) | Place::Bits => Rows { data: &[], pitch: 0 },
         }
     }
 
@@ -94,9 +97,15 @@ impl<'a> Tiles<'a> {
         Some((self.program.tensor(tensor).dtype, Rows { data: data.get(start..).unwrap_or(&[]), pitch }))
     }
 
+    /// The truth values of a tile that holds them as bits.
+    pub(crate) fn bits(&self, v: ValueId) -> Option<Bits<'a>> {
+        let bits = Bits { words: self.slots[self.tile(v).slot].get(), pitch: words(self.lengths(v).1) };
+        (self.places[v.at()] == Place::Bits).then_some(bits)
+    }
+
     /// Whether the tile is in this slot.
     pub(crate) fn is_in(&self, v: ValueId, slot: usize) -> bool {
-        self.places[v.at()] == Place::Slot && self.tile(v).slot == slot
+        matches!(self.places[v.at()], Place::Slot | Place::Bits) && self.tile(v).slot == slot
     }
 
     /// The tile's only element, or the one at `at` of a tile with one axis.

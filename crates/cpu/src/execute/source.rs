@@ -6,6 +6,7 @@ use crate::compile::{Carrier, ElementKind, Leaf, Tile};
 use crate::kernels::live::Live;
 use crate::kernels::math::f16_to_f32;
 use crate::kernels::real::Real;
+use crate::kernels::truths::{self, Bits};
 use bytemuck::Pod;
 use einloom_cascade::DType;
 use einloom_cascade::numeric::bf16_to_f32;
@@ -34,6 +35,8 @@ pub(super) enum Source<'a, T> {
     Same(T),
     /// 1 there, else 0.
     Holds(Live),
+    /// 1 where the bit is set, else 0.
+    Bits(Bits<'a>),
     /// One element per diagonal, the last row's first, in the scratch vector of the leaf's number.
     Diagonals,
 }
@@ -75,6 +78,7 @@ impl<T: Real> Source<'_, T> {
             Source::PerColumn => to.copy_from_slice(&vector[column..][..width]),
             Source::Diagonals => to.copy_from_slice(&vector[rows - 1 - row + column..][..width]),
             Source::Holds(live) => holds(live, row, column, to),
+            Source::Bits(bits) => truths::numbers(bits.row(row, column), to),
             Source::InPlace | Source::Same(_) => {}
         }
     }
@@ -97,7 +101,9 @@ pub(super) fn source<'a, T: Real + Pod>(
     match leaf {
         Leaf::Tile(v, ElementKind::Full) => {
             let tile = tiles.tile(*v);
-            if in_place(*v).is_some() {
+            if let Some(bits) = tiles.bits(*v) {
+                Source::Bits(bits)
+            } else if in_place(*v).is_some() {
                 Source::InPlace
             } else if let Some((from, rows)) = tiles.encoded(*v) {
                 if from == DType::Bf16 { Source::Bf16(rows) } else { Source::F16(rows) }

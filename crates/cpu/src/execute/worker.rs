@@ -12,6 +12,7 @@ use crate::kernels::contract::Ahead;
 use crate::kernels::isa::Token;
 use crate::kernels::live::Live;
 use crate::kernels::memory::{self, Shared};
+use crate::kernels::truths::Bits;
 use crate::kernels::unit::{Engaged, UnitToken};
 use einloom_cascade::numeric::round;
 use einloom_tile::{
@@ -227,6 +228,9 @@ impl<'a> Worker<'a> {
     fn any(&self, v: ValueId) -> bool {
         let tiles = self.tiles();
         let (rows, columns) = tiles.lengths(v);
+        if let Some(Bits { words, pitch }) = tiles.bits(v) {
+            return words[..rows * pitch].iter().any(|&word| word != 0);
+        }
         let source = tiles.rows::<f32>(v);
         (0..rows).any(|r| source.data[r * source.pitch..][..columns].iter().any(|&x| x != 0.0))
     }

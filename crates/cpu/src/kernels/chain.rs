@@ -6,6 +6,7 @@ use super::isa::Instructions;
 use super::lanes::Floats;
 use super::math::EXP_LEAST;
 use super::strip::{LEAST_NORMAL, Operand, Step};
+use super::truths;
 use super::wide::{Wide, WideWork, with_wide};
 use einloom_cascade::{BinaryOp, UnaryOp};
 
@@ -32,6 +33,11 @@ enum Do {
     Relu,
     /// The exponential of this one times a number less the other one, 0 below another number.
     Exp([f32; 2]),
+    /// This one where a leaf's bit is set, or is not if `flipped`, the other one elsewhere.
+    Select {
+        mask: usize,
+        flipped: bool,
+    },
     /// The other one, and the next links are left out, where a leaf that is the same everywhere is no zero, or is one.
     Shortcut {
         mask: usize,
@@ -64,6 +70,8 @@ pub(crate) enum Elements<'a> {
     Bf16(&'a [u16]),
     F16(&'a [u16]),
     Same(f32),
+    /// Truth values, from a whole word on: masks only.
+    Bits(&'a [u32]),
 }
 
 /// Where the results go.
@@ -114,10 +122,13 @@ impl Chain {
         };
         assert!(len >= count, "room for each element");
         for link in self.links() {
-            if let Do::Shortcut { mask, .. } = link.of
-                && !matches!(leaves[mask], Elements::Same(_))
-            {
-                return false;
+            match link.of {
+                Do::Shortcut { mask, .. } if !matches!(leaves[mask], Elements::Same(_)) => return false,
+                Do::Select { mask, .. } => match leaves[mask] {
+                    Elements::Bits(x) => assert!(x.len() >= truths::words(count), "a bit each"),
+                    _ => return false,
+                },
+                _ => {}
             }
             if let With::Leaf(number) = link.with {
                 let len = match leaves[number] {
@@ -126,6 +137,7 @@ impl Chain {
                     Elements::Floats(x) => x.len(),
                     Elements::Bf16(x) | Elements::F16(x) => x.len(),
                     Elements::Same(_) => count,
+                    Elements::Bits(_) => return false,
                 };
                 assert!(len >= count, "an element each");
             }
@@ -162,6 +174,9 @@ fn link(step: &Step) -> Option<Link> {
         }
         Step::Shortcut { d, mask: Operand::Leaf(mask), when, from, skip } => {
             (Do::Shortcut { mask: mask.into(), when, skip }, d, operand(from)?)
+        }
+        Step::Select { d, mask: Operand::Leaf(mask), other, flipped } => {
+            (Do::Select { mask: mask.into(), flipped }, d, operand(other)?)
         }
         Step::ScaledExp { d, by: Operand::Const(by), less } => (Do::Exp([by as f32, LEAST_NORMAL]), d, operand(less)?),
         _ => return None,
@@ -225,11 +240,16 @@ unsafe fn pieces<V: Wide, const SIDE: usize>(row: Row<'_>) {
     unsafe {
         let none = V::splat(identity);
         let mut all = [none; SIDE];
+        let mut more = [[none; SIDE]; MORE];
         let mut at = 0;
         while at < count {
             let left = count - at;
             let full = left >= SIDE * LANES;
-            let mut x = if full { block.all::<V, SIDE, true>(at, left) } else { block.all::<V, SIDE, false>(at, left) };
+            let mut x = if full {
+                block.all::<V, SIDE, true>(at, left, &mut more)
+            } else {
+                block.all::<V, SIDE, false>(at, left, &mut more)
+            };
             if full {
                 for i in 0..SIDE {
                     if !floats.is_null() {
@@ -299,16 +319,21 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// The results of some vectors, from an element on, all of them there if `FULL`.
+    /// The results of some vectors, from an element on, all of them there if `FULL`; `more` is room for the other registers, each of which
+    /// is written before it is read.
     ///
     /// # Safety
     /// As of [`pieces`].
     #[inline(always)]
-    unsafe fn all<V: Wide, const SIDE: usize, const FULL: bool>(&self, at: usize, left: usize) -> [V; SIDE] {
+    unsafe fn all<V: Wide, const SIDE: usize, const FULL: bool>(
+        &self,
+        at: usize,
+        left: usize,
+        more: &mut [[V; SIDE]; MORE],
+    ) -> [V; SIDE] {
         // SAFETY: the caller's.
         unsafe {
             let mut x = [V::splat(0.0); SIDE];
-            let mut more = [[V::splat(0.0); SIDE]; MORE];
             let mut next = 0;
             while let Some(link) = self.links.get(next) {
                 next += 1;
@@ -342,6 +367,8 @@ impl Block<'_> {
                             same = Some(y);
                             w = [V::splat(y); SIDE];
                         }
+                        // No operand.
+                        Elements::Bits(_) => {}
                     },
                     With::Register(number) => w = more[number],
                     With::Const(y) => {
@@ -350,7 +377,18 @@ impl Block<'_> {
                     }
                 }
                 let mut y = if link.d == 0 { x } else { more[link.d - 1] };
-                link.of.apply(&mut y, w, same);
+                if let Do::Select { mask, flipped } = link.of
+                    && let Elements::Bits(bits) = self.leaves[mask]
+                {
+                    let flip = if flipped { u16::MAX } else { 0 };
+                    for i in 0..SIDE {
+                        // Beyond the last word there is no element.
+                        let first = (at + LANES * i).min(LANES * (2 * bits.len() - 1));
+                        y[i] = y[i].or_elsewhere(truths::of_vector(bits, first) ^ flip, w[i]);
+                    }
+                } else {
+                    link.of.apply(&mut y, w, same);
+                }
                 if link.d == 0 {
                     x = y;
                 } else {
@@ -392,6 +430,8 @@ impl Do {
         unsafe {
             match self {
                 Self::Copy | Self::Shortcut { .. } => *y = w,
+                // Its bits are not here.
+                Self::Select { .. } => {}
                 Self::Add => each!(y, w => y.add(w)),
                 Self::Sub => each!(y, w => y.minus(w)),
                 Self::SubFrom => each!(y, w => w.minus(y)),

@@ -44,5 +44,6 @@ pub(crate) mod real;
 pub(crate) mod strip;
 pub(crate) mod tanh;
 pub(crate) mod transpose;
+pub(crate) mod truths;
 pub(crate) mod unit;
 mod wide;

@@ -49,6 +49,10 @@ pub(super) trait Wide: Floats {
     unsafe fn magnitude(self) -> Self;
     /// These where `x` has a minus sign, the others elsewhere.
     unsafe fn where_minus(self, x: Self, other: Self) -> Self;
+    /// A bit for each lane in which both hold the same, as integers.
+    unsafe fn equals(self, other: Self) -> u16;
+    /// A bit for each lane in which this one holds more, as integers.
+    unsafe fn exceeds(self, other: Self) -> u16;
     /// Rounds two vectors to bf16, to nearest, ties to even; a NaN becomes quiet and keeps its sign. Writes those for which
     /// the masks have a bit, and no others.
     unsafe fn store_bf16(pair: [Self; 2], masks: [u16; 2], to: *mut u16);
@@ -236,6 +240,14 @@ mod x86 {
         #[inline(always)]
         unsafe fn where_minus(self, x: Self, other: Self) -> Self {
             Self(unsafe { _mm512_mask_mov_ps(other.0, _mm512_movepi32_mask(_mm512_castps_si512(x.0)), self.0) })
+        }
+        #[inline(always)]
+        unsafe fn equals(self, other: Self) -> u16 {
+            unsafe { _mm512_cmpeq_epi32_mask(_mm512_castps_si512(self.0), _mm512_castps_si512(other.0)) }
+        }
+        #[inline(always)]
+        unsafe fn exceeds(self, other: Self) -> u16 {
+            unsafe { _mm512_cmpgt_epi32_mask(_mm512_castps_si512(self.0), _mm512_castps_si512(other.0)) }
         }
         #[inline(always)]
         unsafe fn store_bf16(pair: [Self; 2], masks: [u16; 2], to: *mut u16) {
@@ -463,6 +475,28 @@ mod x86 {
         #[inline(always)]
         unsafe fn where_minus(self, x: Self, other: Self) -> Self {
             halves!(h => unsafe { _mm256_blendv_ps(other.0[h].0, self.0[h].0, x.0[h].0) })
+        }
+        #[inline(always)]
+        unsafe fn equals(self, other: Self) -> u16 {
+            let mut bits = 0;
+            for h in 0..2 {
+                unsafe {
+                    let (x, y) = (_mm256_castps_si256(self.0[h].0), _mm256_castps_si256(other.0[h].0));
+                    bits |= _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(x, y))) << (8 * h);
+                }
+            }
+            bits as u16
+        }
+        #[inline(always)]
+        unsafe fn exceeds(self, other: Self) -> u16 {
+            let mut bits = 0;
+            for h in 0..2 {
+                unsafe {
+                    let (x, y) = (_mm256_castps_si256(self.0[h].0), _mm256_castps_si256(other.0[h].0));
+                    bits |= _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(x, y))) << (8 * h);
+                }
+            }
+            bits as u16
         }
         #[inline(always)]
         unsafe fn store_bf16(pair: [Self; 2], masks: [u16; 2], to: *mut u16) {

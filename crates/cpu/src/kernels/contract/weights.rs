@@ -133,13 +133,14 @@ impl Scores<'_> {
     }
 
     /// Raises each row's number to the largest of some of its elements: of the first ones, or the last ones, of those that are
-    /// live in some of 32 rows.
+    /// live in some of 32 rows. Where elements are changed, which may leave nothing of them, it goes on until none of the rows that
+    /// have no number `before` is without one, or there are no more elements.
     pub(crate) fn some_tops(
         &self,
         engaged: &Engaged,
         room: &mut Room,
         last: bool,
-        tops: &mut [f32],
+        (before, tops): (&[f32], &mut [f32]),
         mut between: Option<&mut (dyn Between + '_)>,
     ) {
         self.check();
@@ -148,23 +149,30 @@ impl Scores<'_> {
         for row in (0..m).step_by(SQUARE) {
             let rows = SQUARE.min(m - row);
             let [first, count] = blocks(self.live, row, rows, n);
-            let first = if last { first + count - 1 } else { first };
-            let columns = first * TERMS..n.min((first + 1) * TERMS);
-            let (to, between) = (sums.as_mut_ptr().cast(), reborrowed(&mut between));
-            // SAFETY: checked above; there is room.
-            let pitch = unsafe { self.multiply(engaged, row..row + rows, columns.clone(), to, between, false) };
-            let sums: &[f32] = bytemuck::cast_slice(sums);
-            for (at, top) in tops[row..row + rows].iter_mut().enumerate() {
-                let there = self.live.map_or(0..n, |live| live.row(row + at));
-                let mask = bits(&(there.start..there.end.min(columns.end)), columns.start);
-                let of = &sums[at * pitch..][..SQUARE];
-                #[cfg(target_arch = "x86_64")]
-                // SAFETY: who has engaged the unit has the instructions; there are 32 elements.
-                {
-                    *top = top.max(unsafe { greatest(of.as_ptr(), mask) });
+            let changed = between.is_some();
+            for block in 0..if changed { count } else { 1 } {
+                let block = if last { first + count - 1 - block } else { first + block };
+                let columns = block * TERMS..n.min((block + 1) * TERMS);
+                let (to, between) = (sums.as_mut_ptr().cast(), reborrowed(&mut between));
+                // SAFETY: checked above; there is room.
+                let pitch = unsafe { self.multiply(engaged, row..row + rows, columns.clone(), to, between, false) };
+                let sums: &[f32] = bytemuck::cast_slice(sums);
+                for (at, top) in tops[row..row + rows].iter_mut().enumerate() {
+                    let there = self.live.map_or(0..n, |live| live.row(row + at));
+                    let mask = bits(&(there.start..there.end.min(columns.end)), columns.start);
+                    let of = &sums[at * pitch..][..SQUARE];
+                    #[cfg(target_arch = "x86_64")]
+                    // SAFETY: who has engaged the unit has the instructions; there are 32 elements.
+                    {
+                        *top = top.max(unsafe { greatest(of.as_ptr(), mask) });
+                    }
+                    #[cfg(not(target_arch = "x86_64"))]
+                    let _ = (of, mask, &top);
                 }
-                #[cfg(not(target_arch = "x86_64"))]
-                let _ = (of, mask, &top);
+                let none = |(before, top): (&f32, &f32)| before.max(*top) == f32::NEG_INFINITY;
+                if !before[row..row + rows].iter().zip(&tops[row..row + rows]).any(none) {
+                    break;
+                }
             }
         }
     }
@@ -345,7 +353,7 @@ mod tests {
         let scores = Scores { parts: [parts; 2], left, right, lengths: [m, n, k], live };
         let (mut room, mut tops, mut most) = (Room::default(), vec![f32::NEG_INFINITY; m], vec![]);
         for last in [false, true] {
-            scores.some_tops(&engaged, &mut room, last, &mut tops, None);
+            scores.some_tops(&engaged, &mut room, last, (&vec![f32::NEG_INFINITY; m], &mut tops), None);
         }
         let mut packed = vec![0f32; PackedLeft::len([m, n], parts)];
         let mut to = PackedLeft::new(unit, &mut packed, [m, n], parts, &mut most);

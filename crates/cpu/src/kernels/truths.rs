@@ -1,0 +1,331 @@
+//! Truth values as bits, 32 to a word, the first the lowest; a row ends with its word.
+
+use super::isa::Instructions;
+use super::real::Real;
+use super::wide::{Wide, WideWork, with_wide};
+use einloom_cascade::BinaryOp;
+
+const LANES: usize = 16;
+/// Elements of a word.
+pub(crate) const WORD: usize = 32;
+
+/// Words of a row of so many elements.
+pub(crate) fn words(columns: usize) -> usize {
+    columns.div_ceil(WORD)
+}
+
+/// The bits of so many elements from one on, as many as a vector has.
+#[inline(always)]
+pub(super) fn of_vector(bits: &[u32], at: usize) -> u16 {
+    debug_assert!(at.is_multiple_of(LANES), "a vector's own");
+    (bits[at / WORD] >> (at % WORD)) as u16
+}
+
+/// Writes 1 or 0 for each of the elements that begin with a word.
+#[inline(always)]
+pub(crate) fn numbers<T: Real>(bits: &[u32], to: &mut [T]) {
+    for (to, word) in to.chunks_mut(WORD).zip(bits) {
+        for (bit, x) in to.iter_mut().enumerate() {
+            *x = if word >> bit & 1 != 0 { T::ONE } else { T::default() };
+        }
+    }
+}
+
+/// Integers of a row.
+#[derive(Clone, Copy)]
+pub(crate) enum Integers<'a> {
+    Each(&'a [i32]),
+    Same(i32),
+}
+
+impl Integers<'_> {
+    fn len(self) -> usize {
+        if let Self::Each(x) = self { x.len() } else { usize::MAX }
+    }
+
+    fn get(self, at: usize) -> i32 {
+        match self {
+            Self::Each(x) => x[at],
+            Self::Same(x) => x,
+        }
+    }
+
+    /// Nothing is computed with them as numbers of f32.
+    ///
+    /// # Safety
+    /// The processor has the vectors; the elements are there.
+    #[inline(always)]
+    unsafe fn vector<V: Wide>(self, at: usize) -> V {
+        // SAFETY: the caller's.
+        unsafe {
+            match self {
+                Self::Each(x) => V::load(x.as_ptr().add(at).cast()),
+                Self::Same(x) => V::splat(f32::from_bits(x as u32)),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As of [`Self::vector`], of those elements for which the mask has a bit.
+    #[inline(always)]
+    unsafe fn some<V: Wide>(self, at: usize, mask: u16) -> V {
+        // SAFETY: the caller's.
+        unsafe {
+            match self {
+                Self::Each(x) => V::load_where(mask, x.as_ptr().wrapping_add(at).cast()),
+                Self::Same(_) => self.vector(at),
+            }
+        }
+    }
+}
+
+/// Sets a bit for each of the first `columns` integers for which the comparison holds; the other bits of these words become 0.
+///
+/// # Panics
+/// If it is no comparison, or if integers or words are missing.
+#[inline(always)]
+pub(crate) fn compare<I: Instructions>(op: BinaryOp, x: Integers<'_>, y: Integers<'_>, columns: usize, to: &mut [u32]) {
+    let to = &mut to[..words(columns)];
+    assert!(op.is_comparison() && x.len().min(y.len()) >= columns, "integers to compare");
+    let [x, y] = if matches!(op, BinaryOp::Lt | BinaryOp::Ge) { [y, x] } else { [x, y] };
+    let unless = if matches!(op, BinaryOp::Ne | BinaryOp::Le | BinaryOp::Ge) { u32::MAX } else { 0 };
+    let done = if matches!(op, BinaryOp::Eq | BinaryOp::Ne) {
+        with_wide::<I, _>(Compare::<true> { x, y, unless, to: &mut *to, columns })
+    } else {
+        with_wide::<I, _>(Compare::<false> { x, y, unless, to: &mut *to, columns })
+    };
+    if !done {
+        let equal = matches!(op, BinaryOp::Eq | BinaryOp::Ne);
+        for (number, word) in to.iter_mut().enumerate() {
+            *word = unless;
+            for bit in 0..WORD.min(columns - number * WORD) {
+                let (x, y) = (x.get(number * WORD + bit), y.get(number * WORD + bit));
+                *word ^= u32::from(if equal { x == y } else { x > y }) << bit;
+            }
+        }
+    }
+    if let (Some(last), rest @ 1..) = (to.last_mut(), columns % WORD) {
+        *last &= !(u32::MAX << rest);
+    }
+}
+
+/// `x == y` or else `x > y`, with the bits of `unless` turned.
+struct Compare<'a, const EQUAL: bool> {
+    x: Integers<'a>,
+    y: Integers<'a>,
+    unless: u32,
+    to: &'a mut [u32],
+    columns: usize,
+}
+
+impl<V: Wide, const EQUAL: bool> WideWork<V> for Compare<'_, EQUAL> {
+    #[inline(always)]
+    unsafe fn run(self) -> bool {
+        let Self { x, y, unless, to, columns } = self;
+        let whole = columns / WORD;
+        for (number, word) in to.iter_mut().enumerate() {
+            let mut bits = 0;
+            for half in 0..WORD / LANES {
+                let at = number * WORD + half * LANES;
+                // SAFETY: the caller has the instructions; lengths were checked, and masks have a bit for each element that is there.
+                unsafe {
+                    let [x, y] = if number < whole {
+                        [x.vector::<V>(at), y.vector::<V>(at)]
+                    } else {
+                        let there = ((1u32 << columns.saturating_sub(at).min(LANES)) - 1) as u16;
+                        [x.some::<V>(at, there), y.some::<V>(at, there)]
+                    };
+                    let holds = if EQUAL { x.equals(y) } else { x.exceeds(y) };
+                    bits |= u32::from(holds) << (half * LANES);
+                }
+            }
+            *word = bits ^ unless;
+        }
+        true
+    }
+}
+
+/// Rows of bits, of which a number of words are from row to row.
+#[derive(Clone, Copy)]
+pub(crate) struct Bits<'a> {
+    pub words: &'a [u32],
+    pub pitch: usize,
+}
+
+impl<'a> Bits<'a> {
+    /// Those of a row, from an element on that begins a word.
+    #[inline(always)]
+    pub(crate) fn row(self, row: usize, from: usize) -> &'a [u32] {
+        &self.words[row * self.pitch + from / WORD..(row + 1) * self.pitch]
+    }
+}
+
+/// Whether there are bits that are set, and such as are not, of so many.
+#[inline(always)]
+pub(crate) fn some(bits: &[u32], columns: usize) -> [bool; 2] {
+    let (mut set, mut all) = (0, u32::MAX);
+    let (whole, rest) = (columns / WORD, columns % WORD);
+    for word in &bits[..whole] {
+        (set, all) = (set | word, all & word);
+    }
+    if rest > 0 {
+        let beyond = u32::MAX << rest;
+        (set, all) = (set | bits[whole] & !beyond, all & (bits[whole] | beyond));
+    }
+    [set != 0, all != u32::MAX]
+}
+
+/// The same of each column of rows that are not none.
+pub(crate) fn some_of_columns<'a>(
+    rows: impl Iterator<Item = &'a [u32]>,
+    columns: usize,
+) -> impl Iterator<Item = [bool; 2]> {
+    let (mut set, mut all) = (vec![0; words(columns)], vec![u32::MAX; words(columns)]);
+    for row in rows {
+        for ((set, all), word) in set.iter_mut().zip(&mut all).zip(row) {
+            (*set, *all) = (*set | word, *all & word);
+        }
+    }
+    (0..columns).map(move |at| {
+        let bit = |bits: &[u32]| bits[at / WORD] >> (at % WORD) & 1 != 0;
+        [bit(&set), !bit(&all)]
+    })
+}
+
+/// `to = from * times` for the elements of a row whose bit is set, or is not if `flipped`, and `other` for the others; `from` is `to`
+/// itself if none is told. False, and nothing done, if the instructions are not there.
+///
+/// # Panics
+/// If elements or bits are missing.
+#[inline(always)]
+pub(crate) fn keep<I: Instructions>(
+    from: Option<&[f32]>,
+    to: &mut [f32],
+    (times, other): (f32, f32),
+    (bits, flipped): (&[u32], bool),
+) -> bool {
+    assert!(from.is_none_or(|from| from.len() >= to.len()) && bits.len() >= words(to.len()), "an element each");
+    with_wide::<I, _>(Keep { from, to, numbers: [times, other], bits, flipped })
+}
+
+struct Keep<'a> {
+    from: Option<&'a [f32]>,
+    to: &'a mut [f32],
+    numbers: [f32; 2],
+    bits: &'a [u32],
+    flipped: bool,
+}
+
+impl<V: Wide> WideWork<V> for Keep<'_> {
+    #[inline(always)]
+    unsafe fn run(self) -> bool {
+        let Self { from, to, numbers, bits, flipped } = self;
+        let flip = if flipped { u16::MAX } else { 0 };
+        let (width, to) = (to.len(), to.as_mut_ptr());
+        let from = from.map_or(to.cast_const(), <[f32]>::as_ptr);
+        // SAFETY: the caller has the instructions; lengths were checked, and masks have a bit for each element that is there.
+        unsafe {
+            let [times, other] = numbers.map(|x| V::splat(x));
+            for at in (0..width).step_by(LANES) {
+                let mask = of_vector(bits, at) ^ flip;
+                if width - at >= LANES {
+                    V::load(from.add(at)).mul(times).or_elsewhere(mask, other).store(to.add(at));
+                } else {
+                    let there = ((1u32 << (width - at)) - 1) as u16;
+                    let x = V::load_where(there, from.add(at)).mul(times).or_elsewhere(mask, other);
+                    x.store_where(there, to.add(at));
+                }
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Integers, WORD, compare, keep, numbers, some, some_of_columns, words};
+    use crate::kernels::isa::{Instructions, Isa, Token, Work, dispatch};
+    use einloom_cascade::BinaryOp;
+
+    struct Run<F: FnOnce(Kernels)>(F);
+
+    /// The kernels with some instructions.
+    struct Kernels {
+        compare: fn(BinaryOp, Integers<'_>, Integers<'_>, usize, &mut [u32]),
+        keep: fn(Option<&[f32]>, &mut [f32], (f32, f32), (&[u32], bool)) -> bool,
+    }
+
+    impl<F: FnOnce(Kernels)> Work for Run<F> {
+        type Output = ();
+
+        fn run<I: Instructions>(self) {
+            (self.0)(Kernels { compare: compare::<I>, keep: keep::<I> });
+        }
+    }
+
+    fn tokens() -> impl Iterator<Item = Token> {
+        Isa::ALL.into_iter().filter_map(Token::new)
+    }
+
+    #[test]
+    fn bits_tell_which_comparisons_hold_and_nothing_beyond() {
+        let x: Vec<i32> = (0..200).map(|i| [i32::MIN, -1, 0, 7, i32::MAX][i * 7 % 5]).collect();
+        let y: Vec<i32> = (0..200).map(|i| [0, 7, i32::MAX, -1, i32::MIN, 7, 0][i * 3 % 7]).collect();
+        let holds = |op: BinaryOp, x: i32, y: i32| op.apply(f64::from(x), f64::from(y)) != 0.0;
+        for token in tokens() {
+            for op in [BinaryOp::Eq, BinaryOp::Ne, BinaryOp::Lt, BinaryOp::Le, BinaryOp::Gt, BinaryOp::Ge] {
+                for columns in [1, 15, 16, 17, 32, 33, 100, 160] {
+                    for same in [false, true] {
+                        let y = if same { Integers::Same(7) } else { Integers::Each(&y[..columns]) };
+                        let mut to = vec![u32::MAX; words(columns) + 1];
+                        dispatch(token, Run(|k| (k.compare)(op, Integers::Each(&x[..columns]), y, columns, &mut to)));
+                        assert_eq!(to.pop(), Some(u32::MAX), "{op:?} {columns}");
+                        let mut found = vec![0f32; to.len() * WORD];
+                        numbers(&to, &mut found);
+                        for (at, found) in found.into_iter().enumerate() {
+                            let want = at < columns && holds(op, x[at], y.get(at));
+                            assert_eq!(found, f32::from(u8::from(want)), "{op:?} {columns} {at}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn elements_are_kept_where_their_bit_is_set() {
+        let bits: Vec<u32> = (1..5u32).map(|i| i.wrapping_mul(0x9e37_79b9)).collect();
+        let mut set = vec![0f32; 4 * WORD];
+        numbers(&bits, &mut set);
+        let before: Vec<f32> = (0..4 * WORD).map(|i| if i % 9 == 0 { f32::NAN } else { i as f32 }).collect();
+        for token in tokens() {
+            for width in [1, 16, 31, 32, 50, 96, 128] {
+                for (flipped, own) in [(false, false), (false, true), (true, false), (true, true)] {
+                    let (mut after, mut done) = (if own { before.clone() } else { vec![7.0; 4 * WORD] }, false);
+                    let (from, to) = ((!own).then_some(&*before), &mut after[..width]);
+                    dispatch(token, Run(|k| done = (k.keep)(from, to, (0.5, -1.5), (&bits, flipped))));
+                    let untouched = if own { before[width..].to_vec() } else { vec![7.0; 4 * WORD - width] };
+                    assert_eq!(format!("{:?}", &after[width..]), format!("{untouched:?}"), "{width}");
+                    for (at, after) in after[..width].iter().enumerate().filter(|_| done) {
+                        let want = if (set[at] != 0.0) != flipped { before[at] * 0.5 } else { -1.5 };
+                        assert!(*after == want || after.is_nan() && want.is_nan(), "{width} {at}: {after} for {want}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_there_is_of_a_row_is_told() {
+        assert_eq!(some(&[0, 0], 40), [false, true]);
+        assert_eq!(some(&[u32::MAX, 0xff], 40), [true, false]);
+        assert_eq!(some(&[u32::MAX, 0x7f], 40), [true, true]);
+        assert_eq!(some(&[0, 0x100], 40), [false, true]);
+        assert_eq!(some(&[1, 0], 32), [true, true]);
+        assert_eq!(some(&[u32::MAX], 32), [true, false]);
+        let rows: [&[u32]; 2] = [&[0b0110, 1], &[0b0101, 1]];
+        let columns: Vec<[bool; 2]> = some_of_columns(rows.into_iter(), 33).collect();
+        assert_eq!(columns[..4], [[true, true], [true, true], [true, false], [false, true]]);
+        assert_eq!((columns.len(), columns[32]), (33, [true, false]));
+    }
+}
