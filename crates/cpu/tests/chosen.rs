@@ -44,7 +44,7 @@ fn attention([m, n, d]: [usize; 3], tiles: [usize; 2], (op, between): (BinaryOp,
             carry("all", [i], f64::INFINITY),
             carry("sum", [i, d], 0.0),
         ];
-        let [anchor, total, some, every, sum] =
+        let [_, total, some, every, sum] =
             g.stream(j, Predicate::always(), states, |g, [anchor, total, some, every, sum]| {
                 let columns = Scalar::from(g.load("columns", columns, [j]));
                 let of = match between {

@@ -442,13 +442,21 @@ impl<'a> Emit<'a> {
 
     /// Which side goes first: the one that needs more registers; of two leaves, one that could be changed in place.
     fn rank(&self, expr: &Scalar) -> usize {
-        let in_place = matches!(expr, Scalar::Tile(v) if self.tiles[v.at()].inner == self.dst.inner
-            && self.tiles[v.at()].outer == self.dst.outer);
-        2 * self.weight(expr) + usize::from(in_place)
+        2 * self.weight(expr) + usize::from(self.is_in_place(expr))
+    }
+
+    fn is_in_place(&self, expr: &Scalar) -> bool {
+        matches!(expr, Scalar::Tile(v) if self.tiles[v.at()].inner == self.dst.inner
+            && self.tiles[v.at()].outer == self.dst.outer)
+    }
+
+    /// Whether `x` could be changed in place by what has no such tile.
+    fn is_changed(&self, x: &Scalar, by: &Scalar) -> bool {
+        self.is_in_place(x) && !super::reuse::any(by, &|e| self.is_in_place(e))
     }
 
     fn binary(&mut self, op: BinaryOp, x: &Scalar, y: &Scalar, d: u8) {
-        let reversed = self.rank(y) > self.rank(x);
+        let reversed = self.is_changed(y, x) || !self.is_changed(x, y) && self.rank(y) > self.rank(x);
         let (x, y) = if reversed { (y, x) } else { (x, y) };
         self.whole(x, d);
         let scratch = self.above(d);

@@ -9,10 +9,10 @@ use crate::BuildError;
 use einloom_tile::{AxisId, Kernel, Op, Program, Scalar, TensorId, ValueDecl, ValueId, anchors};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Plans `kernel`, whose values have the given inner axes.
+/// Plans `kernel`, whose values have the given inner axes, and which loads some of them again.
 pub(super) fn lower(
     program: &Program,
-    kernel: Kernel,
+    (kernel, again): (Kernel, BTreeSet<ValueId>),
     inner: &[Option<AxisId>],
     unit: Option<Unit>,
 ) -> Result<Plan, BuildError> {
@@ -25,7 +25,8 @@ pub(super) fn lower(
         slot: usize::MAX,
     };
     let tiles = kernel.values.iter().zip(inner).map(tile).collect();
-    let mut lower = Lower { program, kernel, tiles, exchanged: BTreeMap::new(), states: BTreeSet::new() };
+    let (exchanged, states) = (BTreeMap::new(), BTreeSet::new());
+    let mut lower = Lower { program, kernel, again, tiles, exchanged, states };
     let body = std::mem::take(&mut lower.kernel.body);
     lower.find_exchanges(&body);
     lower.find_states(&body);
@@ -54,6 +55,8 @@ pub(super) fn lower(
 struct Lower<'a> {
     program: &'a Program,
     kernel: Kernel,
+    /// Values that are loaded again.
+    again: BTreeSet<ValueId>,
     tiles: Vec<Tile>,
     /// Values that are also needed with inner and outer axis exchanged, and what holds them then.
     exchanged: BTreeMap<ValueId, ValueId>,
@@ -204,6 +207,7 @@ impl Lower<'_> {
                     view,
                     ahead: false,
                     kept: Keep::No,
+                    again: self.again.contains(dst),
                 });
             }
             Op::Store { tensor, at, src } => {

@@ -22,6 +22,7 @@ mod split;
 mod sweep;
 mod tiles;
 mod truths;
+mod twice;
 
 pub(crate) use access::{Access, Dimension, Picked};
 pub(crate) use anchored::{Anchored, summed};
@@ -224,6 +225,8 @@ pub(crate) enum Step {
         ahead: bool,
         /// The tile is the same at the next points of the grid: it is kept for them.
         kept: Keep,
+        /// Another load of the same elements is counted.
+        again: bool,
     },
     Store {
         tensor: TensorId,
@@ -361,9 +364,10 @@ pub(crate) fn compile(program: &Program, kernel: &Kernel, unit: Option<Unit>) ->
     let mut kernel = kernel.clone();
     reuse::reuse(program, &mut kernel);
     selected::rewrite(&mut kernel);
+    let again = twice::split(program, &mut kernel);
     let kernel = split::split(&kernel);
     let inner = layout::choose(program, &kernel, unit);
-    lower::lower(program, kernel, &inner, unit)
+    lower::lower(program, (kernel, again), &inner, unit)
 }
 
 /// Results with at most this many rows are computed row by row rather than by rearranging a factor.

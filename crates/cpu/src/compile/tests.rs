@@ -436,3 +436,39 @@ fn what_a_tile_of_truths_leaves_is_masked_once_and_by_bits() {
     assert_eq!(compiled(false), (1, 1));
     assert_eq!(compiled(true), (0, 1));
 }
+
+#[test]
+fn what_a_contraction_and_a_map_read_of_a_stream_is_two_tiles() {
+    let loads = |dtype: DType| {
+        let mut p = Builder::new("squares");
+        let [q, k] = ["Q", "K"].map(|name| p.input(name, &[256, 64], dtype));
+        let y = p.output("Y", &[256], F32);
+        p.kernel("squares", |g| {
+            let (i, d, j) = (g.grid("m", 256, 64), g.whole("d", 64), g.stream_axis("n", 256, 128));
+            let q = g.load("q", q, [i, d]);
+            let states = [carry("most", [i], f64::NEG_INFINITY)];
+            let [most] = g.stream(j, Predicate::default(), states, |g, [most]| {
+                let k = g.load("k", k, [j, d]);
+                let scores = g.mma("scores", q, k);
+                let squares = g.map("squares", k * k);
+                let sums = g.reduce("sums", TileMonoid::Sum, squares, d);
+                let scaled = g.map("scaled", scores / sums);
+                [g.reduce_onto("most.next", TileMonoid::Max, most, scaled, j)]
+            });
+            g.store(y, [i], most);
+        });
+        let program = p.finish().expect("well-formed");
+        let plan = compile(&program, &program.kernels[0], Some(Unit { rates: None })).expect("planned");
+        let mut found = vec![];
+        each_step(&plan.body, &mut |s| {
+            if let Step::Load { again, kept, .. } = s {
+                eprintln!("{kept:?} {s:?}");
+                found.push((*again, matches!(kept, super::Keep::Packed(1))));
+            }
+        });
+        found
+    };
+    assert_eq!(loads(Bf16), [false, false, true]);
+    // Maps do not read these where they are.
+    assert_eq!(loads(DType::E4m3), [false, false]);
+}

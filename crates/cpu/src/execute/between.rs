@@ -2,10 +2,12 @@
 //! are computed piece by piece while the scores are in the first-level cache.
 
 use super::arena::Scratch;
+use super::scaled::{self, Sides};
 use super::source::Source;
 use crate::compile::Strips;
 use crate::kernels::add::{self, Addend, Of};
 use crate::kernels::contract::Between;
+use crate::kernels::factors;
 use crate::kernels::isa::{Instructions, Token, Work, dispatch};
 use crate::kernels::logistic;
 use crate::kernels::strip::{self, Data, Operand, STRIP, Step};
@@ -22,6 +24,8 @@ pub(super) struct Change<'a> {
     token: Token,
     /// What scores are multiplied by first.
     times: f32,
+    /// The leaves that they are multiplied by then, one for each row and one for each column.
+    by: Sides,
     /// The leaf that is added then, or subtracted if that is told.
     added: Option<(usize, bool)>,
     steps: Vec<Step>,
@@ -57,8 +61,19 @@ impl<'a> Change<'a> {
         scratch: &'a mut Scratch<f32>,
     ) -> Self {
         let steps = strips.steps.clone();
-        let mut change =
-            Self { token, times, added: None, steps, sources, read: vec![], lengths, ahead, rounded: false, scratch };
+        let mut change = Self {
+            token,
+            times,
+            by: [None; 2],
+            added: None,
+            steps,
+            sources,
+            read: vec![],
+            lengths,
+            ahead,
+            rounded: false,
+            scratch,
+        };
         change.shorten();
         change.read = vec![false; change.sources.len()];
         for operand in change.steps.iter().flat_map(Step::operands) {
@@ -71,7 +86,7 @@ impl<'a> Change<'a> {
 
     /// The number that scores are multiplied by, if nothing else becomes of them.
     pub(super) fn multiple(&self) -> Option<f32> {
-        (self.added.is_none() && self.steps.is_empty()).then_some(self.times)
+        (self.by == [None; 2] && self.added.is_none() && self.steps.is_empty()).then_some(self.times)
     }
 
     /// From now on the result is rounded to 8 bits, and nothing else becomes of it: the last step need not round to them.
@@ -87,9 +102,14 @@ impl<'a> Change<'a> {
             return;
         }
         let mut taken = 1;
-        for step in rest {
+        while let Some(step) = rest.get(taken - 1) {
+            if let Some((by, count)) = scaled::sides(&rest[taken - 1..], &self.sources, self.by) {
+                (self.by, taken) = (by, taken + count);
+                continue;
+            }
             match *step {
                 Step::Binary { op: BinaryOp::Mul, d: 0, with: Operand::Const(x), .. } => self.times *= x as f32,
+                _ if self.by != [None; 2] => break,
                 Step::Binary { op: BinaryOp::Add, d: 0, with: Operand::Leaf(leaf), .. } => {
                     self.added = Some((leaf.into(), false));
                 }
@@ -205,17 +225,23 @@ impl Work for Piece<'_, '_> {
     #[inline(always)]
     fn run<I: Instructions>(self) {
         let Self { change, scores, rows, columns } = self;
-        let Change { times, added, steps, sources, read, lengths: [all, _], rounded, scratch, .. } = change;
+        let Change { times, by, added, steps, sources, read, lengths: [all, _], rounded, scratch, .. } = change;
         let Scratch { registers, leaves, vectors, .. } = &mut **scratch;
         let pitch = scores.len() / rows.len();
+        let mut times = *times;
+        if *by != [None; 2] {
+            let factors = scaled::factors(*by, sources, vectors, [rows.start, columns.start]);
+            factors::run::<I>(scores, [columns.len(), pitch], times, factors);
+            times = 1.0;
+        }
         match *added {
             Some(added) => {
                 let with = lies(sources, vectors, added, *all, [rows.start, columns.start]);
-                add::run::<I>(scores, [columns.len(), pitch], *times, with);
+                add::run::<I>(scores, [columns.len(), pitch], times, with);
             }
             None if let Some(plus) = logistic_of(steps)
                 && *rounded
-                && logistic::roughly::<I>(scores, *times, plus) =>
+                && logistic::roughly::<I>(scores, times, plus) =>
             {
                 return;
             }
@@ -224,13 +250,13 @@ impl Work for Piece<'_, '_> {
             {
                 for (row, scores) in scores.chunks_exact_mut(pitch).enumerate() {
                     let bits = bits.row(rows.start + row, columns.start);
-                    truths::keep::<I>(None, &mut scores[..columns.len()], (*times, other), (bits, flipped));
+                    truths::keep::<I>(None, &mut scores[..columns.len()], (times, other), (bits, flipped));
                 }
                 return;
             }
-            None if *times != 1.0 => {
+            None if times != 1.0 => {
                 for x in scores.iter_mut() {
-                    *x *= *times;
+                    *x *= times;
                 }
             }
             None => {}

@@ -18,7 +18,7 @@ const LEAVES: usize = 8;
 const LEAST: usize = 256;
 
 /// Computes the whole tile if its rows are not short and its steps a chain on what is loaded as it lies, and one reduction of each row
-/// at most becomes of it besides; false, and nothing lost, if not.
+/// at most becomes of it besides, or one of the columns of a tile that stays; false, and nothing lost, if not.
 #[inline(always)]
 pub(super) fn chained<T: Real + Pod, I: Instructions>(
     strips: &Strips,
@@ -32,9 +32,10 @@ pub(super) fn chained<T: Real + Pod, I: Instructions>(
         return false;
     }
     let Some(chain) = Chain::new(&strips.steps) else { return false };
-    let mut fold = match &mut *ends.folds {
-        [] => None,
-        [Gather { monoid, gathered: Gathered::Partial(partials) }] => Some((*monoid, partials)),
+    let (mut fold, mut across) = match &mut *ends.folds {
+        [] => (None, None),
+        [Gather { monoid, gathered: Gathered::Partial(partials) }] => (Some((*monoid, partials)), None),
+        [all @ Gather { gathered: Gathered::Columns(_), .. }] if matches!(sink, Sink::Same(_)) => (None, Some(all)),
         _ => return false,
     };
     let Scratch { vectors, row: spare, .. } = scratch;
@@ -83,6 +84,9 @@ pub(super) fn chained<T: Real + Pod, I: Instructions>(
             let fold = fold.as_mut().map(|(monoid, partials)| (*monoid, &mut partials[row]));
             if !chain.run::<I>(&leaves, to, width, fold) {
                 return false;
+            }
+            if let (Some(all), Sink::Same(target)) = (&mut across, &*sink) {
+                all.add::<I>(row, at, width, &T::floats(target).unwrap_or_default()[row * pitch + at..][..width]);
             }
             let Some(outlet) = &ends.store else { continue };
             match &mut *sink {

@@ -4,6 +4,7 @@ use super::arena::Scratch;
 use super::chained::chained;
 use super::chosen::{chosen, kept};
 use super::place::Rows;
+use super::scaled::scaled;
 use super::source::Source;
 use super::whole::{exponential_quotients, exponentials, extremes, passed, quotients, summed};
 use crate::compile::Strips;
@@ -238,6 +239,14 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
         if store.is_none()
             && (chosen(strips, &sources, &sink, folds, [rows, columns])
                 || kept::<T, I>(
+                    strips,
+                    &sources,
+                    scratch,
+                    &mut sink,
+                    (&mut *folds, &mut *asked),
+                    [rows, columns, pitch],
+                )
+                || scaled::<T, I>(
                     strips,
                     &sources,
                     scratch,

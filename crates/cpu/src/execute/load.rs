@@ -35,6 +35,7 @@ pub(super) struct Loading {
     pub view: Viewable,
     pub ahead: bool,
     pub kept: Keep,
+    pub again: bool,
 }
 
 impl<'a> Worker<'a> {
@@ -44,7 +45,7 @@ impl<'a> Worker<'a> {
         tensor: TensorId,
         access: &Access,
         fill: Option<f64>,
-        Loading { view, ahead, kept }: Loading,
+        Loading { view, ahead, kept, again }: Loading,
     ) -> Result<(), RunError> {
         let tile = self.job.plan.tiles[dst.at()];
         let (rows, columns) = self.tiles().lengths(dst);
@@ -91,7 +92,9 @@ impl<'a> Worker<'a> {
             }
             loaded
         };
-        self.loaded[tensor.at()] += (loaded? * self.job.program.tensor(tensor).dtype.bytes()) as u64;
+        let loaded = loaded?;
+        let counted = if again { 0 } else { loaded };
+        self.loaded[tensor.at()] += (counted * self.job.program.tensor(tensor).dtype.bytes()) as u64;
         Ok(())
     }
 

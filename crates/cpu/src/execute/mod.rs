@@ -22,6 +22,7 @@ mod piecewise;
 mod place;
 mod reduce;
 mod relayout;
+mod scaled;
 mod source;
 mod store;
 mod whole;

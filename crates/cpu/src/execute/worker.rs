@@ -140,8 +140,14 @@ impl<'a> Worker<'a> {
         while let Some((step, next)) = steps.get(at..).and_then(<[Step]>::split_first) {
             at += 1;
             match step {
-                Step::Load { dst, tensor, access, fill, view, ahead, kept } => {
-                    self.load(*dst, *tensor, access, *fill, Loading { view: *view, ahead: *ahead, kept: *kept })?;
+                Step::Load { dst, tensor, access, fill, view, ahead, kept, again } => {
+                    self.load(
+                        *dst,
+                        *tensor,
+                        access,
+                        *fill,
+                        Loading { view: *view, ahead: *ahead, kept: *kept, again: *again },
+                    )?;
                 }
                 Step::Store { tensor, access, src } => self.store(*tensor, access, *src),
                 Step::Map { dst, ends, .. } if self.was_made(*dst, &ends.folds) => {}

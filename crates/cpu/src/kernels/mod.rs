@@ -32,6 +32,7 @@ pub(crate) mod chain;
 pub(crate) mod codes;
 pub(crate) mod contract;
 pub(crate) mod exp;
+pub(crate) mod factors;
 pub(crate) mod fold;
 pub(crate) mod isa;
 mod lanes;

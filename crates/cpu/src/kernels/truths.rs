@@ -249,10 +249,12 @@ mod tests {
 
     struct Run<F: FnOnce(Kernels)>(F);
 
+    type Keeps = fn(Option<&[f32]>, &mut [f32], (f32, f32), (&[u32], bool)) -> bool;
+
     /// The kernels with some instructions.
     struct Kernels {
         compare: fn(BinaryOp, Integers<'_>, Integers<'_>, usize, &mut [u32]),
-        keep: fn(Option<&[f32]>, &mut [f32], (f32, f32), (&[u32], bool)) -> bool,
+        keep: Keeps,
     }
 
     impl<F: FnOnce(Kernels)> Work for Run<F> {
