@@ -461,9 +461,8 @@ fn what_a_contraction_and_a_map_read_of_a_stream_is_two_tiles() {
         let plan = compile(&program, &program.kernels[0], Some(Unit { rates: None })).expect("planned");
         let mut found = vec![];
         each_step(&plan.body, &mut |s| {
-            if let Step::Load { again, kept, .. } = s {
-                eprintln!("{kept:?} {s:?}");
-                found.push((*again, matches!(kept, super::Keep::Packed(1))));
+            if let Step::Load { again, .. } = s {
+                found.push(*again);
             }
         });
         found
