@@ -54,7 +54,7 @@ def variants(quick):
         for name, more in {
             "attention": {}, "attention_bias": {}, "attention_softcap": {}, "attention_padding": {}, "attention_off_by_one": {},
             "attention_l2": {}, "attention_sink": {}, "attention_gqa": {"J": 2}, "attention_causal": {}, "attention_alibi": {},
-            "attention_window": {"W": n // 4},
+            "attention_window": {"W": n // 4}, "attention_document": {}, "attention_qk_rmsnorm": {}, "attention_sigmoid": {},
         }.items():
             sizes = {"B": 1, "H": 8, "M": n, "N": n, "D": d, "E": d} | more
             flops = 4.0 * 8 * n * n * d * part.get(name, 1)

@@ -7,6 +7,7 @@ use super::source::Source;
 use crate::compile::Strips;
 use crate::kernels::add::{self, Addend, Of};
 use crate::kernels::contract::Between;
+use crate::kernels::exp::InPassing;
 use crate::kernels::factors;
 use crate::kernels::isa::{Instructions, Token, Work, dispatch};
 use crate::kernels::logistic;
@@ -156,10 +157,18 @@ fn lies<'s>(
 }
 
 impl Between for Change<'_> {
-    fn addend(&self, rows: &Range<usize>, columns: &Range<usize>) -> Option<(f32, Addend<'_>)> {
-        let added = self.added.filter(|_| self.steps.is_empty())?;
-        let at = [rows.start, columns.start];
-        Some((self.times, lies(&self.sources, &self.scratch.vectors, added, self.lengths[0], at)))
+    fn in_passing(&self, rows: &Range<usize>, columns: &Range<usize>) -> Option<(f32, InPassing<'_>)> {
+        let (sources, vectors, at) = (&self.sources, &self.scratch.vectors, [rows.start, columns.start]);
+        let done = match (self.by, self.added, self.steps.as_slice()) {
+            ([None, None], Some(added), []) => InPassing::Added(lies(sources, vectors, added, self.lengths[0], at)),
+            ([None, None], None, steps) => match chosen_by(steps, sources)? {
+                (bits, flipped, f32::NEG_INFINITY) => InPassing::Kept { bits, flipped, at },
+                _ => return None,
+            },
+            (by, None, []) => InPassing::Scaled(scaled::factors(by, sources, vectors, at)),
+            _ => return None,
+        };
+        Some((self.times, done))
     }
 
     fn ask(&mut self, rows: Range<usize>, columns: Range<usize>, [part, parts]: [usize; 2]) {

@@ -7,6 +7,7 @@ mod below;
 #[cfg(target_arch = "x86_64")]
 mod lines;
 mod packed;
+mod passing;
 mod quotients;
 #[cfg(target_arch = "x86_64")]
 mod rounded;
@@ -21,6 +22,7 @@ pub(crate) use below::Below;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use lines::Lines;
 pub(crate) use packed::{Rows, rows};
+pub(crate) use passing::InPassing;
 pub(crate) use quotients::Quotients;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use rounded::{Piece, is_whole};

@@ -3,8 +3,7 @@
 
 use super::left::PackedLeft;
 use super::tiles::{Room, SQUARE, grown};
-use crate::kernels::add::Addend;
-use crate::kernels::exp::blocks;
+use crate::kernels::exp::{InPassing, blocks};
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::exp::{Piece, is_whole};
 use crate::kernels::fold::Partial;
@@ -55,8 +54,9 @@ pub(crate) trait Between {
     /// Changes the scores of some rows and columns. From row to row they are the next multiple of 32 columns apart; what is beyond the
     /// columns may become anything.
     fn change(&mut self, scores: &mut [f32], rows: Range<usize>, columns: Range<usize>);
-    /// The number by which they are multiplied, and what is added then, if that is all that becomes of them.
-    fn addend(&self, rows: &Range<usize>, columns: &Range<usize>) -> Option<(f32, Addend<'_>)>;
+    /// The number by which they are multiplied, and what is done to them then, if that is all and can be done on their way to
+    /// their exponentials.
+    fn in_passing(&self, rows: &Range<usize>, columns: &Range<usize>) -> Option<(f32, InPassing<'_>)>;
 }
 
 impl Scores<'_> {
@@ -233,8 +233,8 @@ impl Scores<'_> {
                     continue;
                 }
                 let whole = is_whole(&rows, &columns, n, self.live);
-                let adds = |between: &dyn Between| whole && between.addend(&rows, &columns).is_some();
-                let left = between.as_deref().is_some_and(adds);
+                let changes = |between: &dyn Between| whole && between.in_passing(&rows, &columns).is_some();
+                let left = between.as_deref().is_some_and(changes);
                 let there = reborrowed(&mut between);
                 // SAFETY: checked above; there is room.
                 let pitch = unsafe { self.multiply(engaged, rows.clone(), columns.clone(), sums, there, left) };
@@ -248,10 +248,10 @@ impl Scores<'_> {
                     let Weights { by, less, to, .. } = &mut weights;
                     let (from, live) = (sums.cast_const(), self.live);
                     let (by, rows, columns) = (*by, rows.clone(), columns.clone());
-                    let added = between.as_deref().filter(|_| left).and_then(|b| b.addend(&rows, &columns));
+                    let changed = between.as_deref().filter(|_| left).and_then(|b| b.in_passing(&rows, &columns));
                     // SAFETY: who has engaged the unit has the instructions; the rows and columns are there, have a number
                     // less each, and room.
-                    if !unsafe { Piece { from, pitch, rows, columns, all: n, live, by, less, added, to }.run() } {
+                    if !unsafe { Piece { from, pitch, rows, columns, all: n, live, by, less, changed, to }.run() } {
                         return false;
                     }
                 }

@@ -5,10 +5,12 @@
 //! the fraction `f` of the exponent. Half of that number would be the bf16 of `2^(e + f)` if `2^f` were `1 + f`; it is less by
 //! what a table tells for each 64th of `f`.
 
+mod changed;
+
 use super::MOST_WEIGHT;
 use super::packed::Rows;
 use super::packed::x86::{one, table};
-use crate::kernels::add::{Addend, Of};
+use super::passing::InPassing;
 use crate::kernels::contract::PackedLeft;
 use crate::kernels::live::Live;
 use crate::kernels::live::bits;
@@ -223,8 +225,8 @@ pub(crate) struct Piece<'a, 't> {
     pub by: f32,
     /// One per row, from row 0 on.
     pub less: &'a [f32],
-    /// What is added to each element times a number before it is an argument's, by rows from the piece's first one on: of whole pieces.
-    pub added: Option<(f32, Addend<'a>)>,
+    /// What else is done to each element, times a number, before it is an argument's: of whole pieces.
+    pub changed: Option<(f32, InPassing<'a>)>,
     pub to: &'a mut PackedLeft<'t>,
 }
 
@@ -244,14 +246,14 @@ impl Piece<'_, '_> {
         enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vbmi,avx512bf16,avx2,fma,f16c,bmi1,bmi2,lzcnt"
     )]
     pub(crate) unsafe fn run(self) -> bool {
-        let Self { from, pitch, rows, columns, all, live, by, less, added, to } = self;
+        let Self { from, pitch, rows, columns, all, live, by, less, changed, to } = self;
         let table = Table::new();
         if !are_near(&less[rows.clone()]) {
             return false;
         }
-        if let Some((_, addend)) = &added {
+        if let Some((_, changed)) = &changed {
             assert!(is_whole(&rows, &columns, all, live), "a whole piece");
-            addend.check(rows.len(), columns.len());
+            changed.check(rows.len(), columns.len());
         }
         let there = live.map_or(0..all, |live| live.rows(rows.clone())[1].clone());
         let whole = columns.len().is_multiple_of(32) && there.start <= columns.start && columns.end <= there.end;
@@ -262,21 +264,9 @@ impl Piece<'_, '_> {
             let from = from.wrapping_add((row - rows.start) * pitch);
             let to = to.row(row + SOME - 1, all).wrapping_sub((SOME - 1) * LINE).wrapping_add(first * TILE);
             let less = less[row..row + SOME].as_ptr();
-            let (by, blocks) = ([by, by], columns.len() / 32);
-            // SAFETY: the caller's; there is a line for each 32 columns, a number less for each row, and what is added.
-            good &= unsafe {
-                match added {
-                    None => four_rows::<NOTHING>((from, pitch), blocks, (by, less), (std::ptr::null(), 0), to, table),
-                    Some((times, addend)) => {
-                        let by = [by[0] * times, if addend.less { -by[1] } else { by[1] }];
-                        let with = addend.row(row - rows.start);
-                        match addend.of {
-                            Of::Floats(_) => four_rows::<FLOATS>((from, pitch), blocks, (by, less), with, to, table),
-                            Of::Bf16(_) => four_rows::<BF16>((from, pitch), blocks, (by, less), with, to, table),
-                        }
-                    }
-                }
-            };
+            let (blocks, changed) = (columns.len() / 32, (changed, row - rows.start));
+            // SAFETY: the caller's; there is a line for each 32 columns, a number less for each row, and what is done was checked.
+            good &= unsafe { changed::four_rows((from, pitch), blocks, (by, less), changed, to, table) };
             row += SOME;
         }
         for (row, &less) in less.iter().enumerate().take(rows.end).skip(row) {
@@ -290,73 +280,6 @@ impl Piece<'_, '_> {
         }
         good
     }
-}
-
-/// What is added to four rows.
-const NOTHING: u8 = 0;
-const FLOATS: u8 = 1;
-const BF16: u8 = 2;
-
-/// Four rows of a tile, pitch elements apart, that are not summed; whether all lie below [`MOST`]. Elements are multiplied by the first of two
-/// numbers, and what is added to them, in rows that are bytes apart, by the second.
-///
-/// # Safety
-/// The rows have so many blocks, and there is a line for each, and a number less for each row, and an element for each that is added.
-#[inline]
-#[target_feature(
-    enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vbmi,avx512bf16,avx2,fma,f16c,bmi1,bmi2,lzcnt"
-)]
-unsafe fn four_rows<const ADDED: u8>(
-    (from, pitch): (*const f32, usize),
-    blocks: usize,
-    (by, less): ([f32; 2], *const f32),
-    (with, step): (*const u8, isize),
-    to: *mut u8,
-    table: Table,
-) -> bool {
-    let most = _mm512_set1_ps(MOST);
-    let [by, times] = by.map(|by| _mm512_set1_ps(by * STEPS_PER_ONE));
-    let mut finite = [u16::MAX; SOME];
-    // SAFETY: the caller's.
-    unsafe {
-        let less: [__m512; SOME] =
-            std::array::from_fn(|row| _mm512_set1_ps((*less.add(row)).mul_add(STEPS_PER_ONE, -ONE)));
-        for block in 0..blocks {
-            for row in 0..SOME {
-                let from = from.wrapping_add(row * pitch + 32 * block);
-                let (x, y) = (_mm512_loadu_ps(from), _mm512_loadu_ps(from.wrapping_add(16)));
-                let (mut x, mut y) = (_mm512_fmsub_ps(x, by, less[row]), _mm512_fmsub_ps(y, by, less[row]));
-                if ADDED != NOTHING {
-                    let with = with.wrapping_offset(row as isize * step);
-                    let [u, v] = if ADDED == FLOATS {
-                        let with = with.cast::<f32>().wrapping_add(32 * block);
-                        [_mm512_loadu_ps(with), _mm512_loadu_ps(with.wrapping_add(16))]
-                    } else {
-                        let with = with.cast::<u16>().wrapping_add(32 * block);
-                        [widened(with), widened(with.wrapping_add(16))]
-                    };
-                    (x, y) = (_mm512_fmadd_ps(u, times, x), _mm512_fmadd_ps(v, times, y));
-                }
-                finite[row] = _mm512_mask_cmp_ps_mask::<_CMP_LT_OQ>(finite[row], x, most);
-                finite[row] = _mm512_mask_cmp_ps_mask::<_CMP_LT_OQ>(finite[row], y, most);
-                let packed = powers(x, y, table);
-                _mm512_storeu_si512(to.wrapping_add(block * TILE + row * LINE).cast(), packed);
-            }
-        }
-    }
-    finite == [u16::MAX; SOME]
-}
-
-/// Sixteen numbers of bf16 in f32.
-///
-/// # Safety
-/// They are there.
-#[inline]
-#[target_feature(enable = "avx512f")]
-unsafe fn widened(from: *const u16) -> __m512 {
-    // SAFETY: the caller's.
-    let codes = unsafe { _mm256_loadu_si256(from.cast()) };
-    _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(codes)))
 }
 
 /// A row of them.
