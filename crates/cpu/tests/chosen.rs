@@ -6,7 +6,7 @@ mod support;
 use einloom_cascade::DType::{self, Bf16, F32, I32};
 use einloom_cascade::{BinaryOp, UnaryOp};
 use einloom_tile::TileMonoid::{Max, Min, Sum};
-use einloom_tile::{Builder, Predicate, Program, Scalar, carry, select};
+use einloom_tile::{Affine, Builder, Predicate, Program, Scalar, carry, select};
 use support::check;
 
 fn numbers(count: usize, step: usize) -> Vec<f64> {
@@ -24,8 +24,14 @@ enum Between {
     One,
 }
 
-/// Attention over pairs of which `op` holds between integers, with what there is of every row: any, all, and whether the stream looked.
-fn attention([m, n, d]: [usize; 3], tiles: [usize; 2], (op, between): (BinaryOp, Between), dtype: DType) -> Program {
+/// Attention over pairs of which `op` holds between integers, and a predicate if there is one, with what there is of every row: any, and all.
+fn attention(
+    [m, n, d]: [usize; 3],
+    tiles: [usize; 2],
+    (op, between): (BinaryOp, Between),
+    within: Option<[i64; 3]>,
+    dtype: DType,
+) -> Program {
     let mut p = Builder::new("chosen");
     let q = p.input("Q", &[m, d], dtype);
     let (k, v) = (p.input("K", &[n, d], dtype), p.input("V", &[n, d], dtype));
@@ -57,21 +63,28 @@ fn attention([m, n, d]: [usize; 3], tiles: [usize; 2], (op, between): (BinaryOp,
                     }
                 };
                 let mask = g.map("mask", of);
+                let left = |x: Scalar, other: f64| match within {
+                    Some([outer, inner, constant]) => {
+                        let affine = Affine { terms: vec![(outer, i), (inner, j)], constant };
+                        select(Scalar::Within(Predicate { all: vec![affine] }), select(mask, x, other), other)
+                    }
+                    None => select(mask, x, other),
+                };
                 g.skip_unless(mask);
                 let k = g.load("k", k, [j, d]);
                 let scores = g.mma("scores", q, k);
                 let scores = g.map("scaled", scores * 0.25);
-                let left = g.map("left", select(mask, scores, f64::NEG_INFINITY));
-                let most = g.reduce_onto("most.next", Max, anchor, left, j);
+                let masked = g.map("left", left(scores.into(), f64::NEG_INFINITY));
+                let most = g.reduce_onto("most.next", Max, anchor, masked, j);
                 let finite = g.map("finite", most.apply(UnaryOp::Abs).with(BinaryOp::Lt, f64::INFINITY));
                 let safe = g.map("safe", select(finite, most, 0.0));
                 let by = g.map("by", (anchor - safe).exp());
-                let weights = g.map("weights", select(mask, (scores - safe).exp(), 0.0));
+                let weights = g.map("weights", left((scores - safe).exp(), 0.0));
                 let kept = g.map("total.kept", total * by);
                 let total = g.reduce_onto("total.next", Sum, kept, weights, j);
-                let there = g.map("there", select(mask, 1.0, f64::NEG_INFINITY));
+                let there = g.map("there", left(1.0.into(), f64::NEG_INFINITY));
                 let some = g.reduce_onto("any.next", Max, some, there, j);
-                let there = g.map("everywhere", select(mask, 2.0, -1.0));
+                let there = g.map("everywhere", left(2.0.into(), -1.0));
                 let every = g.reduce_onto("all.next", Min, every, there, j);
                 let narrow = if dtype == F32 { weights } else { g.map("narrow", weights.round_to(dtype)) };
                 let v = g.load("v", v, [j, d]);
@@ -111,7 +124,24 @@ fn attention_between_what_a_comparison_leaves() {
             (BinaryOp::Le, Between::One),
         ] {
             for (dtype, tolerance) in [(F32, 2e-5), (Bf16, 1.6e-2)] {
-                check(&attention(size, tiles, of, dtype), &inputs, tolerance);
+                check(&attention(size, tiles, of, None, dtype), &inputs, tolerance);
+            }
+        }
+    }
+}
+
+#[test]
+fn attention_between_what_a_comparison_and_a_predicate_leave() {
+    for (size, tiles) in [([70, 133, 32], [70, 50]), ([33, 90, 65], [33, 32]), ([128, 256, 16], [64, 96])] {
+        let [m, n, d] = size;
+        let rows: Vec<f64> = (0..m).map(|i| (i * 4 / m) as f64).collect();
+        let columns: Vec<f64> = (0..n).map(|j| (j * 4 / n) as f64).collect();
+        let inputs =
+            [numbers(m * d, 37), numbers(n * d, 23), numbers(n * d, 11), rows, columns, vec![0.0; m * n], vec![4.0]];
+        for within in [[1, -1, 0], [-1, 1, -20], [2, -1, 5]] {
+            for (dtype, tolerance) in [(F32, 2e-5), (Bf16, 1.6e-2)] {
+                let of = (BinaryOp::Ge, Between::Sides);
+                check(&attention(size, tiles, of, Some(within), dtype), &inputs, tolerance);
             }
         }
     }
@@ -127,6 +157,6 @@ fn numbers_that_are_none_stay_where_they_are_seen() {
     (k[3 * d + 1], k[d + 5]) = (f64::NAN, f64::INFINITY);
     let inputs = [numbers(m * d, 37), k, numbers(n * d, 11), rows, columns, vec![0.0; m * n], vec![4.0]];
     for (dtype, tolerance) in [(F32, 2e-5), (Bf16, 1.6e-2)] {
-        check(&attention([m, n, d], [40, 50], (BinaryOp::Eq, Between::Sides), dtype), &inputs, tolerance);
+        check(&attention([m, n, d], [40, 50], (BinaryOp::Eq, Between::Sides), None, dtype), &inputs, tolerance);
     }
 }

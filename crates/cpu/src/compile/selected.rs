@@ -1,8 +1,9 @@
 //! Exponentials of what a tile of truths leaves. Where `y = mask ? x : -∞` is there already, `mask ? exp(x - a) : 0` is `exp(y - a)`, as
-//! long as `a` is finite: the exponential of what a mask leaves needs no mask of its own.
+//! long as `a` is finite: the exponential of what a mask leaves needs no mask of its own. The same where several conditions are tested in
+//! turn, of which those on positions stay: where they do not hold is known without looking at elements, which is better.
 //!
-//! Conditions: the mask is a tile (what a predicate leaves is known without looking at elements, which is better); `y` is in f32, as the
-//! exponential's argument; `a` is chosen to be finite, element by element, where it is made.
+//! Conditions: some mask is a tile; `y` is in f32, as the exponential's argument; `a` is chosen to be finite, element by element, where
+//! it is made.
 
 use super::reuse::map;
 use einloom_cascade::{BinaryOp, DType, UnaryOp};
@@ -22,8 +23,15 @@ struct Known {
     tests: Vec<(ValueId, ValueId)>,
     /// Those whose every element is finite.
     finite: Vec<ValueId>,
-    /// Mask, what it leaves elements of, and what is left.
-    left: Vec<[ValueId; 3]>,
+    left: Vec<Left>,
+}
+
+/// What some conditions, tested in turn, leave of a tile, infinitely little elsewhere.
+#[derive(Clone)]
+struct Left {
+    conditions: Vec<Scalar>,
+    of: ValueId,
+    dst: ValueId,
 }
 
 fn body(kernel: &Kernel, ops: &mut [Op], known: &mut Known) {
@@ -45,16 +53,35 @@ impl Known {
         if let Some(of) = tested(expr) {
             self.tests.push((dst, of));
         }
-        let Scalar::Select(mask, x, other) = expr else { return };
-        let (Scalar::Tile(mask), Scalar::Tile(x), Scalar::Const(other)) = (&**mask, &**x, &**other) else { return };
-        if other.is_finite() && self.tests.contains(&(*mask, *x)) {
+        if let Scalar::Select(test, x, other) = expr
+            && let (Scalar::Tile(test), Scalar::Tile(x), Scalar::Const(other)) = (&**test, &**x, &**other)
+            && other.is_finite()
+            && self.tests.contains(&(*test, *x))
+        {
             self.finite.push(dst);
         }
         let narrow = |v: ValueId| kernel.value(v).dtype == DType::F32;
-        if *other == f64::NEG_INFINITY && narrow(dst) && narrow(*x) {
-            self.left.push([*mask, *x, dst]);
+        if let (conditions, Scalar::Tile(of)) = chosen(expr, f64::NEG_INFINITY)
+            && conditions.iter().any(|c| matches!(c, Scalar::Tile(_)))
+            && narrow(dst)
+            && narrow(*of)
+        {
+            let conditions = conditions.into_iter().cloned().collect();
+            self.left.push(Left { conditions, of: *of, dst });
         }
     }
+}
+
+/// The conditions that are tested in turn before an expression is a number, and what it is where all hold.
+fn chosen(expr: &Scalar, otherwise: f64) -> (Vec<&Scalar>, &Scalar) {
+    let (mut conditions, mut rest) = (vec![], expr);
+    while let Scalar::Select(condition, x, other) = rest
+        && **other == Scalar::Const(otherwise)
+    {
+        conditions.push(&**condition);
+        rest = x;
+    }
+    (conditions, rest)
 }
 
 /// The tile of which an expression tells whether it is finite.
@@ -65,15 +92,18 @@ fn tested(expr: &Scalar) -> Option<ValueId> {
 }
 
 fn replaced(expr: &Scalar, known: &Known) -> Scalar {
-    if let Scalar::Select(mask, exp, zero) = expr
-        && let (Scalar::Tile(mask), Scalar::Unary(UnaryOp::Exp, difference)) = (&**mask, &**exp)
-        && let (Scalar::Binary(BinaryOp::Sub, x, a), Scalar::Const(0.0)) = (&**difference, &**zero)
+    if let (conditions, Scalar::Unary(UnaryOp::Exp, difference)) = chosen(expr, 0.0)
+        && let Scalar::Binary(BinaryOp::Sub, x, a) = &**difference
         && let (Scalar::Tile(x), Scalar::Tile(finite)) = (&**x, &**a)
         && known.finite.contains(finite)
-        && let Some([.., left]) = known.left.iter().find(|[m, of, _]| m == mask && of == x)
+        && let Some(left) =
+            known.left.iter().find(|left| left.of == *x && left.conditions.iter().eq(conditions.iter().copied()))
     {
-        let less = Scalar::Binary(BinaryOp::Sub, Box::new(Scalar::Tile(*left)), a.clone());
-        return Scalar::Unary(UnaryOp::Exp, Box::new(less));
+        let less = Scalar::Binary(BinaryOp::Sub, Box::new(Scalar::Tile(left.dst)), a.clone());
+        let places = conditions.into_iter().rev().filter(|c| matches!(c, Scalar::Within(_)));
+        return places.fold(Scalar::Unary(UnaryOp::Exp, Box::new(less)), |exp, place| {
+            Scalar::Select(Box::new(place.clone()), Box::new(exp), Box::new(Scalar::Const(0.0)))
+        });
     }
     map(expr, &|part| replaced(part, known))
 }

@@ -2,6 +2,7 @@
 //! are computed piece by piece while the scores are in the first-level cache.
 
 use super::arena::Scratch;
+use super::chosen::{Mask, masks};
 use super::scaled::{self, Sides};
 use super::source::Source;
 use crate::compile::Strips;
@@ -13,7 +14,7 @@ use crate::kernels::isa::{Instructions, Token, Work, dispatch};
 use crate::kernels::logistic;
 use crate::kernels::strip::{self, Data, Operand, STRIP, Step};
 use crate::kernels::tanh;
-use crate::kernels::truths::{self, Bits};
+use crate::kernels::truths;
 use einloom_cascade::{BinaryOp, DType, UnaryOp};
 use std::ops::Range;
 
@@ -161,8 +162,11 @@ impl Between for Change<'_> {
         let (sources, vectors, at) = (&self.sources, &self.scratch.vectors, [rows.start, columns.start]);
         let done = match (self.by, self.added, self.steps.as_slice()) {
             ([None, None], Some(added), []) => InPassing::Added(lies(sources, vectors, added, self.lengths[0], at)),
-            ([None, None], None, steps) => match chosen_by(steps, sources)? {
-                (bits, flipped, f32::NEG_INFINITY) => InPassing::Kept { bits, flipped, at },
+            ([None, None], None, steps) => match masks(steps, sources)? {
+                (masks, f32::NEG_INFINITY) => match *masks.as_slice() {
+                    [Mask::Bits(bits, flipped)] => InPassing::Kept { bits, flipped, at },
+                    _ => return None,
+                },
                 _ => return None,
             },
             (by, None, []) => InPassing::Scaled(scaled::factors(by, sources, vectors, at)),
@@ -212,15 +216,6 @@ fn logistic_of(steps: &[Step]) -> Option<f32> {
     }
 }
 
-/// The truths by which scores are kept, or are not if that is told, and what the others become, if that is all.
-fn chosen_by<'s>(steps: &[Step], sources: &[Source<'s, f32>]) -> Option<(Bits<'s>, bool, f32)> {
-    let &[Step::Select { d: 0, mask: Operand::Leaf(mask), other: Operand::Const(other), flipped }] = steps else {
-        return None;
-    };
-    let Source::Bits(bits) = sources[usize::from(mask)] else { return None };
-    Some((bits, flipped, other as f32))
-}
-
 struct Piece<'p, 'a> {
     change: &'p mut Change<'a>,
     scores: &'p mut [f32],
@@ -254,12 +249,15 @@ impl Work for Piece<'_, '_> {
             {
                 return;
             }
-            None if let Some((bits, flipped, other)) = chosen_by(steps, sources)
+            None if let Some((masks, other)) = masks(steps, sources)
                 && I::FMA =>
             {
+                let mut words = [0; STRIP / truths::WORD];
+                let words = &mut words[..truths::words(columns.len())];
                 for (row, scores) in scores.chunks_exact_mut(pitch).enumerate() {
-                    let bits = bits.row(rows.start + row, columns.start);
-                    truths::keep::<I>(None, &mut scores[..columns.len()], (times, other), (bits, flipped));
+                    words.fill(u32::MAX);
+                    masks.iter().for_each(|mask| mask.leave(rows.start + row, columns.start, words));
+                    truths::keep::<I>(None, &mut scores[..columns.len()], (times, other), (words, false));
                 }
                 return;
             }

@@ -6,6 +6,7 @@ use super::source::Source;
 use crate::compile::Strips;
 use crate::kernels::fold::Monoid;
 use crate::kernels::isa::Instructions;
+use crate::kernels::live::{self, Live};
 use crate::kernels::real::Real;
 use crate::kernels::strip::Operand::{Const, Leaf};
 use crate::kernels::strip::{STRIP, Step};
@@ -13,11 +14,50 @@ use crate::kernels::truths::{self, Bits};
 use bytemuck::Pod;
 use einloom_cascade::BinaryOp;
 
-/// By which bits the last step chooses, whether it keeps those that are not set, and what it makes of the others.
-fn choice<'s, T>(last: &Step, sources: &[Source<'s, T>]) -> Option<(Bits<'s>, bool, f32)> {
-    let Step::Select { d: 0, mask: Leaf(mask), other: Const(other), flipped } = *last else { return None };
-    let Source::Bits(bits) = sources[usize::from(mask)] else { return None };
-    Some((bits, flipped, other as f32))
+/// Which elements are kept.
+#[derive(Clone, Copy)]
+pub(super) enum Mask<'s> {
+    /// Those whose bit is set, or is not if that is told.
+    Bits(Bits<'s>, bool),
+    /// Those that a predicate leaves.
+    Within(&'s Live),
+}
+
+impl Mask<'_> {
+    /// Leaves those bits of a row, from a column on that begins a word, that stand for what it keeps.
+    pub(super) fn leave(&self, row: usize, column: usize, words: &mut [u32]) {
+        match self {
+            Self::Bits(bits, flipped) => {
+                let flip = if *flipped { u32::MAX } else { 0 };
+                words.iter_mut().zip(bits.row(row, column)).for_each(|(to, bits)| *to &= bits ^ flip);
+            }
+            Self::Within(live) => {
+                let live = live.row(row);
+                for (number, to) in words.iter_mut().enumerate() {
+                    *to &= live::bits(&live, column + number * truths::WORD);
+                }
+            }
+        }
+    }
+}
+
+/// The masks that are tested in turn by these steps, some of them bits, and the number that elements become which one does not keep, if that
+/// is all.
+pub(super) fn masks<'s, T>(steps: &[Step], sources: &'s [Source<'_, T>]) -> Option<(Vec<Mask<'s>>, f32)> {
+    let (mut masks, mut number) = (vec![], None);
+    for step in steps {
+        let Step::Select { d: 0, mask: Leaf(mask), other: Const(other), flipped } = *step else { return None };
+        masks.push(match &sources[usize::from(mask)] {
+            Source::Bits(bits) => Mask::Bits(*bits, flipped),
+            Source::Holds(live) if !flipped => Mask::Within(live),
+            _ => return None,
+        });
+        if *number.get_or_insert(other) != other {
+            return None;
+        }
+    }
+    let bits = masks.iter().any(|mask| matches!(mask, Mask::Bits(..)));
+    number.filter(|_| bits).map(|number| (masks, number as f32))
 }
 
 /// Finds the least or the largest of each row, or each column, whose elements are one number or another, from its bits: no element is made.
@@ -29,14 +69,20 @@ pub(super) fn chosen<T>(
     folds: &mut [Gather],
     [rows, columns]: [usize; 2],
 ) -> bool {
-    let ([Step::Copy { d: 0, from: Const(one) }, last], Sink::Nowhere) = (strips.steps.as_slice(), sink) else {
+    let ([Step::Copy { d: 0, from: Const(one) }, rest @ ..], Sink::Nowhere) = (strips.steps.as_slice(), sink) else {
         return false;
     };
-    let Some((bits, flipped, other)) = choice(last, sources) else { return false };
+    let Some((masks, other)) = masks(rest, sources) else { return false };
     if !folds.iter().all(|fold| matches!(fold.monoid, Monoid::Max | Monoid::Min)) {
         return false;
     }
-    let numbers = if flipped { [other, *one as f32] } else { [*one as f32, other] };
+    let numbers = [*one as f32, other];
+    let words = truths::words(columns);
+    let mut all = vec![u32::MAX; rows * words];
+    for (row, words) in all.chunks_exact_mut(words).enumerate() {
+        masks.iter().for_each(|mask| mask.leave(row, 0, words));
+    }
+    let bits = Bits { words: &all, pitch: words };
     let add = |monoid: Monoid, to: &mut f32, there: [bool; 2]| {
         for (number, _) in numbers.into_iter().zip(there).filter(|(_, there)| *there) {
             *to = monoid.combine(*to, number);
@@ -73,17 +119,13 @@ pub(super) fn kept<T: Real + Pod, I: Instructions>(
     (folds, asked): (&mut [Gather], &mut Vec<Following>),
     [rows, columns, pitch]: [usize; 3],
 ) -> bool {
-    let (of, times, last) = match strips.steps.as_slice() {
-        [Step::Copy { d: 0, from: Leaf(of) }, last] => (*of, 1.0, last),
-        [
-            Step::Copy { d: 0, from: Leaf(of) },
-            Step::Binary { op: BinaryOp::Mul, d: 0, with: Const(times), .. },
-            last,
-        ] => (*of, *times as f32, last),
-        _ => return false,
+    let [Step::Copy { d: 0, from: Leaf(of) }, rest @ ..] = strips.steps.as_slice() else { return false };
+    let (times, rest) = match rest {
+        [Step::Binary { op: BinaryOp::Mul, d: 0, with: Const(times), .. }, rest @ ..] => (*times as f32, rest),
+        rest => (1.0, rest),
     };
-    let Some((bits, flipped, other)) = choice(last, sources) else { return false };
-    let (from, from_pitch) = match &sources[usize::from(of)] {
+    let Some((masks, other)) = masks(rest, sources) else { return false };
+    let (from, from_pitch) = match &sources[usize::from(*of)] {
         Source::InPlace => (None, pitch),
         Source::Rows(from) => (T::floats(from.data), from.pitch),
         _ => return false,
@@ -95,16 +137,20 @@ pub(super) fn kept<T: Real + Pod, I: Instructions>(
         Sink::Nowhere if !in_place => None,
         _ => return false,
     };
+    let mut words = [0; STRIP / truths::WORD];
     for row in 0..rows {
         for at in (0..columns).step_by(STRIP) {
             let width = STRIP.min(columns - at);
             ask(asked, width);
+            let words = &mut words[..truths::words(width)];
+            words.fill(u32::MAX);
+            masks.iter().for_each(|mask| mask.leave(row, at, words));
             let to = match &mut target {
                 Some(target) => &mut target[row * pitch + at..][..width],
                 None => &mut spare[..width],
             };
             let from = from.map(|from| &from[row * from_pitch + at..][..width]);
-            if !truths::keep::<I>(from, to, (times, other), (bits.row(row, at), flipped)) {
+            if !truths::keep::<I>(from, to, (times, other), (words, false)) {
                 return false;
             }
             for fold in folds.iter_mut() {

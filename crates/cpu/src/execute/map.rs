@@ -8,6 +8,7 @@ use super::source::{Source, source};
 use super::worker::Worker;
 use crate::compile::{self, Carrier, ExpressionPlan, Fold, Leaf, Strips, Tile};
 use crate::kernels::contract::PackedLeft;
+use crate::kernels::fold::Monoid;
 use crate::kernels::isa::{Token, dispatch};
 use crate::kernels::real::Real;
 use crate::kernels::strip;
@@ -51,6 +52,11 @@ impl Worker<'_> {
         if ends.passed.is_some_and(|v| self.passed(v, plan, &ends.folds)) {
             return;
         }
+        if ends.dropped && ends.store.is_none() && ends.folds.iter().all(|fold| self.changes_nothing(plan, fold)) {
+            let folds = ends.folds.iter();
+            return folds
+                .for_each(|fold| self.finish(fold, &vec![fold.monoid.identity(); self.tiles().lengths(fold.dst).1]));
+        }
         let unit = self.job.unit.and_then(|unit| ends.packed.map(|parts| (unit, parts)));
         if unit.is_some_and(|unit| self.exponentiate(dst, (plan, ends), unit)) {
             return;
@@ -69,6 +75,30 @@ impl Worker<'_> {
                 self.map_as::<f32>(dst, plan, (ends, None), &mut scratch);
             }
             self.arena.narrow = scratch;
+        }
+    }
+
+    /// Whether a reduction goes on from what no element can change: of elements that are one number or another the largest one, where
+    /// every result is at least that already; and the least one likewise.
+    fn changes_nothing(&self, plan: &ExpressionPlan, fold: &Fold) -> bool {
+        let (Some(start), steps) = (fold.start, &plan.variant(|p| coverage(p, &self.windows)).steps) else {
+            return false;
+        };
+        let mut numbers = vec![];
+        for step in steps {
+            match *step {
+                strip::Step::Copy { d: 0, from: strip::Operand::Const(x) } => numbers.push(x as f32),
+                strip::Step::Select { d: 0, other: strip::Operand::Const(x), .. } => numbers.push(x as f32),
+                _ => return false,
+            }
+        }
+        let tiles = self.tiles();
+        let Some(before) = tiles.rows::<f32>(start).data.get(..tiles.lengths(start).1) else { return false };
+        match fold.monoid {
+            _ if numbers.is_empty() => false,
+            Monoid::Max => numbers.into_iter().all(|x| before.iter().all(|y| *y >= x)),
+            Monoid::Min => numbers.into_iter().all(|x| before.iter().all(|y| *y <= x)),
+            Monoid::Sum | Monoid::Prod => false,
         }
     }
 
