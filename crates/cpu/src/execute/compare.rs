@@ -2,7 +2,7 @@
 //! are all that reads the result, it is bits, which stay in the first-level cache.
 
 use super::arena::Buffer;
-use super::place::{Place, Rows, pitch};
+use super::place::{Place, pitch};
 use super::worker::Worker;
 use crate::compile::{self, Carrier, ElementKind, ExpressionPlan, Leaf};
 use crate::kernels::isa::{Instructions, Work, dispatch};
@@ -11,39 +11,18 @@ use crate::kernels::truths::{self, Integers};
 use einloom_cascade::BinaryOp;
 use einloom_tile::{ValueId, coverage};
 
-/// Integers of a tile's elements.
-#[derive(Clone, Copy)]
-enum Operand<'a> {
-    Full(Rows<'a, i32>),
-    PerRow(&'a [i32]),
-    PerColumn(&'a [i32]),
-    Same(i32),
-}
-
-impl<'a> Operand<'a> {
-    #[inline(always)]
-    fn row(self, row: usize, columns: usize) -> Integers<'a> {
-        match self {
-            Self::Full(rows) => Integers::Each(&rows.data[row * rows.pitch..][..columns]),
-            Self::PerRow(data) => Integers::Same(data[row]),
-            Self::PerColumn(data) => Integers::Each(&data[..columns]),
-            Self::Same(x) => Integers::Same(x),
-        }
-    }
-}
-
 /// Where truth values go.
 enum To<'a> {
     /// 1 or 0, rows so far apart.
     Floats(&'a mut [f32], usize),
-    /// As bits, rows of so many words.
-    Bits(&'a mut [u32], usize),
+    /// As bits.
+    Bits(&'a mut [u32]),
 }
 
 /// `to = op(x, y)`.
 struct Compare<'a> {
     op: BinaryOp,
-    operands: [Operand<'a>; 2],
+    operands: [Integers<'a>; 2],
     to: To<'a>,
     lengths: [usize; 2],
 }
@@ -53,15 +32,15 @@ impl Work for Compare<'_> {
 
     #[inline(always)]
     fn run<I: Instructions>(self) {
-        let Self { op, operands: [x, y], mut to, lengths: [rows, columns] } = self;
-        let mut row_bits = vec![0; truths::words(columns)];
-        for row in 0..rows {
-            let (x, y) = (x.row(row, columns), y.row(row, columns));
-            match &mut to {
-                To::Bits(to, words) => truths::compare::<I>(op, x, y, columns, &mut to[row * *words..]),
-                To::Floats(to, pitch) => {
-                    truths::compare::<I>(op, x, y, columns, &mut row_bits);
-                    truths::numbers(&row_bits, &mut to[row * *pitch..][..columns]);
+        let Self { op, operands: [x, y], to, lengths: [rows, columns] } = self;
+        match to {
+            To::Bits(to) => truths::compare::<I>(op, x, y, [rows, columns], to),
+            To::Floats(to, pitch) => {
+                let words = truths::words(columns);
+                let mut bits = vec![0; rows * words];
+                truths::compare::<I>(op, x, y, [rows, columns], &mut bits);
+                for (row, bits) in bits.chunks_exact(words.max(1)).enumerate() {
+                    truths::numbers(bits, &mut to[row * pitch..][..columns]);
                 }
             }
         }
@@ -101,19 +80,19 @@ impl Worker<'_> {
         let integers = |leaf: &Leaf| match leaf {
             Leaf::Tile(v, kind) if tiles.tile(*v).carrier == Carrier::I32 && !tiles.is_in(*v, slot) => {
                 let rows = tiles.rows::<i32>(*v);
-                Some(match kind {
-                    ElementKind::Full => Operand::Full(rows),
-                    ElementKind::Outer => Operand::PerRow(rows.data),
-                    ElementKind::Inner => Operand::PerColumn(rows.data),
-                    ElementKind::Single => Operand::Same(*rows.data.first()?),
-                })
+                let (of_row, of_column) = match kind {
+                    ElementKind::Full => (rows.pitch, true),
+                    ElementKind::Outer => (1, false),
+                    ElementKind::Inner => (0, true),
+                    ElementKind::Single => (0, false),
+                };
+                Some(Integers { data: rows.data, of_row, of_column })
             }
             _ => None,
         };
         let (Some(x), Some(y)) = (integers(leaves[0]), integers(leaves[1])) else { return false };
-        let words = truths::words(columns);
         let to = if bits {
-            To::Bits(target.get_mut(rows * words), words)
+            To::Bits(target.get_mut(rows * truths::words(columns)))
         } else {
             To::Floats(target.get_mut(rows * pitch(columns)), pitch(columns))
         };

@@ -31,81 +31,90 @@ pub(crate) fn numbers<T: Real>(bits: &[u32], to: &mut [T]) {
     }
 }
 
-/// Integers of a row.
+/// Integers of a tile: that of a row and a column is so many elements from the first for each row, and one or none for each column.
 #[derive(Clone, Copy)]
-pub(crate) enum Integers<'a> {
-    Each(&'a [i32]),
-    Same(i32),
+pub(crate) struct Integers<'a> {
+    pub data: &'a [i32],
+    pub of_row: usize,
+    pub of_column: bool,
 }
 
 impl Integers<'_> {
-    fn len(self) -> usize {
-        if let Self::Each(x) = self { x.len() } else { usize::MAX }
+    fn get(self, row: usize, column: usize) -> i32 {
+        self.data[row * self.of_row + if self.of_column { column } else { 0 }]
     }
 
-    fn get(self, at: usize) -> i32 {
-        match self {
-            Self::Each(x) => x[at],
-            Self::Same(x) => x,
-        }
+    /// Whether those of so many rows and columns are there.
+    fn has(self, rows: usize, columns: usize) -> bool {
+        let last = (rows - 1) * self.of_row + if self.of_column { columns - 1 } else { 0 };
+        last < self.data.len()
     }
 
-    /// Nothing is computed with them as numbers of f32.
+    /// As many as a vector has. Nothing is computed with them as numbers of f32.
     ///
     /// # Safety
     /// The processor has the vectors; the elements are there.
     #[inline(always)]
-    unsafe fn vector<V: Wide>(self, at: usize) -> V {
+    unsafe fn vector<V: Wide>(self, row: usize, column: usize) -> V {
         // SAFETY: the caller's.
         unsafe {
-            match self {
-                Self::Each(x) => V::load(x.as_ptr().add(at).cast()),
-                Self::Same(x) => V::splat(f32::from_bits(x as u32)),
-            }
+            let row = self.data.as_ptr().add(row * self.of_row);
+            if self.of_column { V::load(row.add(column).cast()) } else { V::splat(f32::from_bits(*row as u32)) }
         }
     }
 
     /// # Safety
     /// As of [`Self::vector`], of those elements for which the mask has a bit.
     #[inline(always)]
-    unsafe fn some<V: Wide>(self, at: usize, mask: u16) -> V {
+    unsafe fn some<V: Wide>(self, row: usize, column: usize, mask: u16) -> V {
         // SAFETY: the caller's.
         unsafe {
-            match self {
-                Self::Each(x) => V::load_where(mask, x.as_ptr().wrapping_add(at).cast()),
-                Self::Same(_) => self.vector(at),
+            if self.of_column {
+                V::load_where(mask, self.data.as_ptr().add(row * self.of_row).wrapping_add(column).cast())
+            } else {
+                self.vector(row, column)
             }
         }
     }
 }
 
-/// Sets a bit for each of the first `columns` integers for which the comparison holds; the other bits of these words become 0.
+/// Sets a bit for each element for which the comparison holds, in rows of as few words as hold them; the other bits become 0.
 ///
 /// # Panics
 /// If it is no comparison, or if integers or words are missing.
 #[inline(always)]
-pub(crate) fn compare<I: Instructions>(op: BinaryOp, x: Integers<'_>, y: Integers<'_>, columns: usize, to: &mut [u32]) {
-    let to = &mut to[..words(columns)];
-    assert!(op.is_comparison() && x.len().min(y.len()) >= columns, "integers to compare");
+pub(crate) fn compare<I: Instructions>(
+    op: BinaryOp,
+    x: Integers<'_>,
+    y: Integers<'_>,
+    [rows, columns]: [usize; 2],
+    to: &mut [u32],
+) {
+    if rows == 0 || columns == 0 {
+        return;
+    }
+    let to = &mut to[..rows * words(columns)];
+    assert!(op.is_comparison() && x.has(rows, columns) && y.has(rows, columns), "integers to compare");
     let [x, y] = if matches!(op, BinaryOp::Lt | BinaryOp::Ge) { [y, x] } else { [x, y] };
     let unless = if matches!(op, BinaryOp::Ne | BinaryOp::Le | BinaryOp::Ge) { u32::MAX } else { 0 };
-    let done = if matches!(op, BinaryOp::Eq | BinaryOp::Ne) {
+    let equal = matches!(op, BinaryOp::Eq | BinaryOp::Ne);
+    let done = if equal {
         with_wide::<I, _>(Compare::<true> { x, y, unless, to: &mut *to, columns })
     } else {
         with_wide::<I, _>(Compare::<false> { x, y, unless, to: &mut *to, columns })
     };
-    if !done {
-        let equal = matches!(op, BinaryOp::Eq | BinaryOp::Ne);
-        for (number, word) in to.iter_mut().enumerate() {
+    let beyond = if columns.is_multiple_of(WORD) { 0 } else { u32::MAX << (columns % WORD) };
+    for (row, to) in to.chunks_exact_mut(words(columns)).enumerate() {
+        for (number, word) in to.iter_mut().enumerate().filter(|_| !done) {
             *word = unless;
             for bit in 0..WORD.min(columns - number * WORD) {
-                let (x, y) = (x.get(number * WORD + bit), y.get(number * WORD + bit));
+                let (x, y) = (x.get(row, number * WORD + bit), y.get(row, number * WORD + bit));
                 *word ^= u32::from(if equal { x == y } else { x > y }) << bit;
             }
         }
-    }
-    if let (Some(last), rest @ 1..) = (to.last_mut(), columns % WORD) {
-        *last &= !(u32::MAX << rest);
+        if let Some(last) = to.last_mut() {
+            *last &= !beyond;
+        }
     }
 }
 
@@ -123,23 +132,26 @@ impl<V: Wide, const EQUAL: bool> WideWork<V> for Compare<'_, EQUAL> {
     unsafe fn run(self) -> bool {
         let Self { x, y, unless, to, columns } = self;
         let whole = columns / WORD;
-        for (number, word) in to.iter_mut().enumerate() {
-            let mut bits = 0;
-            for half in 0..WORD / LANES {
-                let at = number * WORD + half * LANES;
-                // SAFETY: the caller has the instructions; lengths were checked, and masks have a bit for each element that is there.
-                unsafe {
-                    let [x, y] = if number < whole {
-                        [x.vector::<V>(at), y.vector::<V>(at)]
-                    } else {
-                        let there = ((1u32 << columns.saturating_sub(at).min(LANES)) - 1) as u16;
-                        [x.some::<V>(at, there), y.some::<V>(at, there)]
-                    };
-                    let holds = if EQUAL { x.equals(y) } else { x.exceeds(y) };
-                    bits |= u32::from(holds) << (half * LANES);
+        for (row, to) in to.chunks_exact_mut(words(columns)).enumerate() {
+            for (number, word) in to.iter_mut().enumerate() {
+                let mut bits = 0;
+                for half in 0..WORD / LANES {
+                    let at = number * WORD + half * LANES;
+                    // SAFETY: the caller has the instructions; lengths were checked, and masks have a bit for each element that is
+                    // there.
+                    unsafe {
+                        let [x, y] = if number < whole {
+                            [x.vector::<V>(row, at), y.vector::<V>(row, at)]
+                        } else {
+                            let there = ((1u32 << columns.saturating_sub(at).min(LANES)) - 1) as u16;
+                            [x.some::<V>(row, at, there), y.some::<V>(row, at, there)]
+                        };
+                        let holds = if EQUAL { x.equals(y) } else { x.exceeds(y) };
+                        bits |= u32::from(holds) << (half * LANES);
+                    }
                 }
+                *word = bits ^ unless;
             }
-            *word = bits ^ unless;
         }
         true
     }
@@ -249,11 +261,12 @@ mod tests {
 
     struct Run<F: FnOnce(Kernels)>(F);
 
+    type Compares = fn(BinaryOp, Integers<'_>, Integers<'_>, [usize; 2], &mut [u32]);
     type Keeps = fn(Option<&[f32]>, &mut [f32], (f32, f32), (&[u32], bool)) -> bool;
 
     /// The kernels with some instructions.
     struct Kernels {
-        compare: fn(BinaryOp, Integers<'_>, Integers<'_>, usize, &mut [u32]),
+        compare: Compares,
         keep: Keeps,
     }
 
@@ -271,22 +284,28 @@ mod tests {
 
     #[test]
     fn bits_tell_which_comparisons_hold_and_nothing_beyond() {
-        let x: Vec<i32> = (0..200).map(|i| [i32::MIN, -1, 0, 7, i32::MAX][i * 7 % 5]).collect();
-        let y: Vec<i32> = (0..200).map(|i| [0, 7, i32::MAX, -1, i32::MIN, 7, 0][i * 3 % 7]).collect();
-        let holds = |op: BinaryOp, x: i32, y: i32| op.apply(f64::from(x), f64::from(y)) != 0.0;
-        for token in tokens() {
-            for op in [BinaryOp::Eq, BinaryOp::Ne, BinaryOp::Lt, BinaryOp::Le, BinaryOp::Gt, BinaryOp::Ge] {
-                for columns in [1, 15, 16, 17, 32, 33, 100, 160] {
-                    for same in [false, true] {
-                        let y = if same { Integers::Same(7) } else { Integers::Each(&y[..columns]) };
-                        let mut to = vec![u32::MAX; words(columns) + 1];
-                        dispatch(token, Run(|k| (k.compare)(op, Integers::Each(&x[..columns]), y, columns, &mut to)));
+        let x: Vec<i32> = (0..400).map(|i| [i32::MIN, -1, 0, 7, i32::MAX][i * 7 % 5]).collect();
+        let y: Vec<i32> = (0..400).map(|i| [0, 7, i32::MAX, -1, i32::MIN, 7, 0][i * 3 % 7]).collect();
+        for (token, op) in tokens().flat_map(|token| {
+            use BinaryOp::{Eq, Ge, Gt, Le, Lt, Ne};
+            [Eq, Ne, Lt, Le, Gt, Ge].map(|op| (token, op))
+        }) {
+            for (rows, columns) in [(1, 1), (3, 15), (2, 16), (3, 17), (2, 32), (4, 33), (3, 100), (1, 160)] {
+                for (of_row, of_column) in [(columns, true), (0, true), (1, false), (0, false), (columns + 3, true)] {
+                    let all = Integers { data: &x[..rows * columns], of_row: columns, of_column: true };
+                    let some = Integers { data: &y, of_row, of_column };
+                    for (x, y) in [(all, some), (some, all)] {
+                        let mut to = vec![u32::MAX; rows * words(columns) + 1];
+                        dispatch(token, Run(|k| (k.compare)(op, x, y, [rows, columns], &mut to)));
                         assert_eq!(to.pop(), Some(u32::MAX), "{op:?} {columns}");
-                        let mut found = vec![0f32; to.len() * WORD];
-                        numbers(&to, &mut found);
-                        for (at, found) in found.into_iter().enumerate() {
-                            let want = at < columns && holds(op, x[at], y.get(at));
-                            assert_eq!(found, f32::from(u8::from(want)), "{op:?} {columns} {at}");
+                        for (row, words) in to.chunks(words(columns)).enumerate() {
+                            let mut found = vec![0f32; words.len() * WORD];
+                            numbers(words, &mut found);
+                            for (at, found) in found.into_iter().enumerate() {
+                                let holds = |x: i32, y: i32| op.apply(f64::from(x), f64::from(y)) != 0.0;
+                                let want = at < columns && holds(x.get(row, at), y.get(row, at));
+                                assert_eq!(found, f32::from(u8::from(want)), "{op:?} {columns}: {row} {at}");
+                            }
                         }
                     }
                 }
