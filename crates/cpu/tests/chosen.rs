@@ -3,7 +3,7 @@
 
 mod support;
 
-use einloom_cascade::DType::{self, Bf16, F32, I32};
+use einloom_cascade::DType::{self, B1, Bf16, F32, I32};
 use einloom_cascade::{BinaryOp, UnaryOp};
 use einloom_tile::TileMonoid::{Max, Min, Sum};
 use einloom_tile::{Affine, Builder, Predicate, Program, Scalar, carry, select};
@@ -22,6 +22,10 @@ enum Between {
     Pairs,
     /// A number of each pair with one that all have in common.
     One,
+    /// A number of each column with a constant.
+    Columns,
+    /// Nothing: it is told for each pair.
+    Given,
 }
 
 /// Attention over pairs of which `op` holds between integers, and a predicate if there is one, with what there is of every row: any, and all.
@@ -36,7 +40,7 @@ fn attention(
     let q = p.input("Q", &[m, d], dtype);
     let (k, v) = (p.input("K", &[n, d], dtype), p.input("V", &[n, d], dtype));
     let (rows, columns) = (p.input("I", &[m], I32), p.input("J", &[n], I32));
-    let (pairs, one) = (p.input("P", &[m, n], I32), p.input("C", &[1], I32));
+    let (pairs, one, given) = (p.input("P", &[m, n], I32), p.input("C", &[1], I32), p.input("G", &[m, n], B1));
     let [any, all] = ["any", "all"].map(|name| p.output(name, &[m], F32));
     let y = p.output("Y", &[m, d], F32);
     p.kernel("chosen", |g| {
@@ -61,8 +65,13 @@ fn attention(
                         let one = g.reduce("number", Max, one, single);
                         Scalar::from(g.load("pairs", pairs, [i, j])).with(op, one)
                     }
+                    Between::Columns => columns.with(op, 4.0),
+                    Between::Given => Scalar::from(g.load("given", given, [i, j])),
                 };
-                let mask = g.map("mask", of);
+                let mask = match of {
+                    Scalar::Tile(mask) => mask,
+                    of => g.map("mask", of),
+                };
                 let left = |x: Scalar, other: f64| match within {
                     Some([outer, inner, constant]) => {
                         let affine = Affine { terms: vec![(outer, i), (inner, j)], constant };
@@ -82,9 +91,9 @@ fn attention(
                 let weights = g.map("weights", left((scores - safe).exp(), 0.0));
                 let kept = g.map("total.kept", total * by);
                 let total = g.reduce_onto("total.next", Sum, kept, weights, j);
-                let there = g.map("there", left(1.0.into(), f64::NEG_INFINITY));
+                let there = g.map_over("there", &[i, j], left(1.0.into(), f64::NEG_INFINITY));
                 let some = g.reduce_onto("any.next", Max, some, there, j);
-                let there = g.map("everywhere", left(2.0.into(), -1.0));
+                let there = g.map_over("everywhere", &[i, j], left(2.0.into(), -1.0));
                 let every = g.reduce_onto("all.next", Min, every, there, j);
                 let narrow = if dtype == F32 { weights } else { g.map("narrow", weights.round_to(dtype)) };
                 let v = g.load("v", v, [j, d]);
@@ -103,7 +112,7 @@ fn attention(
 fn attention_between_what_a_comparison_leaves() {
     let sizes = [
         ([70, 133, 32], [70, 133]),
-        ([64, 600, 32], [64, 300]),
+        ([64, 300, 32], [64, 150]),
         ([33, 40, 65], [33, 7]),
         ([5, 200, 32], [5, 100]),
         ([300, 260, 16], [256, 256]),
@@ -114,7 +123,9 @@ fn attention_between_what_a_comparison_leaves() {
         let rows: Vec<f64> = (0..m).map(|i| [3.0, 7.0, 0.0, 5.0, -100.0][i * 5 / m.max(5)]).collect();
         let columns: Vec<f64> = (0..n).map(|j| (j * 8 / n) as f64).collect();
         let pairs: Vec<f64> = (0..m * n).map(|at| ((at * 31 + at / 97) % 9) as f64).collect();
-        let inputs = [numbers(m * d, 37), numbers(n * d, 23), numbers(n * d, 11), rows, columns, pairs, vec![4.0]];
+        let given = pairs.iter().map(|x| f64::from(u8::from(x % 3.0 == 0.0))).collect();
+        let inputs =
+            [numbers(m * d, 37), numbers(n * d, 23), numbers(n * d, 11), rows, columns, pairs, vec![4.0], given];
         for of in [
             (BinaryOp::Eq, Between::Sides),
             (BinaryOp::Ge, Between::Sides),
@@ -122,6 +133,8 @@ fn attention_between_what_a_comparison_leaves() {
             (BinaryOp::Ne, Between::Pairs),
             (BinaryOp::Eq, Between::One),
             (BinaryOp::Le, Between::One),
+            (BinaryOp::Ge, Between::Columns),
+            (BinaryOp::Eq, Between::Given),
         ] {
             for (dtype, tolerance) in [(F32, 2e-5), (Bf16, 1.6e-2)] {
                 check(&attention(size, tiles, of, None, dtype), &inputs, tolerance);
@@ -136,8 +149,16 @@ fn attention_between_what_a_comparison_and_a_predicate_leave() {
         let [m, n, d] = size;
         let rows: Vec<f64> = (0..m).map(|i| (i * 4 / m) as f64).collect();
         let columns: Vec<f64> = (0..n).map(|j| (j * 4 / n) as f64).collect();
-        let inputs =
-            [numbers(m * d, 37), numbers(n * d, 23), numbers(n * d, 11), rows, columns, vec![0.0; m * n], vec![4.0]];
+        let inputs = [
+            numbers(m * d, 37),
+            numbers(n * d, 23),
+            numbers(n * d, 11),
+            rows,
+            columns,
+            vec![0.0; m * n],
+            vec![4.0],
+            vec![0.0; m * n],
+        ];
         for within in [[1, -1, 0], [-1, 1, -20], [2, -1, 5]] {
             for (dtype, tolerance) in [(F32, 2e-5), (Bf16, 1.6e-2)] {
                 let of = (BinaryOp::Ge, Between::Sides);
@@ -155,7 +176,8 @@ fn numbers_that_are_none_stay_where_they_are_seen() {
     let mut k = numbers(n * d, 23);
     // Seen by no row, and by every third one.
     (k[3 * d + 1], k[d + 5]) = (f64::NAN, f64::INFINITY);
-    let inputs = [numbers(m * d, 37), k, numbers(n * d, 11), rows, columns, vec![0.0; m * n], vec![4.0]];
+    let inputs =
+        [numbers(m * d, 37), k, numbers(n * d, 11), rows, columns, vec![0.0; m * n], vec![4.0], vec![0.0; m * n]];
     for (dtype, tolerance) in [(F32, 2e-5), (Bf16, 1.6e-2)] {
         check(&attention([m, n, d], [40, 50], (BinaryOp::Eq, Between::Sides), None, dtype), &inputs, tolerance);
     }

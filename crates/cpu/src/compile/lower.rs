@@ -36,6 +36,8 @@ pub(super) fn lower(
     products::absorb(&tiles, &mut steps);
     sweep::join(program, &mut kernel, &mut tiles, &mut steps);
     super::again::leave_asking(&mut steps);
+    let uses = super::uses(&tiles, &steps);
+    truths::find(program, &tiles, &mut steps, &uses);
     order::leave_terms(&tiles, &mut steps);
     let fastest = order::choose(program, &kernel, &tiles, &mut steps);
     if let Some(unit) = unit {
@@ -46,7 +48,6 @@ pub(super) fn lower(
     anchored::find(&tiles, &anchors, &mut steps, &uses);
     piecewise::find(&tiles, &mut steps, &uses);
     masks::find(&tiles, &mut steps, &uses);
-    truths::find(&tiles, &mut steps, &uses);
     let slots = slots::assign(&kernel, &mut tiles, &steps);
     anchored::check(&tiles, &mut steps);
     Ok(Plan { parallel: !stores_twice(&steps), kernel, tiles, body: steps, slots, fastest })

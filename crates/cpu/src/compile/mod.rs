@@ -110,6 +110,8 @@ pub(crate) enum Viewable {
     Once,
     /// They may: a contraction adds each of them once, block by block, and asks for the next block's.
     Added,
+    /// They are truth values, and become bits.
+    Bits,
     /// They are packed in so many parts, of f32 or bf16: contractions of an inner stream, which the processor's matrix unit
     /// computes, would pack each of them many times as their left factor.
     Left(usize),

@@ -143,7 +143,9 @@ fn stays(program: &Program, access: &Access, tensor: TensorId, view: Viewable) -
     match view {
         Viewable::No | Viewable::Left(_) => false,
         Viewable::Near => access.is_adjacent() && !access.competes(bytes),
-        Viewable::Rows | Viewable::Terms | Viewable::Encoded | Viewable::Once | Viewable::Added => access.is_adjacent(),
+        Viewable::Rows | Viewable::Terms | Viewable::Encoded | Viewable::Once | Viewable::Added | Viewable::Bits => {
+            access.is_adjacent()
+        }
     }
 }
 

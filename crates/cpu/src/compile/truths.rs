@@ -1,16 +1,16 @@
-//! Tiles of truth values that are held as bits: comparisons of integers, of which nothing is wanted but what maps choose by them and
-//! whether there is any.
+//! Tiles of truth values that are held as bits: comparisons of integers, and what is loaded as truth values, of which nothing is wanted but
+//! what maps choose by them and whether there is any.
 
-use super::{Carrier, ElementKind, Leaf, Step, Tile, each_step, reads};
+use super::{Carrier, ElementKind, Leaf, Step, Tile, Viewable, each_step, reads};
 use crate::kernels::strip::{self, Operand};
 use einloom_cascade::DType;
-use einloom_tile::ValueId;
+use einloom_tile::{Program, ValueId};
 use std::collections::BTreeSet;
 
 /// Finds them.
-pub(super) fn find(tiles: &[Tile], steps: &mut [Step], uses: &[usize]) {
+pub(super) fn find(program: &Program, tiles: &[Tile], steps: &mut [Step], uses: &[usize]) {
     let mut found = BTreeSet::new();
-    each_step(steps, &mut |step| found.extend(compared(tiles, step)));
+    each_step(steps, &mut |step| found.extend(compared(tiles, step).or_else(|| loaded(program, tiles, step))));
     found.retain(|v| {
         let mut readers = 0;
         each_step(steps, &mut |step| readers += usize::from(reads(step).contains(v) && chooses(step, *v)));
@@ -23,10 +23,19 @@ fn mark(steps: &mut [Step], found: &BTreeSet<ValueId>) {
     for step in steps {
         match step {
             Step::Map { dst, ends, .. } => ends.bits = found.contains(dst),
+            Step::Load { dst, view, .. } if found.contains(dst) => *view = Viewable::Bits,
             Step::Stream { body, .. } => mark(body, found),
             _ => {}
         }
     }
+}
+
+/// The tile of two axes that is loaded as truth values.
+fn loaded(program: &Program, tiles: &[Tile], step: &Step) -> Option<ValueId> {
+    let Step::Load { dst, tensor, access, .. } = step else { return None };
+    let tile = tiles[dst.at()];
+    let truths = program.tensor(*tensor).dtype == DType::B1 && tile.dtype == DType::B1;
+    (truths && access.is_adjacent() && tile.outer.is_some() && tile.inner.is_some()).then_some(*dst)
 }
 
 /// The tile of two axes that a map makes, if it compares two tiles of integers, and no more.

@@ -77,6 +77,7 @@ impl<'a> Change<'a> {
             scratch,
         };
         change.shorten();
+        change.choose_by_bits();
         change.read = vec![false; change.sources.len()];
         for operand in change.steps.iter().flat_map(Step::operands) {
             if let Operand::Leaf(leaf) = operand {
@@ -84,6 +85,23 @@ impl<'a> Change<'a> {
             }
         }
         change
+    }
+
+    /// Makes bits of what tells for each column whether scores are kept.
+    fn choose_by_bits(&mut self) {
+        for (number, source) in self.sources.iter_mut().enumerate() {
+            let own = |operand: &Operand| usize::from(*operand == Operand::Leaf(number as u16));
+            let reads: usize = self.steps.iter().flat_map(Step::operands).map(|operand| own(&operand)).sum();
+            let masks = self.steps.iter().map(|step| if let Step::Select { mask, .. } = step { own(mask) } else { 0 });
+            if reads == 0 || masks.sum::<usize>() != reads {
+                continue;
+            }
+            match source {
+                Source::Columns(from) => *source = Source::ColumnBits(truths::of_numbers(from)),
+                Source::PerColumn => *source = Source::ColumnBits(truths::of_numbers(&self.scratch.vectors[number])),
+                _ => {}
+            }
+        }
     }
 
     /// The number that scores are multiplied by, if nothing else becomes of them.

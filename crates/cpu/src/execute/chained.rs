@@ -8,6 +8,7 @@ use crate::kernels::chain::{Chain, Elements, To};
 use crate::kernels::isa::Instructions;
 use crate::kernels::real::Real;
 use crate::kernels::strip::STRIP;
+use crate::kernels::truths;
 use bytemuck::Pod;
 use einloom_cascade::DType;
 
@@ -68,6 +69,7 @@ pub(super) fn chained<T: Real + Pod, I: Instructions>(
                     Source::Same(x) => Elements::Same(x.to_f32()),
                     // Pieces begin with a word.
                     Source::Bits(bits) => Elements::Bits(bits.row(row, at)),
+                    Source::ColumnBits(bits) => Elements::Bits(&bits[at / truths::WORD..]),
                     Source::Integers(_) | Source::Holds(_) => return false,
                 };
             }

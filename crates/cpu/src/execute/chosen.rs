@@ -49,6 +49,7 @@ pub(super) fn masks<'s, T>(steps: &[Step], sources: &'s [Source<'_, T>]) -> Opti
         let Step::Select { d: 0, mask: Leaf(mask), other: Const(other), flipped } = *step else { return None };
         masks.push(match &sources[usize::from(mask)] {
             Source::Bits(bits) => Mask::Bits(*bits, flipped),
+            Source::ColumnBits(words) => Mask::Bits(Bits { words, pitch: 0 }, flipped),
             Source::Holds(live) if !flipped => Mask::Within(live),
             _ => return None,
         });

@@ -322,6 +322,7 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
                         | Source::Integers(_)
                         | Source::Holds(_)
                         | Source::Bits(_)
+                        | Source::ColumnBits(_)
                         | Source::PerRow
                         | Source::Diagonals => {
                             for r in 0..height {

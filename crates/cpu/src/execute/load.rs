@@ -9,8 +9,9 @@ use super::worker::Worker;
 use crate::RunError;
 use crate::compile::{Access, Carrier, Dimension, Keep, Tile, Viewable};
 use crate::kernels::contract::{Elements, Layout, Matrix, PackColumns, PackRight, Packed, PackedLeft, panel};
-use crate::kernels::isa::dispatch;
+use crate::kernels::isa::{Instructions, Work, dispatch};
 use crate::kernels::memory::{Asked, Line};
+use crate::kernels::truths;
 use einloom_cascade::DType;
 use einloom_cascade::numeric::round;
 use einloom_tile::{AxisId, Coord, CoordAtom, TensorId, ValueId};
@@ -36,6 +37,27 @@ pub(super) struct Loading {
     pub ahead: bool,
     pub kept: Keep,
     pub again: bool,
+}
+
+/// Rows of truth values that become bits.
+struct Bits<'a> {
+    bytes: &'a [u8],
+    start: i64,
+    outer: i64,
+    columns: usize,
+    to: &'a mut [u32],
+}
+
+impl Work for Bits<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Instructions>(self) {
+        for (row, to) in self.to.chunks_exact_mut(truths::words(self.columns)).enumerate() {
+            let from = (self.start + self.outer * row as i64) as usize;
+            truths::of_bytes::<I>(&self.bytes[from..][..self.columns], to);
+        }
+    }
 }
 
 impl<'a> Worker<'a> {
@@ -65,6 +87,7 @@ impl<'a> Worker<'a> {
                 Viewable::Rows if stays_near(block, tile.carrier.bytes()) => {
                     self.places[dst.at()] = Place::View(tensor, start, outer);
                 }
+                Viewable::Bits if is_adjacent(block) => self.load_bits(dst, tensor, block),
                 Viewable::Added if is_adjacent(block) => self.places[dst.at()] = Place::View(tensor, start, outer),
                 Viewable::Terms if is_adjacent(block) && !competes_behind(block, tile.carrier.bytes()) => {
                     self.places[dst.at()] = Place::View(tensor, start, outer);
@@ -96,6 +119,15 @@ impl<'a> Worker<'a> {
         let counted = if again { 0 } else { loaded };
         self.loaded[tensor.at()] += (counted * self.job.program.tensor(tensor).dtype.bytes()) as u64;
         Ok(())
+    }
+
+    fn load_bits(&mut self, dst: ValueId, tensor: TensorId, block: Block) {
+        let Block { start, outer, rows, columns, .. } = block;
+        let (slot, words) = (self.job.plan.tiles[dst.at()].slot, truths::words(columns));
+        let bytes: &[u8] = self.job.tensors[tensor.at()].elements();
+        let to = &mut self.arena.slots[slot].get_mut::<u32>(rows * words)[..rows * words];
+        dispatch(self.job.token, Bits { bytes, start, outer, columns, to });
+        self.places[dst.at()] = Place::Bits;
     }
 
     /// Has maps ask for what the tile is at this thread's next point, if rows of it are adjacent and it is another.

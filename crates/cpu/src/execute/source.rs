@@ -37,6 +37,8 @@ pub(super) enum Source<'a, T> {
     Holds(Live),
     /// 1 where the bit is set, else 0.
     Bits(Bits<'a>),
+    /// The same of one bit per column.
+    ColumnBits(Vec<u32>),
     /// One element per diagonal, the last row's first, in the scratch vector of the leaf's number.
     Diagonals,
 }
@@ -79,6 +81,7 @@ impl<T: Real> Source<'_, T> {
             Source::Diagonals => to.copy_from_slice(&vector[rows - 1 - row + column..][..width]),
             Source::Holds(live) => holds(live, row, column, to),
             Source::Bits(bits) => truths::numbers(bits.row(row, column), to),
+            Source::ColumnBits(bits) => truths::numbers(&bits[column / truths::WORD..], to),
             Source::InPlace | Source::Same(_) => {}
         }
     }

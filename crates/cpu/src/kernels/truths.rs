@@ -31,6 +31,65 @@ pub(crate) fn numbers<T: Real>(bits: &[u32], to: &mut [T]) {
     }
 }
 
+/// Sets a bit for each byte that is not 0; the other bits become 0.
+#[inline(always)]
+pub(crate) fn of_bytes<I: Instructions>(from: &[u8], to: &mut [u32]) {
+    let whole = from.len() / WORD;
+    let (some, last) = (&from[..whole * WORD], &from[whole * WORD..]);
+    if !with_wide::<I, _>(Bytes { from: some, to: &mut to[..whole] }) {
+        some.chunks_exact(WORD).zip(&mut *to).for_each(|(from, to)| *to = of_few(from));
+    }
+    if !last.is_empty() {
+        to[whole] = of_few(last);
+    }
+}
+
+/// Whole words.
+struct Bytes<'a> {
+    from: &'a [u8],
+    to: &'a mut [u32],
+}
+
+impl<V: Wide> WideWork<V> for Bytes<'_> {
+    #[inline(always)]
+    unsafe fn run(self) -> bool {
+        for (from, to) in self.from.chunks_exact(WORD).zip(self.to) {
+            // SAFETY: the caller has the instructions; there are 32.
+            *to = unsafe { V::some_bytes(from.as_ptr()) };
+        }
+        true
+    }
+}
+
+fn of_few(from: &[u8]) -> u32 {
+    let (eights, rest) = from.as_chunks::<8>();
+    let mut word = 0;
+    for (number, eight) in eights.iter().enumerate() {
+        word |= of_eight(*eight) << (8 * number);
+    }
+    if !rest.is_empty() {
+        let mut eight = [0; 8];
+        eight[..rest.len()].copy_from_slice(rest);
+        word |= of_eight(eight) << (8 * eights.len());
+    }
+    word
+}
+
+#[inline(always)]
+fn of_eight(bytes: [u8; 8]) -> u32 {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let x = u64::from_le_bytes(bytes);
+    // The upper bit of each byte that is not 0, as its lowest, and all of them moved to the upper byte.
+    let some = ((((x & (0x7f * EACH)) + 0x7f * EACH) | x) >> 7) & EACH;
+    (some.wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
+}
+
+/// Sets a bit for each number that is not 0.
+pub(crate) fn of_numbers(from: &[f32]) -> Vec<u32> {
+    let bit = |(at, x): (usize, &f32)| u32::from(*x != 0.0) << at;
+    from.chunks(WORD).map(|from| from.iter().enumerate().map(bit).sum()).collect()
+}
+
 /// Integers of a tile: that of a row and a column is so many elements from the first for each row, and one or none for each column.
 #[derive(Clone, Copy)]
 pub(crate) struct Integers<'a> {
@@ -157,7 +216,7 @@ impl<V: Wide, const EQUAL: bool> WideWork<V> for Compare<'_, EQUAL> {
     }
 }
 
-/// Rows of bits, of which a number of words are from row to row.
+/// Rows of bits, of which a number of words are from row to row: none, if all rows are the same.
 #[derive(Clone, Copy)]
 pub(crate) struct Bits<'a> {
     pub words: &'a [u32],
@@ -168,7 +227,7 @@ impl<'a> Bits<'a> {
     /// Those of a row, from an element on that begins a word.
     #[inline(always)]
     pub(crate) fn row(self, row: usize, from: usize) -> &'a [u32] {
-        &self.words[row * self.pitch + from / WORD..(row + 1) * self.pitch]
+        &self.words[row * self.pitch + from / WORD..]
     }
 }
 
@@ -255,7 +314,7 @@ impl<V: Wide> WideWork<V> for Keep<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Integers, WORD, compare, keep, numbers, some, some_of_columns, words};
+    use super::{Integers, WORD, compare, keep, numbers, of_bytes, of_numbers, some, some_of_columns, words};
     use crate::kernels::isa::{Instructions, Isa, Token, Work, dispatch};
     use einloom_cascade::BinaryOp;
 
@@ -268,13 +327,14 @@ mod tests {
     struct Kernels {
         compare: Compares,
         keep: Keeps,
+        of_bytes: fn(&[u8], &mut [u32]),
     }
 
     impl<F: FnOnce(Kernels)> Work for Run<F> {
         type Output = ();
 
         fn run<I: Instructions>(self) {
-            (self.0)(Kernels { compare: compare::<I>, keep: keep::<I> });
+            (self.0)(Kernels { compare: compare::<I>, keep: keep::<I>, of_bytes: of_bytes::<I> });
         }
     }
 
@@ -309,6 +369,22 @@ mod tests {
                         }
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_and_numbers_that_are_not_0_are_bits() {
+        let bytes: Vec<u8> =
+            (0..100usize).map(|i| [0, 1, 0x80, 0, 255, 2, 0, 0x7f][(i * 5 % 8) ^ (i / 8 % 8)]).collect();
+        let floats: Vec<f32> = bytes.iter().map(|&x| f32::from(x) / 8.0).collect();
+        for (token, count) in tokens().flat_map(|token| [1, 7, 8, 31, 32, 33, 100].map(|count| (token, count))) {
+            let mut to = vec![u32::MAX; words(count)];
+            dispatch(token, Run(|k| (k.of_bytes)(&bytes[..count], &mut to)));
+            assert_eq!(to, of_numbers(&floats[..count]));
+            for at in 0..words(count) * WORD {
+                let want = at < count && bytes[at] != 0;
+                assert_eq!(to[at / WORD] >> (at % WORD) & 1 != 0, want, "{count}: {at}");
             }
         }
     }

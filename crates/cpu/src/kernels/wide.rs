@@ -49,6 +49,8 @@ pub(super) trait Wide: Floats {
     unsafe fn magnitude(self) -> Self;
     /// These where `x` has a minus sign, the others elsewhere.
     unsafe fn where_minus(self, x: Self, other: Self) -> Self;
+    /// A bit for each of 32 bytes that is not 0.
+    unsafe fn some_bytes(from: *const u8) -> u32;
     /// A bit for each lane in which both hold the same, as integers.
     unsafe fn equals(self, other: Self) -> u16;
     /// A bit for each lane in which this one holds more, as integers.
@@ -240,6 +242,13 @@ mod x86 {
         #[inline(always)]
         unsafe fn where_minus(self, x: Self, other: Self) -> Self {
             Self(unsafe { _mm512_mask_mov_ps(other.0, _mm512_movepi32_mask(_mm512_castps_si512(x.0)), self.0) })
+        }
+        #[inline(always)]
+        unsafe fn some_bytes(from: *const u8) -> u32 {
+            unsafe {
+                let bytes = _mm256_loadu_si256(from.cast());
+                _mm256_test_epi8_mask(bytes, bytes)
+            }
         }
         #[inline(always)]
         unsafe fn equals(self, other: Self) -> u16 {
@@ -475,6 +484,13 @@ mod x86 {
         #[inline(always)]
         unsafe fn where_minus(self, x: Self, other: Self) -> Self {
             halves!(h => unsafe { _mm256_blendv_ps(other.0[h].0, self.0[h].0, x.0[h].0) })
+        }
+        #[inline(always)]
+        unsafe fn some_bytes(from: *const u8) -> u32 {
+            unsafe {
+                let none = _mm256_cmpeq_epi8(_mm256_loadu_si256(from.cast()), _mm256_setzero_si256());
+                !_mm256_movemask_epi8(none) as u32
+            }
         }
         #[inline(always)]
         unsafe fn equals(self, other: Self) -> u16 {
