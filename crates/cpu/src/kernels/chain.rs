@@ -640,6 +640,31 @@ mod tests {
     }
 
     #[test]
+    fn bits_choose_as_numbers_do() {
+        for (token, count) in tokens().flat_map(|token| [1, 31, 128, 300].map(|count| (token, count))) {
+            let (x, y) = (numbers(count, 37), numbers(count, 11));
+            let mask: Vec<f32> = (0..count).map(|i| f32::from(u8::from(i * i % 7 < 3))).collect();
+            let bits = crate::kernels::truths::of_numbers(&mask);
+            for (other, flipped) in [(Operand::Leaf(2), false), (Operand::Const(-1.5), true), (Operand::Leaf(2), true)]
+            {
+                let select = Step::Select { d: 0, mask: Operand::Leaf(1), other, flipped };
+                let after = binary(BinaryOp::Add, 0, Operand::Leaf(2), false);
+                let steps = [leaf(0, 0), binary(BinaryOp::Mul, 0, Operand::Const(0.5), false), select, after];
+                let chain = Chain::new(&steps).expect("a chain");
+                let (mut want, mut got) = (vec![0.0; count], vec![0.0; count]);
+                dispatch(token, Strips(&steps, &mut want, &[Data::Each(&x), Data::Each(&mask), Data::Each(&y)]));
+                let mut leaves = [Elements::Floats(&x), Elements::Bits(&bits), Elements::Floats(&y)];
+                assert!(dispatch(token, Run(&chain, &leaves, To::Floats(&mut got), count, None)));
+                assert_eq!(got, want, "{count} {other:?} {flipped}");
+                // Numbers choose in strips only.
+                leaves[1] = Elements::Floats(&mask);
+                assert!(!dispatch(token, Run(&chain, &leaves, To::Floats(&mut got), count, None)));
+                assert_eq!(got, want);
+            }
+        }
+    }
+
+    #[test]
     fn other_steps_and_masks_that_differ_are_refused() {
         let mask = [1.0, 0.0];
         assert!(Chain::new(&[Step::Unary { op: UnaryOp::Gelu, d: 0 }]).is_none());
