@@ -34,8 +34,9 @@ impl<'a> Worker<'a> {
     pub(super) fn anchored(&mut self, contract: &'a Contract, rest: &'a [Step]) -> bool {
         let Some(Anchored { between, map, less, ready }) = &contract.anchored else { return false };
         let Some(passing) = between.as_ref().or(contract.fold.as_ref()) else { return false };
-        // Where scores rose too much twice, they may do so again.
-        if self.refused.iter().filter(|v| **v == contract.dst).count() > 1 {
+        // Where scores rose too much three times, they may do so again.
+        let refused = self.refused.iter().filter(|v| **v == contract.dst).count();
+        if refused > 2 {
             return false;
         }
         let (Some(unit), Some(Step::Map { dst, plan, ends })) = (self.job.unit, rest.get(*map)) else { return false };
@@ -76,10 +77,11 @@ impl<'a> Worker<'a> {
             live,
         };
         let before = &data(start)[..rows];
-        let rising = self.refused.contains(&contract.dst);
-        if rising || before.iter().any(|x| !x.is_finite()) {
+        // Rising once, they may rise on, so that the last ones are the largest.
+        let looks: &[bool] = [&[false][..], &[true], &[false, true]][refused];
+        if refused > 0 || before.iter().any(|x| !x.is_finite()) {
             let mut change = change.map(|change| self.change(contract, change, Ahead::default(), &mut scratch));
-            for last in if rising { &[false, true][..] } else { &[false] } {
+            for last in looks {
                 let between = change.as_mut().map(|change| change as &mut dyn Between);
                 scores(there.as_ref()).some_tops(&engaged, &mut room, *last, (before, &mut totals), between);
             }

@@ -2,7 +2,7 @@
 //! are computed piece by piece while the scores are in the first-level cache.
 
 use super::arena::Scratch;
-use super::chosen::{Mask, masks};
+use super::chosen::{Mask, mask, masks};
 use super::scaled::{self, Sides};
 use super::source::Source;
 use crate::compile::Strips;
@@ -14,7 +14,7 @@ use crate::kernels::isa::{Instructions, Token, Work, dispatch};
 use crate::kernels::logistic;
 use crate::kernels::strip::{self, Data, Operand, STRIP, Step};
 use crate::kernels::tanh;
-use crate::kernels::truths;
+use crate::kernels::truths::{self, Bits};
 use einloom_cascade::{BinaryOp, DType, UnaryOp};
 use std::ops::Range;
 
@@ -180,11 +180,8 @@ impl Between for Change<'_> {
         let (sources, vectors, at) = (&self.sources, &self.scratch.vectors, [rows.start, columns.start]);
         let done = match (self.by, self.added, self.steps.as_slice()) {
             ([None, None], Some(added), []) => InPassing::Added(lies(sources, vectors, added, self.lengths[0], at)),
-            ([None, None], None, steps) => match masks(steps, sources)? {
-                (masks, f32::NEG_INFINITY) => match *masks.as_slice() {
-                    [Mask::Bits(bits, flipped)] => InPassing::Kept { bits, flipped, at },
-                    _ => return None,
-                },
+            ([None, None], None, [step]) => match mask(step, sources)? {
+                (Mask::Bits(bits, flipped), f64::NEG_INFINITY) => InPassing::Kept { bits, flipped, at },
                 _ => return None,
             },
             (by, None, []) => InPassing::Scaled(scaled::factors(by, sources, vectors, at)),
@@ -270,12 +267,18 @@ impl Work for Piece<'_, '_> {
             None if let Some((masks, other)) = masks(steps, sources)
                 && I::FMA =>
             {
+                if let [Mask::Bits(bits, flipped)] = *masks {
+                    let bits = (bits.from(rows.start, columns.start), flipped);
+                    truths::keep::<I>(None, (scores, pitch), [rows.len(), columns.len()], (times, other), bits, None);
+                    return;
+                }
                 let mut words = [0; STRIP / truths::WORD];
                 let words = &mut words[..truths::words(columns.len())];
                 for (row, scores) in scores.chunks_exact_mut(pitch).enumerate() {
                     words.fill(u32::MAX);
                     masks.iter().for_each(|mask| mask.leave(rows.start + row, columns.start, words));
-                    truths::keep::<I>(None, &mut scores[..columns.len()], (times, other), (words, false));
+                    let (bits, lengths) = ((Bits { words, pitch: 0 }, false), [1, columns.len()]);
+                    truths::keep::<I>(None, (scores, pitch), lengths, (times, other), bits, None);
                 }
                 return;
             }

@@ -14,6 +14,9 @@ use crate::kernels::truths::{self, Bits};
 use bytemuck::Pod;
 use einloom_cascade::BinaryOp;
 
+/// Rows of which a mask leaves elements at once.
+const TOGETHER: usize = 16;
+
 /// Which elements are kept.
 #[derive(Clone, Copy)]
 pub(super) enum Mask<'s> {
@@ -41,18 +44,25 @@ impl Mask<'_> {
     }
 }
 
+/// The mask that a step tests, and the number that elements become which it does not keep, if that is all it does.
+pub(super) fn mask<'s, T>(step: &Step, sources: &'s [Source<'_, T>]) -> Option<(Mask<'s>, f64)> {
+    let Step::Select { d: 0, mask: Leaf(mask), other: Const(other), flipped } = *step else { return None };
+    let mask = match &sources[usize::from(mask)] {
+        Source::Bits(bits) => Mask::Bits(*bits, flipped),
+        Source::ColumnBits(words) => Mask::Bits(Bits { words, pitch: 0 }, flipped),
+        Source::Holds(live) if !flipped => Mask::Within(live),
+        _ => return None,
+    };
+    Some((mask, other))
+}
+
 /// The masks that are tested in turn by these steps, some of them bits, and the number that elements become which one does not keep, if that
 /// is all.
 pub(super) fn masks<'s, T>(steps: &[Step], sources: &'s [Source<'_, T>]) -> Option<(Vec<Mask<'s>>, f32)> {
     let (mut masks, mut number) = (vec![], None);
     for step in steps {
-        let Step::Select { d: 0, mask: Leaf(mask), other: Const(other), flipped } = *step else { return None };
-        masks.push(match &sources[usize::from(mask)] {
-            Source::Bits(bits) => Mask::Bits(*bits, flipped),
-            Source::ColumnBits(words) => Mask::Bits(Bits { words, pitch: 0 }, flipped),
-            Source::Holds(live) if !flipped => Mask::Within(live),
-            _ => return None,
-        });
+        let (mask, other) = mask(step, sources)?;
+        masks.push(mask);
         if *number.get_or_insert(other) != other {
             return None;
         }
@@ -139,23 +149,44 @@ pub(super) fn kept<T: Real + Pod, I: Instructions>(
         _ => return false,
     };
     let mut words = [0; STRIP / truths::WORD];
-    for row in 0..rows {
+    // One mask is looked at where it is, for several rows at once.
+    let only = if let [Mask::Bits(bits, flipped)] = *masks { Some((bits, flipped)) } else { None };
+    let together = if only.is_some() && columns <= STRIP && target.is_some() { TOGETHER } else { 1 };
+    for row in (0..rows).step_by(together) {
+        let height = together.min(rows - row);
         for at in (0..columns).step_by(STRIP) {
             let width = STRIP.min(columns - at);
-            ask(asked, width);
-            let words = &mut words[..truths::words(width)];
-            words.fill(u32::MAX);
-            masks.iter().for_each(|mask| mask.leave(row, at, words));
-            let to = match &mut target {
-                Some(target) => &mut target[row * pitch + at..][..width],
-                None => &mut spare[..width],
+            ask(asked, height * width);
+            let (to, to_pitch) = match &mut target {
+                Some(target) => (&mut target[row * pitch + at..], pitch),
+                None => (&mut spare[..width], width),
             };
-            let from = from.map(|from| &from[row * from_pitch + at..][..width]);
-            if !truths::keep::<I>(from, to, (times, other), (words, false)) {
+            let from = from.map(|from| (&from[row * from_pitch + at..], from_pitch));
+            let bits = only.map_or_else(
+                || {
+                    let words = &mut words[..truths::words(width)];
+                    words.fill(u32::MAX);
+                    masks.iter().for_each(|mask| mask.leave(row, at, words));
+                    (Bits { words, pitch: 0 }, false)
+                },
+                |(bits, flipped)| (bits.from(row, at), flipped),
+            );
+            let most = match &mut *folds {
+                [Gather { monoid: Monoid::Max, gathered: Gathered::Columns(most) }] => Some(&mut most[at..][..width]),
+                _ => None,
+            };
+            let found = most.is_some();
+            if !truths::keep::<I>(from, (to, to_pitch), [height, width], (times, other), bits, most) {
                 return false;
             }
-            for fold in folds.iter_mut() {
-                fold.add::<I>(row, at, width, to);
+            if found {
+                continue;
+            }
+            for r in 0..height {
+                let to = &to[r * to_pitch..][..width];
+                for fold in folds.iter_mut() {
+                    fold.add::<I>(row + r, at, width, to);
+                }
             }
         }
     }

@@ -229,6 +229,12 @@ impl<'a> Bits<'a> {
     pub(crate) fn row(self, row: usize, from: usize) -> &'a [u32] {
         &self.words[row * self.pitch + from / WORD..]
     }
+
+    /// The same rows from one on, and from an element on that begins a word.
+    #[inline(always)]
+    pub(crate) fn from(self, row: usize, from: usize) -> Self {
+        Self { words: self.row(row, from), pitch: self.pitch }
+    }
 }
 
 /// Whether there are bits that are set, and such as are not, of so many.
@@ -263,48 +269,78 @@ pub(crate) fn some_of_columns<'a>(
     })
 }
 
-/// `to = from * times` for the elements of a row whose bit is set, or is not if `flipped`, and `other` for the others; `from` is `to`
-/// itself if none is told. False, and nothing done, if the instructions are not there.
+/// `to = from * times` for the elements of rows whose bit is set, or is not if `flipped`, and `other` for the others; rows are so far apart,
+/// and `from` is `to` itself if none is told. Each of `most`, if that is told, becomes the larger of itself and its column's results; a NaN
+/// stays. False, and nothing done, if the instructions are not there.
 ///
 /// # Panics
 /// If elements or bits are missing.
 #[inline(always)]
 pub(crate) fn keep<I: Instructions>(
-    from: Option<&[f32]>,
-    to: &mut [f32],
+    from: Option<(&[f32], usize)>,
+    to: (&mut [f32], usize),
+    [rows, columns]: [usize; 2],
     (times, other): (f32, f32),
-    (bits, flipped): (&[u32], bool),
+    (bits, flipped): (Bits<'_>, bool),
+    most: Option<&mut [f32]>,
 ) -> bool {
-    assert!(from.is_none_or(|from| from.len() >= to.len()) && bits.len() >= words(to.len()), "an element each");
-    with_wide::<I, _>(Keep { from, to, numbers: [times, other], bits, flipped })
+    if rows == 0 || columns == 0 {
+        return true;
+    }
+    let lasts = |pitch: usize| (rows - 1) * pitch;
+    let there = from.is_none_or(|(from, pitch)| from.len() >= lasts(pitch) + columns);
+    assert!(there && to.0.len() >= lasts(to.1) + columns, "an element each");
+    assert!(bits.words.len() >= lasts(bits.pitch) + words(columns), "a bit each");
+    assert!(most.as_ref().is_none_or(|most| most.len() >= columns), "a result for each column");
+    with_wide::<I, _>(Keep { from, to, lengths: [rows, columns], numbers: [times, other], bits, flipped, most })
 }
 
 struct Keep<'a> {
-    from: Option<&'a [f32]>,
-    to: &'a mut [f32],
+    from: Option<(&'a [f32], usize)>,
+    to: (&'a mut [f32], usize),
+    lengths: [usize; 2],
     numbers: [f32; 2],
-    bits: &'a [u32],
+    bits: Bits<'a>,
     flipped: bool,
+    most: Option<&'a mut [f32]>,
 }
 
 impl<V: Wide> WideWork<V> for Keep<'_> {
     #[inline(always)]
     unsafe fn run(self) -> bool {
-        let Self { from, to, numbers, bits, flipped } = self;
-        let flip = if flipped { u16::MAX } else { 0 };
-        let (width, to) = (to.len(), to.as_mut_ptr());
-        let from = from.map_or(to.cast_const(), <[f32]>::as_ptr);
+        let Self { from, to: (to, pitch), lengths: [rows, columns], numbers, bits, flipped, most } = self;
+        let flip = if flipped { u32::MAX } else { 0 };
+        let most = most.map(<[f32]>::as_mut_ptr);
+        let to = to.as_mut_ptr();
+        let (from, from_pitch) = from.map_or((to.cast_const(), pitch), |(from, pitch)| (from.as_ptr(), pitch));
         // SAFETY: the caller has the instructions; lengths were checked, and masks have a bit for each element that is there.
         unsafe {
             let [times, other] = numbers.map(|x| V::splat(x));
-            for at in (0..width).step_by(LANES) {
-                let mask = of_vector(bits, at) ^ flip;
-                if width - at >= LANES {
-                    V::load(from.add(at)).mul(times).or_elsewhere(mask, other).store(to.add(at));
-                } else {
-                    let there = ((1u32 << (width - at)) - 1) as u16;
+            for row in 0..rows {
+                let (from, to) = (from.add(row * from_pitch), to.add(row * pitch));
+                let bits = bits.words.as_ptr().add(row * bits.pitch);
+                for number in 0..columns / WORD {
+                    let word = *bits.add(number) ^ flip;
+                    for half in 0..WORD / LANES {
+                        let at = number * WORD + half * LANES;
+                        let mask = (word >> (half * LANES)) as u16;
+                        let x = V::load(from.add(at)).mul(times).or_elsewhere(mask, other);
+                        x.store(to.add(at));
+                        if let Some(most) = most {
+                            let most = most.add(at);
+                            V::load(most).larger(x).store(most);
+                        }
+                    }
+                }
+                for at in (columns / WORD * WORD..columns).step_by(LANES) {
+                    let mask = ((*bits.add(at / WORD) ^ flip) >> (at % WORD)) as u16;
+                    let there = ((1u32 << (columns - at).min(LANES)) - 1) as u16;
                     let x = V::load_where(there, from.add(at)).mul(times).or_elsewhere(mask, other);
                     x.store_where(there, to.add(at));
+                    if let Some(most) = most {
+                        let most = most.add(at);
+                        V::load_where(there, most).larger(x).store_where(there, most);
+                    }
                 }
             }
         }
@@ -314,14 +350,22 @@ impl<V: Wide> WideWork<V> for Keep<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Integers, WORD, compare, keep, numbers, of_bytes, of_numbers, some, some_of_columns, words};
+    use super::{Bits, Integers, WORD, compare, keep, numbers, of_bytes, of_numbers, some, some_of_columns, words};
+    use crate::kernels::fold::Monoid;
     use crate::kernels::isa::{Instructions, Isa, Token, Work, dispatch};
     use einloom_cascade::BinaryOp;
 
     struct Run<F: FnOnce(Kernels)>(F);
 
     type Compares = fn(BinaryOp, Integers<'_>, Integers<'_>, [usize; 2], &mut [u32]);
-    type Keeps = fn(Option<&[f32]>, &mut [f32], (f32, f32), (&[u32], bool)) -> bool;
+    type Keeps = fn(
+        Option<(&[f32], usize)>,
+        (&mut [f32], usize),
+        [usize; 2],
+        (f32, f32),
+        (Bits<'_>, bool),
+        Option<&mut [f32]>,
+    ) -> bool;
 
     /// The kernels with some instructions.
     struct Kernels {
@@ -390,25 +434,46 @@ mod tests {
     }
 
     #[test]
-    fn elements_are_kept_where_their_bit_is_set() {
-        let bits: Vec<u32> = (1..5u32).map(|i| i.wrapping_mul(0x9e37_79b9)).collect();
-        let mut set = vec![0f32; 4 * WORD];
+    fn elements_whose_bit_is_set_are_kept() {
+        // Three rows of up to four words, of which each lies five words and 150 elements from the one before.
+        let bits: Vec<u32> = (1..16u32).map(|i| i.wrapping_mul(0x9e37_79b9) ^ (i << 7)).collect();
+        let mut set = vec![0f32; 15 * WORD];
         numbers(&bits, &mut set);
-        let before: Vec<f32> = (0..4 * WORD).map(|i| if i % 9 == 0 { f32::NAN } else { i as f32 }).collect();
-        for token in tokens() {
-            for width in [1, 16, 31, 32, 50, 96, 128] {
-                for (flipped, own) in [(false, false), (false, true), (true, false), (true, true)] {
-                    let (mut after, mut done) = (if own { before.clone() } else { vec![7.0; 4 * WORD] }, false);
-                    let (from, to) = ((!own).then_some(&*before), &mut after[..width]);
-                    dispatch(token, Run(|k| done = (k.keep)(from, to, (0.5, -1.5), (&bits, flipped))));
-                    assert_eq!(done, cfg!(target_arch = "x86_64") && token.isa() != Isa::Portable);
-                    let untouched = if own { before[width..].to_vec() } else { vec![7.0; 4 * WORD - width] };
-                    assert_eq!(format!("{:?}", &after[width..]), format!("{untouched:?}"), "{width}");
-                    for (at, after) in after[..width].iter().enumerate().filter(|_| done) {
-                        let want = if (set[at] != 0.0) != flipped { before[at] * 0.5 } else { -1.5 };
-                        assert!(*after == want || after.is_nan() && want.is_nan(), "{width} {at}: {after} for {want}");
+        let (rows, pitch) = (3, 150);
+        let before: Vec<f32> =
+            (0..rows * pitch).map(|i| if i % 11 == 0 { f32::NAN } else { (i % 97) as f32 }).collect();
+        let least = |at: usize| if at.is_multiple_of(7) { f32::NAN } else { 20.0 };
+        let same = |x: f32, y: f32| x == y || x.is_nan() && y.is_nan();
+        for (token, width) in tokens().flat_map(|token| [1, 16, 31, 32, 50, 96, 128].map(|width| (token, width))) {
+            for [flipped, own, folds, all] in (0..16).map(|i| [1, 2, 4, 8].map(|bit| i & bit != 0)) {
+                let (mut after, mut done) = (if own { before.clone() } else { vec![7.0; rows * pitch] }, false);
+                let mut most: Vec<f32> = (0..width + 1).map(least).collect();
+                let (from, to) = ((!own).then_some((&*before, pitch)), (&mut after[..], pitch));
+                let bits = Bits { words: &bits, pitch: if all { 0 } else { 5 } };
+                let fold = folds.then_some(&mut most[..]);
+                dispatch(token, Run(|k| done = (k.keep)(from, to, [rows, width], (0.5, -1.5), (bits, flipped), fold)));
+                assert_eq!(done, cfg!(target_arch = "x86_64") && token.isa() != Isa::Portable);
+                let mut results: Vec<f32> = (0..width + 1).map(least).collect();
+                for (i, &after) in after.iter().enumerate() {
+                    let (row, at) = (i / pitch, i % pitch);
+                    let kept = at < width && (set[row * bits.pitch * WORD + at] != 0.0) != flipped;
+                    let want = match () {
+                        () if at >= width || !done => {
+                            if own {
+                                before[i]
+                            } else {
+                                7.0
+                            }
+                        }
+                        () if kept => before[i] * 0.5,
+                        () => -1.5,
+                    };
+                    assert!(same(after, want), "{width} {row} {at}: {after} for {want}");
+                    if folds && done && at < width {
+                        results[at] = Monoid::Max.combine(results[at], want);
                     }
                 }
+                assert!(most.iter().zip(&results).all(|(x, y)| same(*x, *y)), "{width}: {most:?} for {results:?}");
             }
         }
     }
