@@ -342,12 +342,14 @@ impl<'a> Search<'a> {
         for nodes in self.together.iter().chain(&self.p.together).cloned().collect::<Vec<_>>() {
             let alone = |d: &&Vec<NodeId>| d.len() == 1 && nodes.contains(&d[0]);
             let roots: Vec<NodeId> = drafts.iter().filter(alone).flatten().copied().collect();
-            // Where they cannot share a kernel they have one each.
-            if roots.len() > 1
-                && let Ok(kernel) = self.build(&roots, memory, limit)
-            {
-                drafts.retain(|d| !roots.contains(&d[0]));
-                kernels.push(kernel);
+            for roots in self.levels(&roots, memory) {
+                // Where they cannot share a kernel they have one each.
+                if roots.len() > 1
+                    && let Ok(kernel) = self.build(&roots, memory, limit)
+                {
+                    drafts.retain(|d| !roots.contains(&d[0]));
+                    kernels.push(kernel);
+                }
             }
         }
         for d in &drafts {
@@ -363,6 +365,31 @@ impl<'a> Search<'a> {
         let kernels = ordered(kernels);
         let seconds = kernels.iter().map(|k| k.cost.seconds).sum();
         Ok(Division { kernels, seconds, notes })
+    }
+
+    /// Nodes in sets of which none needs another's result by way of one that is in memory; they are in the problem's order.
+    fn levels(&self, nodes: &[NodeId], memory: &BTreeSet<NodeId>) -> Vec<Vec<NodeId>> {
+        let mut level_of: BTreeMap<NodeId, usize> = BTreeMap::new();
+        let mut levels: Vec<Vec<NodeId>> = vec![];
+        for &node in nodes {
+            let (mut todo, mut seen) = (vec![(node, false)], BTreeSet::new());
+            let mut level = 0;
+            while let Some((at, passed)) = todo.pop() {
+                for n in self.p.needs(at, self.shop.x) {
+                    if let Some(below) = level_of.get(&n).filter(|_| passed) {
+                        level = level.max(below + 1);
+                    }
+                    let passed = passed || memory.contains(&n) && !nodes.contains(&n);
+                    if seen.insert((n, passed)) {
+                        todo.push((n, passed));
+                    }
+                }
+            }
+            level_of.insert(node, level);
+            levels.resize(levels.len().max(level + 1), vec![]);
+            levels[level].push(node);
+        }
+        levels
     }
 
     /// Joins kernels that compute or read the same things, where the joint kernel is predicted to be faster.
