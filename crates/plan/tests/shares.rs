@@ -44,6 +44,18 @@ fn partial_states_are_joined() {
 }
 
 #[test]
+fn shares_wait_for_what_others_are_joined_to() {
+    // The second reduction reads the first one's results at positions of `i`: its shares cannot be in the kernel of the first one's.
+    let text = "input X[a,b,c]: f32\noutput Y: f32\nindex i in A\nindex j in B\n\
+        P[a,b,c,i] = exp(sum(j) X[a,j,c] * X[i,j,c])\nS[a,b,c] = 1 + sum(i) P[a,b,c,i]\n\
+        Y[a,b,c] = (sum(i) P[a,b,c,i] * S[i,b,c]) / S[a,b,c]\n";
+    for (count, tile) in [(2, 2), (3, 1), (5, 1), (2, 64)] {
+        let plan = in_shares(text, "A=5, B=3, C=2", "i", count, tile);
+        assert!(!plan.shares.is_empty());
+    }
+}
+
+#[test]
 fn states_of_every_kind_are_joined() {
     let cases = [
         ("input X[n]: f32\noutput Y: f32\nY = prod(n) X[n]", "N=7"),
