@@ -5,7 +5,7 @@ mod support;
 use einloom_algebra::{derive, flatten};
 use einloom_cascade::Cascade;
 use einloom_machine::built_in;
-use einloom_plan::{Options, Plan, plan};
+use einloom_plan::{Merging, Options, Plan, plan};
 use support::{check, check_on, machine, planned, planned_on, read, sized};
 
 const ATTENTION: &str = "input Q[m,d]: f32, K[n,d]: f32, V[n,e]: f32\noutput O: f32, L: f32\n\
@@ -47,11 +47,16 @@ fn partial_states_are_joined() {
 fn shares_wait_for_what_others_are_joined_to() {
     // The second reduction reads the first one's results at positions of `i`: its shares cannot be in the kernel of the first one's.
     let text = "input X[a,b,c]: f32\noutput Y: f32\nindex i in A\nindex j in B\n\
-        P[a,b,c,i] = exp(sum(j) X[a,j,c] * X[i,j,c])\nS[a,b,c] = 1 + sum(i) P[a,b,c,i]\n\
+        D[a,b,c,i] = sum(j) X[a,j,c] * X[i,j,c]\nP[a,b,c,i] = exp(D[a,b,c,i])\nS[a,b,c] = 1 + sum(i) P[a,b,c,i]\n\
         Y[a,b,c] = (sum(i) P[a,b,c,i] * S[i,b,c]) / S[a,b,c]\n";
-    for (count, tile) in [(2, 2), (3, 1), (5, 1), (2, 64)] {
-        let plan = in_shares(text, "A=5, B=3, C=2", "i", count, tile);
-        assert!(!plan.shares.is_empty());
+    let cascade = read(text);
+    let bound = sized(&cascade, "A=5, B=3, C=2");
+    for (count, tile) in [(2, None), (3, None), (2, Some(2)), (5, Some(2))] {
+        let mut options = Options { merge: Merging::Always, ..asked("i", count) };
+        options.tiles =
+            tile.into_iter().flat_map(|tile| ["a", "b", "c", "i", "j"].map(|i| (i.to_string(), tile))).collect();
+        check(text, &cascade, &bound, &options, count as u64);
+        assert!(!planned(&cascade, &bound, true, &options).shares.is_empty());
     }
 }
 
