@@ -94,6 +94,10 @@ fn main() {
     match Args::parse().command {
         Command::Programs { count, seed, jobs, cpu, exact, enough, shrink, keep } => {
             std::panic::set_hook(Box::new(|info| eprintln!("{info}")));
+            if let Some(Err(error)) = keep.as_deref().map(std::fs::create_dir_all) {
+                eprintln!("--keep: {error}");
+                std::process::exit(2);
+            }
             let campaign = Campaign { count, seed, jobs, cpu_share: cpu, exact_share: exact, enough, shrink };
             let start = Instant::now();
             let told = std::sync::Mutex::new((Instant::now(), 0));

@@ -420,6 +420,17 @@ fn picks_need_a_whole_axis_and_what_is_not_picked_along() {
         },
         "`y` must have the number type of `x`, from which it is picked",
     );
+    picks(|k, [m, n, j], [x, _]| _ = k.pick("y", &[m, j], x, n, j, f64::NEG_INFINITY), "");
+    for dtype in [DType::U8, DType::I32, DType::E4m3, DType::B1] {
+        picks(
+            |k, [m, n, j], [x, _]| {
+                let [whole, y] = [("z", n), ("y", j)].map(|(name, axis)| k.value(name, &[m, axis], dtype));
+                k.push(Op::Map { dst: whole, expr: Scalar::Tile(x) });
+                k.push(Op::Pick { dst: y, src: whole, axis: n, at: Coord::axis(j), fill: f64::NEG_INFINITY });
+            },
+            &format!("`y` is -inf outside, which no {dtype} is"),
+        );
+    }
     picks(
         |k, [m, n, j], _| {
             let [dst, src] = ["y", "z"].map(|name| k.value(name, &[m, j], DType::F32));

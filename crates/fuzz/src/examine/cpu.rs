@@ -196,7 +196,7 @@ impl Subject {
                         Some(_) => report.sensitive += 1,
                         None if self.is_right_in_range(&forms[0].written, inputs, &compared) => report.range += 1,
                         // An element of the text that became 0, and then an infinity, may be hidden by an extremum.
-                        None if kind == Some(Kind::Huge) && self.leaves_range(cascade, inputs, NEAR_OVERFLOW) => {
+                        None if self.leaves_range(cascade, inputs, NEAR_OVERFLOW) => {
                             report.range += 1;
                         }
                         None => return self.disagree(report, way, how, inputs, kind, d),

@@ -3,14 +3,15 @@
 //!
 //! Conditions: the reduction is a maximum or a minimum, which of one element is that element; its filter is one equation for
 //! each reduced index, whose other side is a whole number and does not move with any of them; every reduced index has all its
-//! positions in one tile, and what is reduced carries it. Where it picks from what another one picks under a mere new name of the index (`x'[k] = max(i: i ==
-//! k) x[i]`, `k` with as many positions as `i`), it picks from `x` itself. Positions that the index does not have are the
-//! reduction over nothing. Any other reduction is computed as it is written.
+//! positions in one tile, and what is reduced carries it. Where it picks from what another one picks under a mere new name
+//! of the index (`x'[k] = max(i: i == k) x[i]`, `k` with as many positions as `i`), it picks from `x` itself. Positions that
+//! the index does not have are the reduction over nothing. Any other reduction is computed as it is written.
 
 use super::{Emitter, Fail};
 use crate::expr::{Atom, Coordinate, Expr, ExprId, Exprs};
 use crate::problem::FoldMonoid;
 use einloom_algebra::NodeId;
+use einloom_cascade::numeric::round;
 use einloom_cascade::{BinaryOp, DType, IndexId, UnaryOp};
 use einloom_tile::{AxisKind, Op, Scalar, ValueId};
 use std::collections::BTreeSet;
@@ -163,6 +164,10 @@ impl Emitter<'_> {
         let name = self.p[n].name.to_lowercase();
         let mut indices = self.l.facts.of(self.p, self.x, source).free.clone();
         let mut value = self.tile(source)?;
+        // No element there is the monoid's identity, which integers and small floats may not have.
+        if round(self.kernel.value(value).dtype, fill) != fill {
+            value = self.as_type(value, &name, dtype);
+        }
         for (i, wanted) in at {
             let moves = self.indices_of(&wanted);
             indices.remove(&i);
@@ -174,12 +179,16 @@ impl Emitter<'_> {
             self.push(Op::Pick { dst, src: value, axis, at, fill });
             value = dst;
         }
-        if self.kernel.value(value).dtype != dtype {
-            let decl = self.kernel.value(value);
-            let dst = self.new_value(name, (decl.rows, decl.cols), dtype);
-            self.push(Op::Map { dst, expr: Scalar::Tile(value) });
-            value = dst;
+        Ok(self.as_type(value, &name, dtype))
+    }
+
+    fn as_type(&mut self, value: ValueId, name: &str, dtype: DType) -> ValueId {
+        let decl = self.kernel.value(value);
+        if decl.dtype == dtype {
+            return value;
         }
-        Ok(value)
+        let dst = self.new_value(name.to_owned(), (decl.rows, decl.cols), dtype);
+        self.push(Op::Map { dst, expr: Scalar::Tile(value) });
+        dst
     }
 }

@@ -3,6 +3,7 @@
 use super::Defect;
 use crate::{AxisId, AxisKind, Guard, Init, Kernel, Op, Predicate, Program, State, ValueId};
 use einloom_cascade::DType;
+use einloom_cascade::numeric::round;
 
 pub(super) fn check(program: &Program, kernel: &Kernel, defects: &mut Vec<Defect>) {
     let values = kernel.values.len();
@@ -137,12 +138,13 @@ impl<'a> Walk<'a> {
                     self.reduce(*dst, *src, *axis, *acc);
                 }
             }
-            Op::Pick { dst, src, axis, at, .. } => {
+            Op::Pick { dst, src, axis, at, fill } => {
                 // The result is not readable in its own positions.
                 let known = dst.at() < self.kernel.values.len();
                 let operands = self.read(*src) & (!known || self.coordinate(*dst, at));
                 if self.write(*dst) && operands {
                     self.pick(*dst, *src, *axis);
+                    self.fill(*dst, *fill);
                 }
             }
             Op::Stream { axis, within, guards, states, body } => self.stream(*axis, (within, guards), states, body),
@@ -221,6 +223,15 @@ impl<'a> Walk<'a> {
         }
         if self.kernel.value(dst).dtype != self.kernel.value(src).dtype {
             self.fault(format!("`{to}` must have the number type of `{from}`, from which it is picked"));
+        }
+    }
+
+    /// What is found outside may lose digits, but an infinity stays one and an integer that integer.
+    fn fill(&mut self, dst: ValueId, fill: f64) {
+        let dtype = self.kernel.value(dst).dtype;
+        let exact = dtype.is_integer() || dtype == DType::B1 || fill.is_infinite();
+        if exact && round(dtype, fill) != fill {
+            self.fault(format!("`{}` is {fill} outside, which no {dtype} is", self.value_name(dst)));
         }
     }
 
