@@ -222,7 +222,9 @@ pub struct Range<'a> {
     pub farthest: Cell<i64>,
     /// The smallest.
     pub nearest: Cell<i64>,
-    /// Whether some sum of two numbers cancelled but for what these numbers round: it may well be 0.
+    /// Digits that a sum has to lose to be noise: some less than these numbers have, unless set to those of others.
+    pub certain: i64,
+    /// Whether some sum of two numbers cancelled but for what numbers of so many digits round: it may well be 0.
     pub left_noise: Cell<bool>,
     /// The most that such a sum may be off by.
     pub noise: Cell<f64>,
@@ -234,8 +236,20 @@ impl<'a> Range<'a> {
         let (met_nan, met_infinity) = (Cell::new(false), Cell::new(false));
         let (met_infinite_factor, left_noise) = (Cell::new(false), Cell::new(false));
         let (farthest, nearest) = (Cell::new(0), Cell::new(0));
-        let noise = Cell::new(0.0);
-        Self { graph, bound, inputs, met_nan, met_infinity, met_infinite_factor, farthest, nearest, left_noise, noise }
+        let (certain, noise) = (CERTAIN, Cell::new(0.0));
+        Self {
+            graph,
+            bound,
+            inputs,
+            met_nan,
+            met_infinity,
+            met_infinite_factor,
+            farthest,
+            nearest,
+            certain,
+            left_noise,
+            noise,
+        }
     }
 
     fn noted(&self, v: Wide) -> Wide {
@@ -252,9 +266,9 @@ impl<'a> Range<'a> {
 
     fn sum(&self, a: Wide, b: Wide) -> Wide {
         let sum = a.add(b);
-        if a.is_plain() && b.is_plain() && sum.is_plain() && sum.exponent < a.exponent.max(b.exponent) - CERTAIN {
+        if a.is_plain() && b.is_plain() && sum.is_plain() && sum.exponent < a.exponent.max(b.exponent) - self.certain {
             self.left_noise.set(true);
-            let least = (a.exponent.max(b.exponent) - CERTAIN).clamp(-1000, 1000);
+            let least = (a.exponent.max(b.exponent) - self.certain).clamp(-1000, 1000);
             self.noise.set(self.noise.get().max(2f64.powi(least as i32)));
         }
         self.noted(sum)

@@ -60,6 +60,8 @@ const OPINIONS: u64 = 4;
 pub(super) const NEAR_OVERFLOW: i64 = 250;
 /// The same of f32, where three factors may meet.
 pub(super) const NEAR_OVERFLOW_NARROW: i64 = 40;
+/// Bits of an f32 that a few roundings leave alone.
+const CERTAIN_NARROW: i64 = 20;
 /// Intermediate values below two to this power vanish when they are squared.
 const NEAR_ZERO: i64 = -500;
 /// Results below this in magnitude have lost their precision, or may have in another order of operations.
@@ -381,10 +383,14 @@ impl Subject {
     }
 
     /// Whether some sum of the text cancels but for rounding, however many digits there are, or with more of them leaves 0
-    /// divided by 0: whether a quotient by it is a number is then an accident of the order of operations.
-    pub(super) fn leaves_noise(&self, cascade: &Cascade, inputs: &Arrays) -> bool {
+    /// divided by 0: whether a quotient by it is a number is then an accident of the order of operations. In f32 that is
+    /// also what a rounded number leaves of the sums it is taken from.
+    pub(super) fn leaves_noise(&self, cascade: &Cascade, inputs: &Arrays, narrow: bool) -> bool {
         let graph = flatten(cascade);
-        let range = Range::new(&graph, &self.bound, inputs);
+        let mut range = Range::new(&graph, &self.bound, inputs);
+        if narrow {
+            range.certain = CERTAIN_NARROW;
+        }
         evaluate_in(&range, &graph, &self.bound, Cut::Whole).is_some()
             && (range.left_noise.get() || range.met_nan.get())
     }

@@ -181,7 +181,7 @@ impl Subject {
             }
             let verdict = match difference.error.is_finite() {
                 true => self.excuse(cascade, inputs, output, step, difference),
-                false if self.leaves_noise(cascade, inputs) => Verdict::Sensitive,
+                false if self.leaves_noise(cascade, inputs, narrow) => Verdict::Sensitive,
                 false => Verdict::Differs(difference),
             };
             match verdict {
