@@ -97,8 +97,9 @@ fn heat(
         let start = g.value("start", &[b, i], dtype);
         g.push(einloom_tile::Op::Load { dst: start, tensor: x, at: vec![b.into(), i.into()], fill: None });
         let [h] = g.stream(t, Predicate::always(), [carry_from("H", start)], |g, [h]| {
-            let left = g.pick("left", &[b, i], h, i, i - 1, f64::NEG_INFINITY);
-            let right = g.pick("right", &[b, i], h, i, i + 1, f64::NEG_INFINITY);
+            let least = if dtype.is_float() { f64::NEG_INFINITY } else { f64::from(i32::MIN) };
+            let left = g.pick("left", &[b, i], h, i, i - 1, least);
+            let right = g.pick("right", &[b, i], h, i, i + 1, least);
             let next = step(g, i, [left, h, right]);
             let dst = g.value("next", &[b, i], dtype);
             g.push(einloom_tile::Op::Map { dst, expr: next });

@@ -1,4 +1,6 @@
-//! The hyperbolic tangent by vectors: a quotient of two polynomials, which has no steps one of which waits for a table.
+//! The hyperbolic tangent by vectors: a polynomial of small numbers, a quotient of two of others, which have no steps one of
+//! which waits for a table. Where vectors side by side hold small numbers only, no quotient is computed; what becomes of a number
+//! does not hang on what is beside it.
 
 use super::isa::Instructions;
 use super::wide::{Wide, WideWork, with_wide};
@@ -12,6 +14,11 @@ const MOST: f32 = 9.02;
 /// raised where the error was large (Lawson, 1961): it is at most `2.2e-8`, with coefficients in f32 `3.6e-8`.
 const P: [f32; 4] = [0.133_826_85, 0.003_497_455_7, 2.063_579_3e-5, 1.338_425_5e-8];
 const Q: [f32; 4] = [0.467_160_08, 0.025_884_353, 3.288_514_3e-4, 7.790_233_7e-7];
+
+/// The square of the largest small number.
+const NEAR: f32 = 0.5;
+/// `tanh(x) = x * (1 + x^2 * p(x^2))` of small numbers, fitted in the same way: the relative error is at most `1.8e-8`.
+const NEAR_P: [f32; 5] = [-0.333_331_76, 0.133_288_03, -0.053_537_443, 0.020_034_25, -0.005_085_662];
 
 /// `d[i] = tanh(x[i] / over) * times`, where `x` is `from`, or `d` itself; `from` has as many elements as `d`. It is within 5.5 ulp and
 /// at most `times`: the divisor and the factor are part of the polynomials. False if the instructions are not there, or nothing is
@@ -32,6 +39,8 @@ const ROUGH_MOST: f32 = 6.2;
 /// As [`P`] and [`Q`], for a relative error of `1.0e-5`, which is what `1 - tanh` is at most beyond.
 const ROUGH_P: [f32; 2] = [0.114_615_99, 0.001_498_728];
 const ROUGH_Q: [f32; 3] = [0.447_907_9, 0.017_524_032, 5.520_593e-5];
+/// `tanh(x) = x * p(x^2)` of small numbers, for a relative error of `7.3e-6`.
+const ROUGH_NEAR_P: [f32; 4] = [0.999_992_8, -0.332_866_13, 0.128_479_61, -0.037_029_36];
 /// Twice that error of this is a thousandth at most.
 const ROUGH_TIMES: f32 = 50.0;
 
@@ -52,33 +61,25 @@ impl<V: Wide> WideWork<V> for Roughly<'_> {
     #[inline(always)]
     unsafe fn run(self) -> bool {
         let Self { d, over, times } = self;
-        let (by, square) = (f64::from(times) / f64::from(over), f64::from(over) * f64::from(over));
-        let scaled = |first: f64, x: f32, power: i32| (first * f64::from(x) / square.powi(power)) as f32;
         let n = d.len();
         // SAFETY: the caller has the instructions, and the elements are there.
         unsafe {
-            let most = ROUGH_MOST * over.abs();
-            let ends = [V::splat(-most), V::splat(most)];
-            let p = [V::splat(by as f32), V::splat(scaled(by, ROUGH_P[0], 1)), V::splat(scaled(by, ROUGH_P[1], 2))];
-            let mut q = [V::splat(1.0); 4];
-            for (i, (q, x)) in q[1..].iter_mut().zip(ROUGH_Q).enumerate() {
-                *q = V::splat(scaled(1.0, x, i as i32 + 1));
-            }
+            let cap = Rough::<V>::new(over, times);
             let to = d.as_mut_ptr();
             let mut at = 0;
             while at + 64 <= n {
-                let mut x = [ends[0]; 4];
+                let mut x = [cap.near; 4];
                 for (i, x) in x.iter_mut().enumerate() {
                     *x = V::load(to.add(at + 16 * i));
                 }
-                for (i, y) in rough(x, ends, p, q).into_iter().enumerate() {
+                for (i, y) in cap.of(x).into_iter().enumerate() {
                     y.store(to.add(at + 16 * i));
                 }
                 at += 64;
             }
             while at < n {
                 let left = (n - at).min(16);
-                let [y] = rough([V::load_first(to.add(at), left)], ends, p, q);
+                let [y] = cap.of([V::load_first(to.add(at), left)]);
                 y.store_first(to.add(at), left);
                 at += 16;
             }
@@ -87,21 +88,68 @@ impl<V: Wide> WideWork<V> for Roughly<'_> {
     }
 }
 
-/// # Safety
-/// The processor has the vectors.
-#[inline(always)]
-unsafe fn rough<V: Wide, const N: usize>(x: [V; N], ends: [V; 2], p: [V; 3], q: [V; 4]) -> [V; N] {
-    // SAFETY: the caller's.
-    unsafe {
-        let x = each!(i => x[i].between(ends[0], ends[1]));
-        let t = each!(i => x[i].mul(x[i]));
-        let over = each!(i => q[2].fused(t[i], q[3]));
-        let under = each!(i => p[1].fused(t[i], p[2]));
-        let over = each!(i => q[1].fused(t[i], over[i]));
-        let under = each!(i => p[0].fused(t[i], under[i]));
-        let over = each!(i => q[0].fused(t[i], over[i]));
-        let under = each!(i => x[i].mul(under[i]));
-        each!(i => under[i].over(over[i]))
+/// `tanh(x / over) * times`, roughly: what it needs of numbers.
+#[derive(Clone, Copy)]
+struct Rough<V> {
+    /// The largest square of a small number.
+    near: V,
+    near_p: [V; 4],
+    ends: [V; 2],
+    p: [V; 3],
+    q: [V; 4],
+}
+
+impl<V: Wide> Rough<V> {
+    /// # Safety
+    /// The processor has the vectors.
+    #[inline(always)]
+    unsafe fn new(over: f32, times: f32) -> Self {
+        let (by, square) = (f64::from(times) / f64::from(over), f64::from(over) * f64::from(over));
+        let scaled = |first: f64, x: f32, power: i32| (first * f64::from(x) / square.powi(power)) as f32;
+        // SAFETY: the caller's.
+        unsafe {
+            let most = ROUGH_MOST * over.abs();
+            let mut near_p = [V::splat(0.0); 4];
+            for (i, (p, x)) in near_p.iter_mut().zip(ROUGH_NEAR_P).enumerate() {
+                *p = V::splat(scaled(by, x, i as i32));
+            }
+            let p = [V::splat(by as f32), V::splat(scaled(by, ROUGH_P[0], 1)), V::splat(scaled(by, ROUGH_P[1], 2))];
+            let mut q = [V::splat(1.0); 4];
+            for (i, (q, x)) in q[1..].iter_mut().zip(ROUGH_Q).enumerate() {
+                *q = V::splat(scaled(1.0, x, i as i32 + 1));
+            }
+            let near = V::splat((square * f64::from(NEAR)) as f32);
+            Self { near, near_p, ends: [V::splat(-most), V::splat(most)], p, q }
+        }
+    }
+
+    /// # Safety
+    /// The processor has the vectors.
+    #[inline(always)]
+    unsafe fn of<const N: usize>(&self, x: [V; N]) -> [V; N] {
+        let Self { near, near_p, ends, p, q } = *self;
+        // SAFETY: the caller's.
+        unsafe {
+            let t = each!(i => x[i].mul(x[i]));
+            // Squares are ordered as the integers that they are coded as, and a NaN is its own tangent by either way.
+            let far = each!(i => t[i].exceeds(near));
+            let small = each!(i => near_p[2].fused(t[i], near_p[3]));
+            let small = each!(i => near_p[1].fused(t[i], small[i]));
+            let small = each!(i => near_p[0].fused(t[i], small[i]));
+            let small = each!(i => x[i].mul(small[i]));
+            if far == [0; N] {
+                return small;
+            }
+            let x = each!(i => x[i].between(ends[0], ends[1]));
+            let t = each!(i => x[i].mul(x[i]));
+            let over = each!(i => q[2].fused(t[i], q[3]));
+            let under = each!(i => p[1].fused(t[i], p[2]));
+            let over = each!(i => q[1].fused(t[i], over[i]));
+            let under = each!(i => p[0].fused(t[i], under[i]));
+            let over = each!(i => q[0].fused(t[i], over[i]));
+            let under = each!(i => x[i].mul(under[i]));
+            each!(i => under[i].over(over[i]).or_elsewhere(far[i], small[i]))
+        }
     }
 }
 
@@ -155,7 +203,10 @@ pub(super) struct Cap<V> {
     ends: [V; 2],
     /// What small numbers are multiplied by, if not by 1.
     by: Option<V>,
+    /// The largest square of a small number.
+    near: V,
     /// The coefficients for this divisor.
+    near_p: [V; 5],
     p: [V; 4],
     q: [V; 4],
     /// What no result is below, and what none exceeds.
@@ -171,8 +222,8 @@ impl<V: Wide> Cap<V> {
     pub(super) unsafe fn new(over: f32, times: f32) -> Self {
         let by = times / over;
         let square = f64::from(over) * f64::from(over);
-        let (mut p, mut q) = (P, Q);
-        for all in [&mut p, &mut q] {
+        let (mut near_p, mut p, mut q) = (NEAR_P, P, Q);
+        for all in [&mut near_p[..], &mut p, &mut q] {
             let mut power = 1.0;
             for x in all {
                 power *= square;
@@ -184,13 +235,17 @@ impl<V: Wide> Cap<V> {
             let (mut ends, mut caps) = ([V::splat(MOST * over.abs()); 2], [V::splat(times.abs()); 2]);
             ends[0] = V::splat(-MOST * over.abs());
             caps[0] = V::splat(-times.abs());
-            let (mut of_p, mut of_q) = ([ends[0]; 4], [ends[0]; 4]);
+            let (mut of_near, mut of_p, mut of_q) = ([ends[0]; 5], [ends[0]; 4], [ends[0]; 4]);
+            for i in 0..5 {
+                of_near[i] = V::splat(near_p[i]);
+            }
             for i in 0..4 {
                 of_p[i] = V::splat(p[i]);
                 of_q[i] = V::splat(q[i]);
             }
             let by = if by == 1.0 { None } else { Some(V::splat(by)) };
-            Self { ends, by, p: of_p, q: of_q, caps }
+            let near = V::splat((square * f64::from(NEAR)) as f32);
+            Self { ends, by, near, near_p: of_near, p: of_p, q: of_q, caps }
         }
     }
 
@@ -202,10 +257,26 @@ impl<V: Wide> Cap<V> {
     #[inline(always)]
     pub(super) unsafe fn of<const N: usize>(&self, x: [V; N]) -> [V; N] {
         // No closures: those of a function with instructions of its own are not always part of it.
-        let Self { ends, by, p, q, caps } = *self;
+        let Self { ends, by, near, near_p, p, q, caps } = *self;
         // SAFETY: the caller's.
         unsafe {
+            let t = each!(i => x[i].mul(x[i]));
+            // Squares are ordered as the integers that they are coded as, and a NaN is its own tangent by either way.
+            let far = each!(i => t[i].exceeds(near));
+            let scaled = match by {
+                Some(by) => each!(i => x[i].mul(by)),
+                None => x,
+            };
+            let small = each!(i => near_p[3].fused(t[i], near_p[4]));
+            let small = each!(i => near_p[2].fused(t[i], small[i]));
+            let small = each!(i => near_p[1].fused(t[i], small[i]));
+            let small = each!(i => near_p[0].fused(t[i], small[i]));
             let one = V::splat(1.0);
+            let small = each!(i => one.fused(t[i], small[i]));
+            let small = each!(i => scaled[i].mul(small[i]));
+            if far == [0; N] {
+                return small;
+            }
             let x = each!(i => x[i].between(ends[0], ends[1]));
             let t = each!(i => x[i].mul(x[i]));
             let x = match by {
@@ -223,7 +294,7 @@ impl<V: Wide> Cap<V> {
             // Small numbers are not rounded before they are divided.
             let under = each!(i => x[i].fused(cube[i], under[i]));
             let result = each!(i => under[i].over(over[i]));
-            each!(i => result[i].between(caps[0], caps[1]))
+            each!(i => result[i].between(caps[0], caps[1]).or_elsewhere(far[i], small[i]))
         }
     }
 }
