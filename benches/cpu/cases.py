@@ -49,16 +49,23 @@ def attention(quick):
 
 def variants(quick):
     n, d = 2048 if quick else 4096, 64
-    part = {"attention_causal": 0.5, "attention_alibi": 0.5, "attention_window": 7 / 32}
+    # Scores that a mask leaves, or the one of two products that there is.
+    part = {
+        "attention_causal": 0.5, "attention_alibi": 0.5, "attention_window": 7 / 32, "attention_forgetting": 0.5,
+        "attention_saturated": 0.5,
+    }
+    other = {"attention_latent": "BHMN", "attention_forgetting": "HDE", "attention_saturated": "HMNE"}
     for dtype in ("f32", "bf16"):
         for name, more in {
             "attention": {}, "attention_bias": {}, "attention_softcap": {}, "attention_padding": {}, "attention_off_by_one": {},
             "attention_l2": {}, "attention_sink": {}, "attention_gqa": {"J": 2}, "attention_causal": {}, "attention_alibi": {},
             "attention_window": {"W": n // 4}, "attention_document": {}, "attention_qk_rmsnorm": {}, "attention_sigmoid": {},
+            "attention_latent": {"C": d}, "attention_forgetting": {"T": n}, "attention_saturated": {},
         }.items():
-            sizes = {"B": 1, "H": 8, "M": n, "N": n, "D": d, "E": d} | more
+            ranks = other.get(name, "BHMNDE")
+            sizes = {rank: size for rank, size in {"B": 1, "H": 8, "M": n, "N": n, "D": d, "E": d}.items() if rank in ranks} | more
             flops = 4.0 * 8 * n * n * d * part.get(name, 1)
-            bias = 8.0 * n * n * BYTES[dtype] if name == "attention_bias" else 0.0
+            bias = 8.0 * n * n * BYTES[dtype] if name in ("attention_bias", "attention_saturated") else 0.0
             yield Case("variants", f"{name} {dtype} N={n}", name, dtype, sizes, flops, 4.0 * 8 * n * d * BYTES[dtype] + bias)
 
 
