@@ -25,6 +25,10 @@ enum Between {
     Nothing,
     /// One is added for each, of this type; or subtracted.
     Bias(DType, bool),
+    /// The same of one for each column.
+    Keys(DType, bool),
+    /// One for each column is added, which tells as a truth value too whether they are kept.
+    KeptKeys,
     /// They fall with the distance.
     Slope,
     /// None is larger.
@@ -52,7 +56,8 @@ fn changed(dtype: DType, [m, n, d]: [usize; 3], tiles: [usize; 2], mask: &[[i64;
     let (k, v) = (p.input("K", &[2, n, d], dtype), p.input("V", &[2, n, d], dtype));
     let bias = match between {
         Between::Bias(dtype, _) => Some(p.input("bias", &[2, m, n], dtype)),
-        Between::CapOfBias => Some(p.input("bias", &[n], F32)),
+        Between::Keys(dtype, _) => Some(p.input("bias", &[n], dtype)),
+        Between::CapOfBias | Between::KeptKeys => Some(p.input("bias", &[n], F32)),
         _ => None,
     };
     let (y, log) = (p.output("Y", &[2, m, d], F32), p.output("L", &[2, m], F32));
@@ -80,6 +85,12 @@ fn changed(dtype: DType, [m, n, d]: [usize; 3], tiles: [usize; 2], mask: &[[i64;
             let expr = match (between, bias) {
                 (Between::Bias(_, false), Some(bias)) => scores * 0.25 + g.load("bias", bias, [h, i, j]),
                 (Between::Bias(_, true), Some(bias)) => scores * 0.25 - g.load("bias", bias, [h, i, j]),
+                (Between::Keys(_, false), Some(bias)) => scores * 0.25 + g.load("bias", bias, [j]),
+                (Between::Keys(_, true), Some(bias)) => scores * 0.25 - g.load("bias", bias, [j]),
+                (Between::KeptKeys, Some(bias)) => {
+                    let bias = g.load("bias", bias, [j]);
+                    select(Scalar::from(bias), scores * 0.25 + bias, -1.0)
+                }
                 (Between::CapOfBias, Some(bias)) => {
                     let sum = scores * 0.25 + g.load("bias", bias, [j]);
                     (sum / Scalar::Const(2.0)).apply(UnaryOp::Tanh) * 2.0
@@ -187,6 +198,9 @@ fn scores_that_are_changed_first_agree() {
         for between in [
             Between::Bias(Bf16, false),
             Between::Bias(F32, true),
+            Between::Keys(Bf16, false),
+            Between::Keys(F32, true),
+            Between::KeptKeys,
             Between::Slope,
             Between::Cap(1.5),
             Between::Cap(50.0),
@@ -201,7 +215,12 @@ fn scores_that_are_changed_first_agree() {
                 let mut inputs = factors.to_vec();
                 match between {
                     Between::Bias(..) => inputs.push(biases.clone()),
-                    Between::CapOfBias => inputs.push(biases[..n].to_vec()),
+                    Between::Keys(..) | Between::CapOfBias => inputs.push(biases[..n].to_vec()),
+                    Between::KeptKeys => {
+                        inputs.push(
+                            biases[..n].iter().enumerate().map(|(j, x)| if j % 3 == 1 { 0.0 } else { *x }).collect(),
+                        );
+                    }
                     _ => {}
                 }
                 for dtype in [Bf16, F32] {
@@ -227,10 +246,12 @@ fn biases_that_are_no_numbers_or_rise_agree() {
     for kind in kinds {
         let bias = (0..2 * m * n).map(|at| kind(at / n % m, at % n)).collect::<Vec<_>>();
         for (narrow, less) in [(Bf16, false), (F32, false), (F32, true)] {
-            let bias = bias.iter().map(|x| if less { -x } else { *x }).collect();
+            let bias: Vec<f64> = bias.iter().map(|x| if less { -x } else { *x }).collect();
             let mut inputs = factors.to_vec();
             inputs.push(bias);
             check(&changed(Bf16, [m, n, d], tiles, NONE, Between::Bias(narrow, less)), &inputs, tolerance(Bf16));
+            inputs[3].truncate(n);
+            check(&changed(Bf16, [m, n, d], tiles, NONE, Between::Keys(narrow, less)), &inputs, tolerance(Bf16));
         }
     }
 }

@@ -90,6 +90,10 @@ impl<'a> Change<'a> {
     /// Makes bits of what tells for each column whether scores are kept.
     fn choose_by_bits(&mut self) {
         for (number, source) in self.sources.iter_mut().enumerate() {
+            // Those are numbers too.
+            if self.by.contains(&Some(number)) || self.added.is_some_and(|(leaf, _)| leaf == number) {
+                continue;
+            }
             let own = |operand: &Operand| usize::from(*operand == Operand::Leaf(number as u16));
             let reads: usize = self.steps.iter().flat_map(Step::operands).map(|operand| own(&operand)).sum();
             let masks = self.steps.iter().map(|step| if let Step::Select { mask, .. } = step { own(mask) } else { 0 });
@@ -140,7 +144,9 @@ impl<'a> Change<'a> {
             }
             if let Some((leaf, _)) = self.added {
                 match self.sources[leaf] {
-                    Source::Rows(_) | Source::Bf16(_) | Source::Diagonals => taken += 1,
+                    Source::Rows(_) | Source::Bf16(_) | Source::Diagonals | Source::Columns(_) | Source::PerColumn => {
+                        taken += 1
+                    }
                     _ => self.added = None,
                 }
                 break;
@@ -171,6 +177,8 @@ fn lies<'s>(
     match &sources[leaf] {
         Source::Rows(from) => lies(Of::Floats(from.data), from.pitch),
         Source::Bf16(from) => lies(Of::Bf16(from.data), from.pitch),
+        Source::Columns(from) => Addend { of: Of::Floats(from), start: column, step: 0, less },
+        Source::PerColumn => Addend { of: Of::Floats(&vectors[leaf]), start: column, step: 0, less },
         _ => Addend { of: Of::Floats(&vectors[leaf]), start: rows - 1 - row + column, step: -1, less },
     }
 }
