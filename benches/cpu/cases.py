@@ -54,7 +54,8 @@ def variants(quick):
         "attention_causal": 0.5, "attention_alibi": 0.5, "attention_window": 7 / 32, "attention_forgetting": 0.5,
         "attention_saturated": 0.5,
     }
-    other = {"attention_latent": "BHMN", "attention_forgetting": "HDE", "attention_saturated": "HMNE"}
+    # Of those that have not all of the plain one's.
+    ranks = {"attention_latent": "BHMN", "attention_forgetting": "HDE", "attention_saturated": "HMNE"}
     for dtype in ("f32", "bf16"):
         for name, more in {
             "attention": {}, "attention_bias": {}, "attention_softcap": {}, "attention_padding": {}, "attention_off_by_one": {},
@@ -62,8 +63,8 @@ def variants(quick):
             "attention_window": {"W": n // 4}, "attention_document": {}, "attention_qk_rmsnorm": {}, "attention_sigmoid": {},
             "attention_latent": {"C": d}, "attention_forgetting": {"T": n}, "attention_saturated": {},
         }.items():
-            ranks = other.get(name, "BHMNDE")
-            sizes = {rank: size for rank, size in {"B": 1, "H": 8, "M": n, "N": n, "D": d, "E": d}.items() if rank in ranks} | more
+            plain = {"B": 1, "H": 8, "M": n, "N": n, "D": d, "E": d}
+            sizes = {rank: plain[rank] for rank in ranks.get(name, plain)} | more
             flops = 4.0 * 8 * n * n * d * part.get(name, 1)
             bias = 8.0 * n * n * BYTES[dtype] if name in ("attention_bias", "attention_saturated") else 0.0
             yield Case("variants", f"{name} {dtype} N={n}", name, dtype, sizes, flops, 4.0 * 8 * n * d * BYTES[dtype] + bias)

@@ -27,8 +27,8 @@ enum Between {
     Bias(DType, bool),
     /// The same of one for each column.
     Keys(DType, bool),
-    /// One for each column is added, which tells as a truth value too whether they are kept.
-    KeptKeys,
+    /// One for each column is added or multiplied by, which tells as a truth value too whether they are kept.
+    KeptKeys(BinaryOp),
     /// They fall with the distance.
     Slope,
     /// None is larger.
@@ -57,7 +57,7 @@ fn changed(dtype: DType, [m, n, d]: [usize; 3], tiles: [usize; 2], mask: &[[i64;
     let bias = match between {
         Between::Bias(dtype, _) => Some(p.input("bias", &[2, m, n], dtype)),
         Between::Keys(dtype, _) => Some(p.input("bias", &[n], dtype)),
-        Between::CapOfBias | Between::KeptKeys => Some(p.input("bias", &[n], F32)),
+        Between::CapOfBias | Between::KeptKeys(_) => Some(p.input("bias", &[n], F32)),
         _ => None,
     };
     let (y, log) = (p.output("Y", &[2, m, d], F32), p.output("L", &[2, m], F32));
@@ -87,9 +87,9 @@ fn changed(dtype: DType, [m, n, d]: [usize; 3], tiles: [usize; 2], mask: &[[i64;
                 (Between::Bias(_, true), Some(bias)) => scores * 0.25 - g.load("bias", bias, [h, i, j]),
                 (Between::Keys(_, false), Some(bias)) => scores * 0.25 + g.load("bias", bias, [j]),
                 (Between::Keys(_, true), Some(bias)) => scores * 0.25 - g.load("bias", bias, [j]),
-                (Between::KeptKeys, Some(bias)) => {
+                (Between::KeptKeys(op), Some(bias)) => {
                     let bias = g.load("bias", bias, [j]);
-                    select(Scalar::from(bias), scores * 0.25 + bias, -1.0)
+                    select(Scalar::from(bias), (scores * 0.25).with(op, bias), -1.0)
                 }
                 (Between::CapOfBias, Some(bias)) => {
                     let sum = scores * 0.25 + g.load("bias", bias, [j]);
@@ -200,7 +200,8 @@ fn scores_that_are_changed_first_agree() {
             Between::Bias(F32, true),
             Between::Keys(Bf16, false),
             Between::Keys(F32, true),
-            Between::KeptKeys,
+            Between::KeptKeys(BinaryOp::Add),
+            Between::KeptKeys(BinaryOp::Mul),
             Between::Slope,
             Between::Cap(1.5),
             Between::Cap(50.0),
@@ -216,7 +217,7 @@ fn scores_that_are_changed_first_agree() {
                 match between {
                     Between::Bias(..) => inputs.push(biases.clone()),
                     Between::Keys(..) | Between::CapOfBias => inputs.push(biases[..n].to_vec()),
-                    Between::KeptKeys => {
+                    Between::KeptKeys(_) => {
                         inputs.push(
                             biases[..n].iter().enumerate().map(|(j, x)| if j % 3 == 1 { 0.0 } else { *x }).collect(),
                         );

@@ -90,7 +90,7 @@ impl<'a> Change<'a> {
     /// Makes bits of what tells for each column whether scores are kept.
     fn choose_by_bits(&mut self) {
         for (number, source) in self.sources.iter_mut().enumerate() {
-            // Those are numbers too.
+            // What is added or multiplied by besides stays numbers.
             if self.by.contains(&Some(number)) || self.added.is_some_and(|(leaf, _)| leaf == number) {
                 continue;
             }

@@ -6,7 +6,7 @@ use super::wide::{Wide, WideWork, with_wide};
 
 const LANES: usize = 16;
 
-/// What is added: as many rows, the first of which begins at an element, and the next ones so many after it each.
+/// What is added: as many rows, the first of which begins at an element, and the next ones so many after it each: none, if they are one.
 #[derive(Clone, Copy)]
 pub(crate) struct Addend<'a> {
     pub of: Of<'a>,

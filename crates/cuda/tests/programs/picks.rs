@@ -28,18 +28,12 @@ fn along_both(rows: usize, cols: usize, dtype: DType) -> Result<Program, Vec<Def
         g.push(Op::Load { dst: tile, tensor: x, at: vec![i.into(), j.into()], fill: None });
         let ids = g.load("ids", ids, [i]);
         let last = cols as i64 - 1;
+        let least = if dtype.is_float() { f64::NEG_INFINITY } else { f64::from(i32::MIN) };
         let picked = [
             g.pick("left", &[i, j], tile, j, j - 1, 9.0),
             g.pick("right", &[j, i], tile, j, j + 3, -1.0),
             g.pick("turned", &[i, j], tile, j, j * -1 + last, 0.0),
-            g.pick(
-                "up",
-                &[i, j],
-                tile,
-                i,
-                i - 1,
-                if dtype.is_float() { f64::NEG_INFINITY } else { f64::from(i32::MIN) },
-            ),
+            g.pick("up", &[i, j], tile, i, i - 1, least),
             g.pick("skewed", &[i, j], tile, i, i + j - 2, 0.0),
             g.pick("half", &[i, j], tile, j, Coord::from(j).div_floor(2), 0.0),
             g.pick("chosen", &[i, j], tile, j, Coord::gather(ids) + Coord::from(j - 1), 2.0),
