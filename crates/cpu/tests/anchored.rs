@@ -27,6 +27,8 @@ enum Between {
     Bias(DType, bool),
     /// The same of one for each column.
     Keys(DType, bool),
+    /// One is added for each row and column; or one of the column subtracted and the other one added then.
+    RowsAndKeys(DType, bool),
     /// One for each column is added or multiplied by, which tells as a truth value too whether they are kept.
     KeptKeys(BinaryOp),
     /// They fall with the distance.
@@ -56,10 +58,11 @@ fn changed(dtype: DType, [m, n, d]: [usize; 3], tiles: [usize; 2], mask: &[[i64;
     let (k, v) = (p.input("K", &[2, n, d], dtype), p.input("V", &[2, n, d], dtype));
     let bias = match between {
         Between::Bias(dtype, _) => Some(p.input("bias", &[2, m, n], dtype)),
-        Between::Keys(dtype, _) => Some(p.input("bias", &[n], dtype)),
+        Between::Keys(dtype, _) | Between::RowsAndKeys(dtype, _) => Some(p.input("bias", &[n], dtype)),
         Between::CapOfBias | Between::KeptKeys(_) => Some(p.input("bias", &[n], F32)),
         _ => None,
     };
+    let per_row = matches!(between, Between::RowsAndKeys(..)).then(|| p.input("rows", &[m], F32));
     let (y, log) = (p.output("Y", &[2, m, d], F32), p.output("L", &[2, m], F32));
     p.kernel("attention", |g| {
         let (h, i, d) = (g.grid("h", 2, 1), g.grid("m", m, tiles[0]), g.whole("d", d));
@@ -87,6 +90,11 @@ fn changed(dtype: DType, [m, n, d]: [usize; 3], tiles: [usize; 2], mask: &[[i64;
                 (Between::Bias(_, true), Some(bias)) => scores * 0.25 - g.load("bias", bias, [h, i, j]),
                 (Between::Keys(_, false), Some(bias)) => scores * 0.25 + g.load("bias", bias, [j]),
                 (Between::Keys(_, true), Some(bias)) => scores * 0.25 - g.load("bias", bias, [j]),
+                (Between::RowsAndKeys(_, less), Some(bias)) => {
+                    let row = g.load("rows", per_row.expect("rows"), [i]);
+                    let bias = g.load("bias", bias, [j]);
+                    if less { scores * 0.25 - bias + row } else { scores * 0.25 + row + bias }
+                }
                 (Between::KeptKeys(op), Some(bias)) => {
                     let bias = g.load("bias", bias, [j]);
                     select(Scalar::from(bias), (scores * 0.25).with(op, bias), -1.0)
@@ -200,6 +208,8 @@ fn scores_that_are_changed_first_agree() {
             Between::Bias(F32, true),
             Between::Keys(Bf16, false),
             Between::Keys(F32, true),
+            Between::RowsAndKeys(Bf16, false),
+            Between::RowsAndKeys(F32, true),
             Between::KeptKeys(BinaryOp::Add),
             Between::KeptKeys(BinaryOp::Mul),
             Between::Slope,
@@ -217,6 +227,9 @@ fn scores_that_are_changed_first_agree() {
                 match between {
                     Between::Bias(..) => inputs.push(biases.clone()),
                     Between::Keys(..) | Between::CapOfBias => inputs.push(biases[..n].to_vec()),
+                    Between::RowsAndKeys(..) => {
+                        inputs.extend([biases[..n].to_vec(), biases[n..][..m].to_vec()]);
+                    }
                     Between::KeptKeys(_) => {
                         inputs.push(
                             biases[..n].iter().enumerate().map(|(j, x)| if j % 3 == 1 { 0.0 } else { *x }).collect(),

@@ -3,7 +3,7 @@
 use super::differences::{self, Differences};
 use super::products::by_constant;
 use super::{Tile, simplify};
-use crate::kernels::strip::{Operand, Step};
+use crate::kernels::strip::{LEAST_NORMAL, Operand, Step};
 use einloom_cascade::{BinaryOp, DType, UnaryOp};
 use einloom_tile::{AxisId, Coverage, Predicate, Scalar, ValueId};
 
@@ -243,19 +243,20 @@ fn fuse(steps: &mut Vec<Step>) {
                 Step::Binary { op: BinaryOp::Sub, d: d2, with: less, reversed: false },
                 Step::Unary { op: UnaryOp::Exp, d: d3 },
                 ..,
-            ] if d == d2 && d == d3 => Some((3, Step::ScaledExp { d, by, less })),
+            ] if d == d2 && d == d3 => Some((3, Step::ScaledExp { d, by, less, least: LEAST_NORMAL })),
             [
                 Step::Binary { op: BinaryOp::Sub, d, with: less, reversed: false },
                 Step::Unary { op: UnaryOp::Exp, d: d2 },
                 ..,
-            ] if d == d2 => Some((2, Step::ScaledExp { d, by: Operand::Const(1.0), less })),
+            ] if d == d2 => Some((2, Step::ScaledExp { d, by: Operand::Const(1.0), less, least: LEAST_NORMAL })),
             // The same of a difference that is taken the other way round: wherever it is computed it ends at the same argument.
             [
                 first @ Step::Binary { op: BinaryOp::Sub, d, reversed: true, .. },
                 Step::Unary { op: UnaryOp::Exp, d: d2 },
                 ..,
             ] if d == d2 => {
-                let exp = Step::ScaledExp { d, by: Operand::Const(1.0), less: Operand::Const(0.0) };
+                let (by, less) = (Operand::Const(1.0), Operand::Const(0.0));
+                let exp = Step::ScaledExp { d, by, less, least: LEAST_NORMAL };
                 steps.splice(at..at + 2, [first, exp]);
                 at += 2;
                 continue;

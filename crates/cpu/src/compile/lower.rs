@@ -2,8 +2,8 @@
 
 use super::{
     Access, Carried, Carrier, Contract, Ends, ExpressionPlan, FEW, Keep, Masks, Picked, Plan, Product, Step, Tile,
-    Unit, Viewable, anchored, each_step, masks, order, piecewise, products, slots, split, sweep, tiles as unit_tiles,
-    truths,
+    Unit, Viewable, anchored, beside, each_step, masks, order, piecewise, products, slots, split, sweep,
+    tiles as unit_tiles, truths,
 };
 use crate::BuildError;
 use einloom_tile::{AxisId, Kernel, Op, Program, Scalar, TensorId, ValueDecl, ValueId, anchors};
@@ -17,6 +17,8 @@ pub(super) fn lower(
     unit: Option<Unit>,
 ) -> Result<Plan, BuildError> {
     let anchors = anchors(&kernel);
+    let mut below = anchors.clone();
+    beside::chosen(&kernel.body, &mut below);
     let tile = |(value, inner): (&ValueDecl, &Option<AxisId>)| Tile {
         outer: [value.rows, value.cols].into_iter().flatten().find(|a| Some(*a) != *inner),
         inner: *inner,
@@ -32,6 +34,7 @@ pub(super) fn lower(
     lower.find_states(&body);
     let mut steps = vec![];
     lower.body(&body, &mut steps)?;
+    beside::end(&mut steps, &below);
     let Lower { mut kernel, mut tiles, .. } = lower;
     products::absorb(&tiles, &mut steps);
     sweep::join(program, &mut kernel, &mut tiles, &mut steps);

@@ -6,6 +6,7 @@
 mod access;
 mod again;
 mod anchored;
+mod beside;
 mod differences;
 mod expression;
 mod layout;

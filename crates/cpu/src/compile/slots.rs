@@ -135,9 +135,11 @@ impl Walk {
                 self.read(v);
             }
             // What becomes of its result may be made with it.
-            if let Step::Contract(Contract { anchored: Some(Anchored { map, less, .. }), .. }) = step {
+            if let Step::Contract(Contract { anchored: Some(Anchored { between, map, less, .. }), .. }) = step {
                 let made = less.iter().chain([map]).flat_map(|more| writes(&body[at + more]));
-                made.for_each(|v| self.born[v.at()] = self.born[v.at()].min(self.clock));
+                // The reduction may be of the map after the one that changes the result.
+                let reduced = between.iter().map(|passing| passing.fold.dst);
+                made.chain(reduced).for_each(|v| self.born[v.at()] = self.born[v.at()].min(self.clock));
             }
             if matches!(step, Step::Contract(Contract { piecewise: true, .. })) {
                 reads(&body[at + 1]).into_iter().for_each(|v| self.read(v));

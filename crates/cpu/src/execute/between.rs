@@ -30,6 +30,8 @@ pub(super) struct Change<'a> {
     by: Sides,
     /// The leaf that is added then, or subtracted if that is told.
     added: Option<(usize, bool)>,
+    /// One with a number for each row that is added besides.
+    plus: Option<(usize, bool)>,
     steps: Vec<Step>,
     sources: Vec<Source<'a, f32>>,
     /// Leaves that the steps read strip by strip.
@@ -68,6 +70,7 @@ impl<'a> Change<'a> {
             times,
             by: [None; 2],
             added: None,
+            plus: None,
             steps,
             sources,
             read: vec![],
@@ -110,7 +113,8 @@ impl<'a> Change<'a> {
 
     /// The number that scores are multiplied by, if nothing else becomes of them.
     pub(super) fn multiple(&self) -> Option<f32> {
-        (self.by == [None; 2] && self.added.is_none() && self.steps.is_empty()).then_some(self.times)
+        (self.by == [None; 2] && self.added.is_none() && self.plus.is_none() && self.steps.is_empty())
+            .then_some(self.times)
     }
 
     /// From now on the result is rounded to 8 bits, and nothing else becomes of it: the last step need not round to them.
@@ -127,31 +131,40 @@ impl<'a> Change<'a> {
         }
         let mut taken = 1;
         while let Some(step) = rest.get(taken - 1) {
-            if let Some((by, count)) = scaled::sides(&rest[taken - 1..], &self.sources, self.by) {
+            let adds = self.added.is_some() || self.plus.is_some();
+            if !adds && let Some((by, count)) = scaled::sides(&rest[taken - 1..], &self.sources, self.by) {
                 (self.by, taken) = (by, taken + count);
                 continue;
             }
-            match *step {
-                Step::Binary { op: BinaryOp::Mul, d: 0, with: Operand::Const(x), .. } => self.times *= x as f32,
-                _ if self.by != [None; 2] => break,
-                Step::Binary { op: BinaryOp::Add, d: 0, with: Operand::Leaf(leaf), .. } => {
-                    self.added = Some((leaf.into(), false));
+            let (leaf, less) = match *step {
+                Step::Binary { op: BinaryOp::Mul, d: 0, with: Operand::Const(x), .. } if !adds => {
+                    self.times *= x as f32;
+                    taken += 1;
+                    continue;
                 }
+                _ if self.by != [None; 2] => break,
+                Step::Binary { op: BinaryOp::Add, d: 0, with: Operand::Leaf(leaf), .. } => (usize::from(leaf), false),
                 Step::Binary { op: BinaryOp::Sub, d: 0, with: Operand::Leaf(leaf), reversed: false } => {
-                    self.added = Some((leaf.into(), true));
+                    (usize::from(leaf), true)
                 }
                 _ => break,
-            }
-            if let Some((leaf, _)) = self.added {
-                match self.sources[leaf] {
-                    Source::Rows(_) | Source::Bf16(_) | Source::Diagonals | Source::Columns(_) | Source::PerColumn => {
-                        taken += 1
-                    }
-                    _ => self.added = None,
+            };
+            let place = match self.sources[leaf] {
+                Source::Rows(_) | Source::Bf16(_) | Source::Diagonals | Source::Columns(_) | Source::PerColumn => {
+                    &mut self.added
                 }
+                Source::PerRow => &mut self.plus,
+                _ => break,
+            };
+            if place.is_some() {
                 break;
             }
+            *place = Some((leaf, less));
             taken += 1;
+        }
+        // By itself it is left to its step.
+        if self.added.is_none() && self.plus.take().is_some() {
+            taken -= 1;
         }
         self.steps.drain(..taken);
         let times = f64::from(self.times);
@@ -165,21 +178,23 @@ impl<'a> Change<'a> {
     }
 }
 
-/// Where the rows begin of what is added, or subtracted if that is told, to a tile of so many rows, from a row and a column on.
+/// Where the rows begin of what is added, or subtracted if that is told, to a tile of so many rows, from a row and a column on; and
+/// what is added to each row besides.
 fn lies<'s>(
     sources: &'s [Source<'_, f32>],
     vectors: &'s [Vec<f32>],
-    (leaf, less): (usize, bool),
+    ((leaf, less), plus): ((usize, bool), Option<(usize, bool)>),
     rows: usize,
     [row, column]: [usize; 2],
 ) -> Addend<'s> {
-    let lies = |of, pitch: usize| Addend { of, start: row * pitch + column, step: pitch as isize, less };
+    let plus = plus.map(|(leaf, less)| (&vectors[leaf][row..], less));
+    let lies = |of, pitch: usize| Addend { of, start: row * pitch + column, step: pitch as isize, less, plus };
     match &sources[leaf] {
         Source::Rows(from) => lies(Of::Floats(from.data), from.pitch),
         Source::Bf16(from) => lies(Of::Bf16(from.data), from.pitch),
-        Source::Columns(from) => Addend { of: Of::Floats(from), start: column, step: 0, less },
-        Source::PerColumn => Addend { of: Of::Floats(&vectors[leaf]), start: column, step: 0, less },
-        _ => Addend { of: Of::Floats(&vectors[leaf]), start: rows - 1 - row + column, step: -1, less },
+        Source::Columns(from) => Addend { of: Of::Floats(from), start: column, step: 0, less, plus },
+        Source::PerColumn => Addend { of: Of::Floats(&vectors[leaf]), start: column, step: 0, less, plus },
+        _ => Addend { of: Of::Floats(&vectors[leaf]), start: rows - 1 - row + column, step: -1, less, plus },
     }
 }
 
@@ -187,7 +202,9 @@ impl Between for Change<'_> {
     fn in_passing(&self, rows: &Range<usize>, columns: &Range<usize>) -> Option<(f32, InPassing<'_>)> {
         let (sources, vectors, at) = (&self.sources, &self.scratch.vectors, [rows.start, columns.start]);
         let done = match (self.by, self.added, self.steps.as_slice()) {
-            ([None, None], Some(added), []) => InPassing::Added(lies(sources, vectors, added, self.lengths[0], at)),
+            ([None, None], Some(added), []) => {
+                InPassing::Added(lies(sources, vectors, (added, self.plus), self.lengths[0], at))
+            }
             ([None, None], None, [step]) => match mask(step, sources)? {
                 (Mask::Bits(bits, flipped), f64::NEG_INFINITY) => InPassing::Kept { bits, flipped, at },
                 _ => return None,
@@ -252,7 +269,7 @@ impl Work for Piece<'_, '_> {
     #[inline(always)]
     fn run<I: Instructions>(self) {
         let Self { change, scores, rows, columns } = self;
-        let Change { times, by, added, steps, sources, read, lengths: [all, _], rounded, scratch, .. } = change;
+        let Change { times, by, added, plus, steps, sources, read, lengths: [all, _], rounded, scratch, .. } = change;
         let Scratch { registers, leaves, vectors, .. } = &mut **scratch;
         let pitch = scores.len() / rows.len();
         let mut times = *times;
@@ -263,7 +280,7 @@ impl Work for Piece<'_, '_> {
         }
         match *added {
             Some(added) => {
-                let with = lies(sources, vectors, added, *all, [rows.start, columns.start]);
+                let with = lies(sources, vectors, (added, *plus), *all, [rows.start, columns.start]);
                 add::run::<I>(scores, [columns.len(), pitch], times, with);
             }
             None if let Some(plus) = logistic_of(steps)

@@ -149,7 +149,7 @@ impl Worker<'_> {
         };
         let &[
             Step::Copy { d: 0, from: Operand::Leaf(of) },
-            Step::ScaledExp { d: 0, by: Operand::Const(by), less: Operand::Leaf(less) },
+            Step::ScaledExp { d: 0, by: Operand::Const(by), less: Operand::Leaf(less), .. },
         ] = strips.steps.as_slice()
         else {
             return None;

@@ -11,7 +11,6 @@ use crate::kernels::memory::Line;
 use crate::kernels::passes::{Into, Less, Of, Pass, With};
 use crate::kernels::real::Real;
 use crate::kernels::strip::{
-    self,
     Operand::{Const, Leaf},
     STRIP, Step,
 };
@@ -19,12 +18,13 @@ use crate::kernels::{codes, exp, math};
 use bytemuck::Pod;
 use einloom_cascade::{BinaryOp, DType};
 
-/// What is exponentiated, times which number, less which anchor, if the steps are that and nothing else.
+/// What is exponentiated, times which number, less which anchor, and below which argument it is 0, if the steps are that and nothing
+/// else.
 #[inline(always)]
-fn anchored(strips: &Strips) -> Option<(u16, f32, u16)> {
+fn anchored(strips: &Strips) -> Option<(u16, f32, u16, f32)> {
     match *strips.steps.as_slice() {
-        [Step::Copy { d: 0, from: Leaf(of) }, Step::ScaledExp { d: 0, by: Const(by), less: Leaf(less) }] => {
-            Some((of, by as f32, less))
+        [Step::Copy { d: 0, from: Leaf(of) }, Step::ScaledExp { d: 0, by: Const(by), less: Leaf(less), least }] => {
+            Some((of, by as f32, less, least))
         }
         _ => None,
     }
@@ -41,7 +41,7 @@ pub(super) fn exponentials<T: Real + Pod, I: Instructions>(
     folds: &mut [Gather],
     [rows, columns]: [usize; 2],
 ) -> bool {
-    let Some((of, by, less)) = anchored(strips) else { return false };
+    let Some((of, by, less, _)) = anchored(strips) else { return false };
     let (Source::Rows(from), Source::PerRow, Sink::Packed(to)) =
         (&sources[usize::from(of)], &sources[usize::from(less)], sink)
     else {
@@ -70,7 +70,7 @@ pub(super) fn summed<T: Real + Pod, I: Instructions>(
     (folds, asked): (&mut [Gather], &mut Vec<Following>),
     [rows, columns, pitch]: [usize; 3],
 ) -> bool {
-    let Some((of, by, less)) = anchored(strips) else { return false };
+    let Some((of, by, less, least)) = anchored(strips) else { return false };
     let (Source::Bf16(from), Source::PerRow) = (&sources[usize::from(of)], &sources[usize::from(less)]) else {
         return false;
     };
@@ -87,7 +87,7 @@ pub(super) fn summed<T: Real + Pod, I: Instructions>(
     let Some(less) = T::floats(&scratch.vectors[usize::from(less)]) else { return false };
     let mut passing = [0.0; STRIP];
     for row in 0..rows {
-        let argument = [by, less[row], strip::LEAST_NORMAL];
+        let argument = [by, less[row], least];
         for c0 in (0..columns).step_by(STRIP) {
             let from = &from.data[row * from.pitch + c0..][..STRIP.min(columns - c0)];
             ask(asked, from.len());
@@ -207,7 +207,7 @@ pub(super) fn exponential_quotients<T: Real + Pod, I: Instructions>(
 ) -> bool {
     let &[
         Step::Copy { d: 0, from: Leaf(of) },
-        Step::ScaledExp { d: 0, by: Const(by), less: Leaf(less) },
+        Step::ScaledExp { d: 0, by: Const(by), less: Leaf(less), least },
         Step::Binary { op: BinaryOp::Div, d: 0, with: Leaf(over), reversed: false },
     ] = strips.steps.as_slice()
     else {
@@ -227,7 +227,7 @@ pub(super) fn exponential_quotients<T: Real + Pod, I: Instructions>(
         return false;
     }
     for row in 0..rows {
-        let (by, less, over, least) = (by as f32, less[row], over[row], strip::LEAST_NORMAL);
+        let (by, less, over) = (by as f32, less[row], over[row]);
         let start = outlet.start + outlet.outer * row as i64;
         // Pieces end with a line: none is written in two parts but the row's first and last.
         let mut width = STRIP + outlet.memory.room::<f32>(start, 0).start().align_offset(size_of::<Line>());
@@ -276,7 +276,7 @@ pub(super) fn passed<T: Real + Pod, I: Instructions>(
     let Some(mut from) = tile(*first) else { return false };
     let of = match *operation {
         [] => Of::Same,
-        [Step::ScaledExp { d: 0, by: Const(by), less: Leaf(less) }] => {
+        [Step::ScaledExp { d: 0, by: Const(by), less: Leaf(less), least }] => {
             let less = match &sources[usize::from(less)] {
                 Source::PerRow => T::floats(&scratch.vectors[usize::from(less)]).map(Less::Rows),
                 Source::PerColumn => T::floats(&scratch.vectors[usize::from(less)]).map(Less::Columns),
@@ -284,7 +284,7 @@ pub(super) fn passed<T: Real + Pod, I: Instructions>(
                 _ => None,
             };
             let Some(less) = less else { return false };
-            Of::Exp { by: by as f32, less, least: strip::LEAST_NORMAL }
+            Of::Exp { by: by as f32, less, least }
         }
         [Step::ScaledTanh { d: 0, over, times }] => Of::Tanh { over: over as f32, times: times as f32 },
         [Step::Binary { op: op @ (BinaryOp::Add | BinaryOp::Sub), d: 0, with: Leaf(with), reversed }]

@@ -14,6 +14,8 @@ pub(crate) struct Addend<'a> {
     pub step: isize,
     /// It is subtracted.
     pub less: bool,
+    /// What is added to each row besides, or subtracted if that is told, from the first one on.
+    pub plus: Option<(&'a [f32], bool)>,
 }
 
 impl Addend<'_> {
@@ -26,6 +28,12 @@ impl Addend<'_> {
         };
         let last = self.start as isize + self.step * rows.saturating_sub(1) as isize;
         assert!(last >= 0 && self.start.max(last as usize) + width <= len, "an element each");
+        assert!(self.plus.is_none_or(|(plus, _)| plus.len() >= rows), "a number for each row");
+    }
+
+    /// What is added to a row besides.
+    pub(crate) fn plus(&self, row: usize) -> f32 {
+        self.plus.map_or(0.0, |(plus, less)| if less { -plus[row] } else { plus[row] })
     }
 
     /// Where a row begins, and bytes to the next one.
@@ -45,7 +53,7 @@ pub(crate) enum Of<'a> {
     Bf16(&'a [u16]),
 }
 
-/// `x = x * times + y`, rounded once, for so many elements of each row of `to`, which are `pitch` apart.
+/// `x = x * times + y`, rounded once besides `y`, to which a row's number may be added, for so many elements of each row of `to`, which are `pitch` apart.
 ///
 /// # Panics
 /// If elements are missing, or the processor has no vectors for it.
@@ -68,7 +76,7 @@ impl<V: Wide> WideWork<V> for Rows<'_> {
     #[inline(always)]
     unsafe fn run(self) -> bool {
         let Self { to, width, pitch, times, with } = self;
-        let Addend { of, start, step, less } = with;
+        let Addend { of, start, step, less, plus } = with;
         // SAFETY: the caller has the instructions; lengths were checked, and masks have a bit for each element that is there.
         unsafe {
             let times = V::splat(times);
@@ -76,6 +84,7 @@ impl<V: Wide> WideWork<V> for Rows<'_> {
             for (row, to) in to.chunks_exact_mut(pitch).enumerate() {
                 let first = start as isize + step * row as isize;
                 let to = to.as_mut_ptr();
+                let own = V::splat(-with.plus(row));
                 for at in (0..width).step_by(LANES) {
                     let left = (width - at).min(LANES);
                     let mask = ((1u32 << left) - 1) as u16;
@@ -87,7 +96,9 @@ impl<V: Wide> WideWork<V> for Rows<'_> {
                     };
                     // Rows go on to the next multiple of the lanes.
                     let x = if left == LANES { V::load(to.add(at)) } else { V::load_where(mask, to.add(at)) };
-                    let y = y.signed(sign).fused(x, times);
+                    let y = y.signed(sign);
+                    let y = if plus.is_some() { y.minus(own) } else { y };
+                    let y = y.fused(x, times);
                     if left == LANES {
                         y.store(to.add(at));
                     } else {
@@ -137,7 +148,8 @@ mod tests {
                 for (start, step) in [(0, width as isize), (3, 100), (200, -1)] {
                     for (less, bf16) in [(false, false), (true, false), (false, true), (true, true)] {
                         let of = if bf16 { Of::Bf16(&codes) } else { Of::Floats(&numbers) };
-                        let with = Addend { of, start, step, less };
+                        let plus = (step == 100).then_some((&numbers[50..][..rows], bf16));
+                        let with = Addend { of, start, step, less, plus };
                         let before: Vec<f32> = numbers.iter().rev().take(rows * pitch).copied().collect();
                         let mut to = before.clone();
                         dispatch(token, Run(&mut to, [width, pitch], 0.75, with));
@@ -145,7 +157,9 @@ mod tests {
                             let (row, column) = (at / pitch, at % pitch);
                             let from = (start as isize + step * row as isize) as usize + column;
                             let y = if bf16 { bf16_to_f32(codes[from]) } else { numbers[from] };
-                            let want = x.mul_add(0.75, if less { -y } else { y });
+                            let y = if less { -y } else { y };
+                            let y = plus.map_or(y, |(plus, less)| if less { y - plus[row] } else { y + plus[row] });
+                            let want = x.mul_add(0.75, y);
                             let want = if column < width { want } else { x };
                             assert_eq!(got, want, "{rows} {width} {start} {step}: {row} {column}");
                         }

@@ -5,7 +5,7 @@ use super::fold::{Monoid, Partial};
 use super::isa::Instructions;
 use super::lanes::Floats;
 use super::math::EXP_LEAST;
-use super::strip::{LEAST_NORMAL, Operand, Step};
+use super::strip::{Operand, Step};
 use super::truths;
 use super::wide::{Wide, WideWork, with_wide};
 use einloom_cascade::{BinaryOp, UnaryOp};
@@ -178,7 +178,7 @@ fn link(step: &Step) -> Option<Link> {
         Step::Select { d, mask: Operand::Leaf(mask), other, flipped } => {
             (Do::Select { mask: mask.into(), flipped }, d, operand(other)?)
         }
-        Step::ScaledExp { d, by: Operand::Const(by), less } => (Do::Exp([by as f32, LEAST_NORMAL]), d, operand(less)?),
+        Step::ScaledExp { d, by: Operand::Const(by), less, least } => (Do::Exp([by as f32, least]), d, operand(less)?),
         _ => return None,
     };
     let d = usize::from(d);
@@ -531,7 +531,7 @@ mod tests {
             every.clone().map(|(op, r)| vec![leaf(0, 1), binary(op, 0, Leaf(0), r)]).collect();
         all.extend(every.map(|(op, r)| vec![leaf(0, 0), binary(op, 0, Leaf(3), r)]));
         all.extend([UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Relu].map(|op| vec![leaf(0, 0), Step::Unary { op, d: 0 }]));
-        let exp = Step::ScaledExp { d: 0, by: Const(0.75), less: Leaf(3) };
+        let exp = Step::ScaledExp { d: 0, by: Const(0.75), less: Leaf(3), least: crate::kernels::strip::LEAST_NORMAL };
         all.push(vec![leaf(0, 2), exp]);
         // A difference's square, and what a norm makes of a row.
         let difference = |d| [leaf(d, 1), binary(Sub, d, Leaf(3), false)];

@@ -29,8 +29,9 @@ pub(crate) enum Step {
     Unary { op: UnaryOp, d: u8 },
     /// `d = op(d, with)`, or `op(with, d)` if `reversed`.
     Binary { op: BinaryOp, d: u8, with: Operand, reversed: bool },
-    /// `d = exp(d * by - less)`, each operation rounded: the heart of every anchored exponential.
-    ScaledExp { d: u8, by: Operand, less: Operand },
+    /// `d = exp(d * by - less)`, each operation rounded: the heart of every anchored exponential. 0 where the argument is less
+    /// than `least`, or somewhat below.
+    ScaledExp { d: u8, by: Operand, less: Operand, least: f32 },
     /// `d = tanh(d / over) * times`, each operation rounded: a soft cap.
     ScaledTanh { d: u8, over: f64, times: f64 },
     /// `d = mask ? d : other`, or `mask ? other : d` if `flipped`.
@@ -249,19 +250,29 @@ fn select<T: Real>(d: &mut [T], mask: Data<'_, T>, other: Data<'_, T>, flipped: 
 /// multiplied. An exponential relative to another that is that small is 0.
 pub(crate) const LEAST_NORMAL: f32 = -87.336_54;
 
+/// Below which exponentials relative to the largest one of a row's, of whose size nothing else depends, are 0: a product with
+/// what is `2^-18` at least is no subnormal number, and neither is a sum of such. What they lack is `2^-108` of the largest.
+pub(crate) const LEAST_BESIDE: f32 = -74.859_89;
+
 /// `d = exp(x * by - less)` for `x` in `from` or in `d`, if there is a kernel for it; false, and nothing done, if not.
 #[inline(always)]
-fn exp_kernel<T: Real, I: Instructions>(d: &mut [T], from: Option<&[T]>, by: Data<'_, T>, less: Data<'_, T>) -> bool {
+fn exp_kernel<T: Real, I: Instructions>(
+    d: &mut [T],
+    from: Option<&[T]>,
+    by: Data<'_, T>,
+    less: Data<'_, T>,
+    least: f32,
+) -> bool {
     match (by, less) {
-        (Data::Same(by), Data::Same(less)) => T::exp_kernel::<I>(d, from, by, &[less], LEAST_NORMAL),
-        (Data::Same(by), Data::Each(less)) => T::exp_kernel::<I>(d, from, by, less, LEAST_NORMAL),
+        (Data::Same(by), Data::Same(less)) => T::exp_kernel::<I>(d, from, by, &[less], least),
+        (Data::Same(by), Data::Each(less)) => T::exp_kernel::<I>(d, from, by, less, least),
         (Data::Each(_), _) => false,
     }
 }
 
 #[inline(always)]
-fn scaled_exp<T: Real, I: Instructions>(d: &mut [T], by: Data<'_, T>, less: Data<'_, T>) {
-    if !exp_kernel::<T, I>(d, None, by, less) {
+fn scaled_exp<T: Real, I: Instructions>(d: &mut [T], by: Data<'_, T>, less: Data<'_, T>, least: f32) {
+    if !exp_kernel::<T, I>(d, None, by, less, least) {
         both(d, by, |x, y| x * y);
         both(d, less, |x, y| x - y);
         unary::<T, I>(UnaryOp::Exp, d);
@@ -393,7 +404,9 @@ pub(crate) fn run<'a, T: Real, I: Instructions>(
             Some(&Step::Binary { op, d: 0, with, reversed }) => {
                 binary_from::<T, I>(op, result, from, data(with), reversed)
             }
-            Some(&Step::ScaledExp { d: 0, by, less }) => exp_kernel::<T, I>(result, Some(from), data(by), data(less)),
+            Some(&Step::ScaledExp { d: 0, by, less, least }) => {
+                exp_kernel::<T, I>(result, Some(from), data(by), data(less), least)
+            }
             Some(&Step::ScaledTanh { d: 0, over, times }) => T::tanh_kernel::<I>(result, Some(from), over, times),
             _ => false,
         };
@@ -431,7 +444,7 @@ pub(crate) fn run<'a, T: Real, I: Instructions>(
             }
             Step::Unary { op, .. } => unary::<T, I>(op, target),
             Step::Binary { op, with, reversed, .. } => binary::<T, I>(op, target, data(with), reversed),
-            Step::ScaledExp { by, less, .. } => scaled_exp::<T, I>(target, data(by), data(less)),
+            Step::ScaledExp { by, less, least, .. } => scaled_exp::<T, I>(target, data(by), data(less), least),
             Step::ScaledTanh { over, times, .. } => scaled_tanh::<T, I>(target, over, times),
             Step::Select { mask, other, flipped, .. } => select(target, data(mask), data(other), flipped),
             Step::Shortcut { mask, when, from, skip, .. } => {

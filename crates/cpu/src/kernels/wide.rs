@@ -60,7 +60,7 @@ pub(super) trait Wide: Floats {
     unsafe fn store_bf16(pair: [Self; 2], masks: [u16; 2], to: *mut u16);
     /// Of [`Wide::exps`].
     unsafe fn table() -> Self::Table;
-    /// Whether [`Wide::exps`] gives 0 below this.
+    /// Whether [`Wide::exps`] gives 0 below this, or below a lower number that is one of normal exponentials.
     fn ends_at(least: f32) -> bool;
     /// The exponentials of several vectors, operation by operation: the processor does not look far enough ahead to find the next
     /// vector's behind a chain of them. 0 where they are less than `least`, for which [`Wide::ends_at`] holds.
@@ -541,9 +541,9 @@ mod x86 {
         // There the power of two has no exponent any more: half of it, by which all is multiplied, is 0.
         #[inline(always)]
         fn ends_at(least: f32) -> bool {
-            least == LEAST_NORMAL
+            least >= LEAST_NORMAL
         }
-        /// Within 1.07 ulp, and 0 below `2^-125.5` already.
+        /// Within 1.07 ulp, and 0 below `2^-125.5`, wherever they may be.
         #[inline(always)]
         unsafe fn exps<const N: usize>(x: [Self; N], least: Self, (): ()) -> [Self; N] {
             // Both halves of every vector, operation by operation.
@@ -563,7 +563,7 @@ mod x86 {
             }
             unsafe {
                 let set = |x: f32| _mm256_set1_ps(x);
-                let (most, least) = (set(EXP_MOST), least.0[0].0);
+                let (most, least) = (set(EXP_MOST), _mm256_min_ps(least.0[0].0, set(LEAST_NORMAL)));
                 let x = all!(i, h => _mm256_max_ps(least, _mm256_min_ps(most, x[i].0[h].0)));
                 let (log2, round) = (set(std::f32::consts::LOG2_E), set(ROUND));
                 let shifted = all!(i, h => _mm256_fmadd_ps(x[i][h], log2, round));

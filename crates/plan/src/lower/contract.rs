@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 
 impl Lowering<'_> {
     /// The reduction as a contraction, if its body is a product whose factors fall into two groups that share the
-    /// tiled reduced index and no other tiled one.
+    /// tiled reduced index and no other tiled one. A side that has no factor along that index but a condition multiplies
+    /// by 1 where it holds.
     pub(super) fn contraction(&mut self, n: NodeId, fold: &Fold, state: &BTreeSet<IndexId>) -> Option<How> {
         let reduced: Vec<IndexId> = fold.over.iter().copied().filter(|&i| self.tiling.tiled(i)).collect();
         let ([along], FoldMonoid::Sum) = (reduced.as_slice(), fold.monoid) else { return None };
@@ -24,6 +25,7 @@ impl Lowering<'_> {
         let mut groups = [Product::default(), Product::default()];
         let mut masks: [Vec<ExprId>; 2] = [vec![], vec![]];
         let mut carries = [false; 2];
+        let mut chooses = [false; 2];
         let mut covered = BTreeSet::new();
         // The side a factor belongs to, by the result's axis it carries; nothing if it carries both.
         let mut loose = vec![];
@@ -40,6 +42,7 @@ impl Lowering<'_> {
                 [side] => {
                     part.put(e, &mut groups[*side], &mut masks[*side]);
                     carries[*side] |= axes.contains(along) && part != Part::Mask;
+                    chooses[*side] |= axes.contains(along) && part == Part::Mask;
                 }
                 _ => return None,
             }
@@ -57,6 +60,14 @@ impl Lowering<'_> {
             part.put(e, &mut groups[side], &mut masks[side]);
             carries[side] |= along && part != Part::Mask;
         }
+        // One side at most: what neither side's numbers vary along is counted, not multiplied.
+        if let ([false, true] | [true, false], 2) = (carries, own.len()) {
+            let side = usize::from(carries[0]);
+            carries[side] = chooses[side];
+            chooses = std::array::from_fn(|k| k == side && chooses[k]);
+        } else {
+            chooses = [false; 2];
+        }
         // With one axis left, a product with a matrix from memory; anything else is as well reduced in one go.
         let matrix = |g: &Product, x: &Exprs| match g.factors.as_slice() {
             [f] => g.divisors.is_empty() && matches!(x.get(*f), Expr::Read(n, _) if self.cone.loads.contains(n)),
@@ -67,7 +78,7 @@ impl Lowering<'_> {
         if carries != [true; 2] || own.len() == 1 && (unit || !matrix(&groups[0], self.x) || !masks[0].is_empty()) {
             return None;
         }
-        groups[0].constant = product.constant;
+        groups[usize::from(chooses[0])].constant = product.constant;
         let alone = self.conditions_on(*along, &all_masks);
         let zero = self.x.constant(0.0);
         let mut operands = [zero; 2];
@@ -80,6 +91,16 @@ impl Lowering<'_> {
                 masks[side].extend(open);
             }
             operands[side] = masks[side].iter().fold(value, |v, &mask| self.x.select(mask, v, zero));
+        }
+        // Ones and zeros are of every type.
+        if let Some(side) = chooses.iter().position(|&c| c)
+            && groups[side].factors.is_empty()
+            && groups[side].divisors.is_empty()
+        {
+            let other = self.types.of(self.p, self.x, operands[1 - side]);
+            if other != DType::B1 && other != self.types.of(self.p, self.x, operands[side]) {
+                operands[side] = self.x.round(other, operands[side]);
+            }
         }
         // A condition that never holds leaves constants, which have no axes.
         if operands.iter().any(|&e| !self.tiled(e).contains(along)) {

@@ -43,29 +43,32 @@ pub(super) unsafe fn four_rows(
     to: *mut u8,
     table: Table,
 ) -> bool {
+    // SAFETY: the caller's.
+    let own: [f32; SOME] = std::array::from_fn(|row| unsafe { *less.add(row) });
     let none = With { from: std::ptr::null(), step: 0, times: 0.0, by: [by; SOME], flip: 0 };
     // SAFETY: the caller's.
     unsafe {
         match changed {
-            None => rows::<NOTHING>((from, pitch), blocks, less, none, to, table),
+            None => rows::<NOTHING>((from, pitch), blocks, own, none, to, table),
             Some((times, InPassing::Added(addend))) => {
                 let (with, step) = addend.row(row);
                 let added = if addend.less { -by } else { by };
                 let with = With { from: with, step, times: added, by: [by * times; SOME], ..none };
+                let own = std::array::from_fn(|number| (-by).mul_add(addend.plus(row + number), own[number]));
                 match addend.of {
-                    Of::Floats(_) => rows::<ADDED>((from, pitch), blocks, less, with, to, table),
-                    Of::Bf16(_) => rows::<ADDED_BF16>((from, pitch), blocks, less, with, to, table),
+                    Of::Floats(_) => rows::<ADDED>((from, pitch), blocks, own, with, to, table),
+                    Of::Bf16(_) => rows::<ADDED_BF16>((from, pitch), blocks, own, with, to, table),
                 }
             }
             Some((times, InPassing::Scaled(factors))) => {
-                let own = |number: usize| by * times * factors.rows.map_or(1.0, |rows| rows[row + number]);
-                let own: [f32; SOME] = std::array::from_fn(own);
+                let scaled = |number: usize| by * times * factors.rows.map_or(1.0, |rows| rows[row + number]);
+                let scaled: [f32; SOME] = std::array::from_fn(scaled);
                 match factors.columns {
                     Some(columns) => {
-                        let with = With { from: columns.as_ptr().cast(), by: own, ..none };
-                        rows::<SCALED>((from, pitch), blocks, less, with, to, table)
+                        let with = With { from: columns.as_ptr().cast(), by: scaled, ..none };
+                        rows::<SCALED>((from, pitch), blocks, own, with, to, table)
                     }
-                    None => rows::<NOTHING>((from, pitch), blocks, less, With { by: own, ..none }, to, table),
+                    None => rows::<NOTHING>((from, pitch), blocks, own, With { by: scaled, ..none }, to, table),
                 }
             }
             Some((times, InPassing::Kept { bits, flipped, at })) => {
@@ -73,7 +76,7 @@ pub(super) unsafe fn four_rows(
                 let flip = if flipped { u32::MAX } else { 0 };
                 let step = (bits.pitch * WORD / 8) as isize;
                 let with = With { from: words, step, by: [by * times; SOME], flip, ..none };
-                rows::<KEPT>((from, pitch), blocks, less, with, to, table)
+                rows::<KEPT>((from, pitch), blocks, own, with, to, table)
             }
         }
     }
@@ -88,7 +91,7 @@ pub(super) unsafe fn four_rows(
 unsafe fn rows<const CHANGED: u8>(
     (from, pitch): (*const f32, usize),
     blocks: usize,
-    less: *const f32,
+    less: [f32; SOME],
     with: With,
     to: *mut u8,
     table: Table,
@@ -99,8 +102,7 @@ unsafe fn rows<const CHANGED: u8>(
     let mut finite = [u16::MAX; SOME];
     // SAFETY: the caller's.
     unsafe {
-        let less: [__m512; SOME] =
-            std::array::from_fn(|row| _mm512_set1_ps((*less.add(row)).mul_add(STEPS_PER_ONE, -ONE)));
+        let less: [__m512; SOME] = std::array::from_fn(|row| _mm512_set1_ps(less[row].mul_add(STEPS_PER_ONE, -ONE)));
         for block in 0..blocks {
             for row in 0..SOME {
                 let from = from.wrapping_add(row * pitch + 32 * block);
@@ -112,8 +114,7 @@ unsafe fn rows<const CHANGED: u8>(
                     of_x = _mm512_mul_ps(of_x, _mm512_loadu_ps(factors));
                     of_y = _mm512_mul_ps(of_y, _mm512_loadu_ps(factors.wrapping_add(16)));
                 }
-                let (mut x, mut y) = (_mm512_fmsub_ps(x, of_x, less[row]), _mm512_fmsub_ps(y, of_y, less[row]));
-                if CHANGED == ADDED || CHANGED == ADDED_BF16 {
+                let (x, y) = if CHANGED == ADDED || CHANGED == ADDED_BF16 {
                     let [u, v] = if CHANGED == ADDED {
                         let with = with_row.cast::<f32>().wrapping_add(32 * block);
                         [_mm512_loadu_ps(with), _mm512_loadu_ps(with.wrapping_add(16))]
@@ -121,8 +122,12 @@ unsafe fn rows<const CHANGED: u8>(
                         let with = with_row.cast::<u16>().wrapping_add(32 * block);
                         [widened(with), widened(with.wrapping_add(16))]
                     };
-                    (x, y) = (_mm512_fmadd_ps(u, times, x), _mm512_fmadd_ps(v, times, y));
-                }
+                    // Large ones may leave little of each other.
+                    let (u, v) = (_mm512_fmsub_ps(u, times, less[row]), _mm512_fmsub_ps(v, times, less[row]));
+                    (_mm512_fmadd_ps(x, of_x, u), _mm512_fmadd_ps(y, of_y, v))
+                } else {
+                    (_mm512_fmsub_ps(x, of_x, less[row]), _mm512_fmsub_ps(y, of_y, less[row]))
+                };
                 let mut packed = powers(x, y, table);
                 if CHANGED == KEPT {
                     let bits = with_row.cast::<u32>().wrapping_add(block).read_unaligned() ^ with.flip;
