@@ -116,3 +116,9 @@ fn cross_entropy() {
 fn argmax() {
     derived("argmax", "argmax", "M=2048, N=5000");
 }
+
+/// What a condition on both sides chooses is multiplied by 1 where it holds.
+#[test]
+fn attention_saturated() {
+    derived("attention_saturated", "attention_saturated", "H=8, M=1024, N=1024, E=64");
+}

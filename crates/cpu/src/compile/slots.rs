@@ -230,3 +230,51 @@ fn local_chains(tiles: &[Tile], body: &[Step], states: &[Carried], marks: &mut [
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::compile::{Step, Unit, compile, each_step};
+    use einloom_cascade::DType::{Bf16, F32};
+    use einloom_tile::{Builder, Scalar, TileMonoid, carry, select};
+
+    /// What is added to scores for each key is there until they are exponentiated, which is when the anchor is written too, though the
+    /// masked scores of which that is the maximum come after.
+    #[test]
+    fn what_is_added_to_scores_is_there_until_they_are_weights() {
+        let mut p = Builder::new("keys");
+        let [q, k, v] = ["Q", "K", "V"].map(|name| p.input(name, &[256, 64], Bf16));
+        let (keys, y) = (p.input("keys", &[256], F32), p.output("Y", &[256, 64], F32));
+        p.kernel("keys", |g| {
+            let (i, d, j) = (g.grid("m", 256, 128), g.whole("d", 64), g.stream_axis("n", 256, 128));
+            let seen = j.at_most(i);
+            let q = g.load("q", q, [i, d]);
+            let states = [carry("top", [i], f64::NEG_INFINITY), carry("sum", [i], 0.0), carry("acc", [i, d], 0.0)];
+            let [_, sum, acc] = g.stream(j, seen.clone(), states, |g, [top, sum, acc]| {
+                let k = g.load("k", k, [j, d]);
+                let scores = Scalar::from(g.mma("scores", q, k)) * 0.125;
+                let keys = g.load("keys", keys, [j]);
+                let scores = g.map("changed", scores - keys);
+                let masked = g.map("masked", select(seen.clone(), scores, f64::NEG_INFINITY));
+                let next = g.reduce_onto("top.next", TileMonoid::Max, top, masked, j);
+                let by = g.map("by", (top - next).exp());
+                let weights = g.map("weights", select(seen, (scores - next).exp(), 0.0));
+                let kept = g.map("sum.kept", sum * by);
+                let sum = g.reduce_onto("sum.next", TileMonoid::Sum, kept, weights, j);
+                let narrow = g.map("narrow", weights.round_to(Bf16));
+                let v = g.load("v", v, [j, d]);
+                let kept = g.map("acc.kept", acc * by);
+                [next, sum, g.mma_onto("acc.next", kept, narrow, v)]
+            });
+            g.store(y, [i, d], acc / sum);
+        });
+        let program = p.finish().expect("well-formed");
+        let plan = compile(&program, &program.kernels[0], Some(Unit { rates: None })).expect("planned");
+        let mut anchored = 0;
+        each_step(&plan.body, &mut |step| {
+            if let Step::Contract(c) = step {
+                anchored += usize::from(c.anchored.is_some());
+            }
+        });
+        assert_eq!(anchored, 1);
+    }
+}
