@@ -3,7 +3,7 @@
 use super::range::largest;
 use super::{How, Lowering, Product};
 use crate::expr::{Expr, ExprId, Exprs, Linear};
-use crate::problem::{Fold, FoldMonoid};
+use crate::problem::{Fold, FoldMonoid, ItemDef};
 use crate::products::mixed;
 use einloom_algebra::NodeId;
 use einloom_cascade::{BinaryOp, DType, IndexId};
@@ -12,7 +12,8 @@ use std::collections::BTreeSet;
 impl Lowering<'_> {
     /// The reduction as a contraction, if its body is a product whose factors fall into two groups that share the
     /// tiled reduced index and no other tiled one. A side that has no factor along that index but a condition multiplies
-    /// by 1 where it holds.
+    /// by 1 where it holds, if the other side is made of the program's inputs alone: what is computed may be no number where
+    /// the condition does not hold, which may be what it asks.
     pub(super) fn contraction(&mut self, n: NodeId, fold: &Fold, state: &BTreeSet<IndexId>) -> Option<How> {
         let reduced: Vec<IndexId> = fold.over.iter().copied().filter(|&i| self.tiling.tiled(i)).collect();
         let ([along], FoldMonoid::Sum) = (reduced.as_slice(), fold.monoid) else { return None };
@@ -61,12 +62,14 @@ impl Lowering<'_> {
             carries[side] |= along && part != Part::Mask;
         }
         // One side at most: what neither side's numbers vary along is counted, not multiplied.
-        if let ([false, true] | [true, false], 2) = (carries, own.len()) {
-            let side = usize::from(carries[0]);
-            carries[side] = chooses[side];
-            chooses = std::array::from_fn(|k| k == side && chooses[k]);
-        } else {
-            chooses = [false; 2];
+        let given = |g: &Product| g.divisors.is_empty() && g.factors.iter().all(|&e| self.is_given(e));
+        let choosing = match (carries, own.len()) {
+            ([false, true], 2) if chooses[0] && given(&groups[1]) => Some(0),
+            ([true, false], 2) if chooses[1] && given(&groups[0]) => Some(1),
+            _ => None,
+        };
+        if let Some(side) = choosing {
+            carries[side] = true;
         }
         // With one axis left, a product with a matrix from memory; anything else is as well reduced in one go.
         let matrix = |g: &Product, x: &Exprs| match g.factors.as_slice() {
@@ -78,7 +81,7 @@ impl Lowering<'_> {
         if carries != [true; 2] || own.len() == 1 && (unit || !matrix(&groups[0], self.x) || !masks[0].is_empty()) {
             return None;
         }
-        groups[usize::from(chooses[0])].constant = product.constant;
+        groups[usize::from(choosing == Some(0))].constant = product.constant;
         let alone = self.conditions_on(*along, &all_masks);
         let zero = self.x.constant(0.0);
         let mut operands = [zero; 2];
@@ -93,7 +96,7 @@ impl Lowering<'_> {
             operands[side] = masks[side].iter().fold(value, |v, &mask| self.x.select(mask, v, zero));
         }
         // Ones and zeros are of every type.
-        if let Some(side) = chooses.iter().position(|&c| c)
+        if let Some(side) = choosing
             && groups[side].factors.is_empty()
             && groups[side].divisors.is_empty()
         {
@@ -108,6 +111,15 @@ impl Lowering<'_> {
         }
         let [a, b] = self.operand_types(n, operands)?;
         Some(How::Contract(a, b))
+    }
+
+    /// Whether it is an input's elements as they are, or rounded.
+    fn is_given(&self, e: ExprId) -> bool {
+        match *self.x.get(e) {
+            Expr::Read(n, _) => matches!(self.p[n].def, ItemDef::Input),
+            Expr::Round(_, e) => self.is_given(e),
+            _ => false,
+        }
     }
 
     /// The parts of conditions that depend on the position along the reduced index and on nothing else that is tiled.
