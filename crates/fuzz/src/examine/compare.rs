@@ -60,6 +60,8 @@ const OPINIONS: u64 = 4;
 pub(super) const NEAR_OVERFLOW: i64 = 250;
 /// The same of f32, where three factors may meet.
 pub(super) const NEAR_OVERFLOW_NARROW: i64 = 40;
+/// Intermediate values beyond two to this power leave the range of f32 when they are squared.
+pub(super) const SQUARE_OVERFLOWS_NARROW: i64 = 63;
 /// Bits of an f32 that a few roundings leave alone.
 const CERTAIN_NARROW: i64 = 20;
 /// Intermediate values below two to this power vanish when they are squared.
@@ -154,12 +156,7 @@ impl Subject {
     /// that are no numbers the derived form finds no position where the meaning finds the first; and where a sum of
     /// infinities is no number as written and is one as derived, a comparison hides that it ever was.
     pub(super) fn finds_nan(&self, cascade: &Cascade, inputs: &Arrays) -> bool {
-        let asks = |e: &Expr| match &e.kind {
-            ExprKind::Reduce { monoid: Monoid::ArgMax | Monoid::ArgMin, .. } => true,
-            ExprKind::Binary(op, ..) => op.is_comparison() && some(e, &|e| matches!(e.kind, ExprKind::Read { .. })),
-            _ => false,
-        };
-        if !cascade.statements.iter().any(|s| some(&s.value, &asks)) {
+        if !compares(cascade) {
             return false;
         }
         let graph = flatten(cascade);
@@ -404,6 +401,12 @@ impl Subject {
             || range.nearest.get() < -2 * farthest
     }
 
+    /// Whether the text asks for positions or compares data, and its numbers leave the range of f32: among infinities the first one is as
+    /// extreme as any, and the position found is finite.
+    pub(super) fn finds_overflow(&self, cascade: &Cascade, inputs: &Arrays) -> bool {
+        compares(cascade) && self.leaves_range(cascade, inputs, SQUARE_OVERFLOWS_NARROW)
+    }
+
     /// Whether an element that is not finite in the derived form becomes finite when the inputs move a little, or the
     /// meaning's does not stay finite: then something cancelled to 0 by accident.
     fn by_accident(&self, derivation: &Derivation, inputs: &Arrays, output: usize, cut: Cut) -> bool {
@@ -462,4 +465,14 @@ pub(super) fn differs(
 fn only_undefined(truth: &Array, derived: &Array, precision: &Precision, dtype: DType) -> bool {
     let values = truth.values.iter().zip(&derived.values).map(|(&t, &d)| if t.is_finite() { d } else { t }).collect();
     differs(precision, dtype, "", truth, &Array { shape: truth.shape.clone(), values }).is_none()
+}
+
+/// Whether a text asks for the position of an extremum, or compares data.
+fn compares(cascade: &Cascade) -> bool {
+    let asks = |e: &Expr| match &e.kind {
+        ExprKind::Reduce { monoid: Monoid::ArgMax | Monoid::ArgMin, .. } => true,
+        ExprKind::Binary(op, ..) => op.is_comparison() && some(e, &|e| matches!(e.kind, ExprKind::Read { .. })),
+        _ => false,
+    };
+    cascade.statements.iter().any(|s| some(&s.value, &asks))
 }
