@@ -155,7 +155,7 @@ impl Product {
         out
     }
 
-    /// The factors that `other` does not have.
+    /// The factors that `other` does not have, or has to a lower power.
     pub fn without(&self, other: &Self) -> Self {
         let (own, theirs) = (self.coefficient, other.coefficient);
         let coefficient = match own / theirs {
@@ -166,7 +166,8 @@ impl Product {
         let mut out = Self { coefficient, ..self.clone() };
         for (base, power) in &other.factors {
             if let Some((_, own)) = out.factors.iter_mut().find(|(b, p)| b == base && (*p > 0.0) == (*power > 0.0)) {
-                *own -= power;
+                // Of more than it has it lacks nothing.
+                *own = if power.abs() >= own.abs() { 0.0 } else { *own - power };
             }
         }
         out.factors.retain(|(_, p)| *p != 0.0);
