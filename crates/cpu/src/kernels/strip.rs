@@ -251,7 +251,7 @@ fn select<T: Real>(d: &mut [T], mask: Data<'_, T>, other: Data<'_, T>, flipped: 
 pub(crate) const LEAST_NORMAL: f32 = -87.336_54;
 
 /// Below which exponentials relative to the largest one of a row's, of whose size nothing else depends, are 0: a product with
-/// what is `2^-18` at least is no subnormal number, and neither is a sum of such. What they lack is `2^-108` of the largest.
+/// what is `2^-18` at least is no subnormal number. What they lack is `2^-108` of the largest.
 pub(crate) const LEAST_BESIDE: f32 = -74.859_89;
 
 /// `d = exp(x * by - less)` for `x` in `from` or in `d`, if there is a kernel for it; false, and nothing done, if not.
