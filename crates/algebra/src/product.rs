@@ -165,7 +165,9 @@ impl Product {
         };
         let mut out = Self { coefficient, ..self.clone() };
         for (base, power) in &other.factors {
-            if let Some((_, own)) = out.factors.iter_mut().find(|(b, p)| b == base && (*p > 0.0) == (*power > 0.0)) {
+            // What is used up is of neither sign: x·x⁻¹ without itself is nothing.
+            let same = |(b, p): &&mut (Term, f64)| b == base && *p * *power > 0.0;
+            if let Some((_, own)) = out.factors.iter_mut().find(same) {
                 // Of more than it has it lacks nothing.
                 *own = if power.abs() >= own.abs() { 0.0 } else { *own - power };
             }
@@ -344,4 +346,32 @@ pub fn sum_term(sum: &Sum) -> Term {
         });
     }
     out.unwrap_or(Term::Number(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Product;
+    use crate::Term;
+
+    /// `x^powers`, each a factor of its own.
+    fn powers(powers: &[f64]) -> Product {
+        let x = Term::Unary(einloom_cascade::UnaryOp::Log, Box::new(Term::Number(3.0)));
+        Product { factors: powers.iter().map(|&p| (x.clone(), p)).collect(), ..Product::one() }
+    }
+
+    #[test]
+    fn what_a_product_lacks_of_another_keeps_its_sign() {
+        // [of this, without that, is this]
+        let cases: [[&[f64]; 3]; 6] = [
+            [&[1.0, -1.0], &[1.0, -1.0], &[]],
+            [&[1.0, -2.0], &[1.0, -1.0], &[-1.0]],
+            [&[1.0], &[2.0], &[]],
+            [&[2.0, -1.0], &[1.0], &[1.0, -1.0]],
+            [&[-1.0], &[1.0], &[-1.0]],
+            [&[-1.0], &[-3.0, 1.0], &[]],
+        ];
+        for [of, without, is] in cases {
+            assert_eq!(powers(of).without(&powers(without)), powers(is), "{of:?} {without:?}");
+        }
+    }
 }
