@@ -111,6 +111,26 @@ fn two_level(folder: &Path, file: &str, capacity: &str, sizes: &str) -> Value {
 }
 
 #[test]
+fn every_memory_has_tiles_of_its_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sizes = "B=1,H=1,M=4096,N=4096,D=64,E=64";
+    let args = ["plan", "attention.ein", "--machine", "three-level", "--size", sizes, "--json"];
+    let kernel = json(&einloom(folder.path(), &args))["kernels"][0].clone();
+    let [memory, cache] = [0, 1].map(|k| &kernel["levels"][k]);
+    let number = |v: &Value| v.as_f64().expect("a number");
+    // By tiles of the buffer alone it is 18.9 times the bound.
+    assert!(number(&memory["ratio"]) < 1.5 && number(&cache["ratio"]) < 1.1, "{kernel}");
+    let block = &kernel["blocks"][0];
+    assert_eq!(block["memory"], "cache");
+    let [queries, keys] = ["m", "n"].map(|a| number(&block["sides"][a]));
+    // Sums and the two other states of each query leave and come back between parts of the keys, in f32.
+    let parts = (4096.0 / keys).ceil();
+    assert!(queries < 4096.0 && parts > 1.0, "{block}");
+    assert_eq!(number(&cache["carried_bytes"]), 4.0 * 2.0 * (parts - 1.0) * 4096.0 * 66.0);
+    assert!(number(&cache["resident_bytes"]) <= number(&cache["capacity_bytes"]));
+}
+
+#[test]
 fn closed_forms_can_be_checked_from_outside() {
     let folder = tempfile::tempdir().expect("a folder");
     let number = |v: &Value| v.as_f64().expect("a number");

@@ -42,6 +42,15 @@ impl Traffic {
         self.0.iter().copied()
     }
 
+    /// Both together.
+    pub fn with(mut self, other: &Self) -> Self {
+        for (tensor, more) in other.iter() {
+            let sum = self.of(tensor);
+            *sum = (sum.0.saturating_add(more.0), sum.1.saturating_add(more.1));
+        }
+        self
+    }
+
     /// Of each of its tensors the less of both.
     pub fn smaller(mut self, other: &Self) -> Self {
         for (tensor, (read, written)) in &mut self.0 {
@@ -61,6 +70,13 @@ pub(crate) struct Into {
     pub resident_bytes: u64,
 }
 
+impl Into {
+    /// All that is asked for.
+    pub(crate) fn as_asked(traffic: Traffic, resident_bytes: u64) -> Self {
+        Self { without: traffic.clone(), traffic, resident_bytes }
+    }
+}
+
 /// What a kernel moves whose regions do not fit as a whole.
 struct Apart {
     /// Bytes of memory for it.
@@ -74,6 +90,9 @@ struct Apart {
     counted: Vec<(usize, usize)>,
 }
 
+/// How many elements tiles take where these stay.
+pub(crate) type KeptElements<'a> = dyn Fn(&BTreeSet<ValueId>) -> u64 + 'a;
+
 /// A kernel with what the analysis needs of it.
 pub(crate) struct Reuse<'a> {
     pub program: &'a Program,
@@ -83,8 +102,8 @@ pub(crate) struct Reuse<'a> {
     /// Bytes in which a memory holds an element, whatever its type, if programs decide what it holds: see [`crate::kept`].
     /// `None` for caches.
     pub element: Option<u64>,
-    /// What its tiles hold, if that is known already.
-    pub held: Option<&'a Held>,
+    /// Elements that it holds where some tiles stay, if that is known already.
+    pub held: Option<&'a KeptElements<'a>>,
     /// Whether a tile that is loaded or stored is where its tensor is, and no second copy: of processors, where nothing multiplies it, which
     /// would put it in order.
     pub in_place: bool,
@@ -328,7 +347,7 @@ impl Reuse<'_> {
     /// Elements of tiles where some stay.
     fn held(&self, kept: &BTreeSet<ValueId>) -> u64 {
         match self.held {
-            Some(held) => held.with(self.kernel, kept),
+            Some(held) => held(kept),
             None => Held::new(self.kernel).with(self.kernel, kept),
         }
     }

@@ -5,6 +5,7 @@
 //! well-formed ([`einloom_tile::verify`] finds nothing); sums saturate instead of overflowing.
 
 mod again;
+mod blocks;
 pub mod bounds;
 mod by_rows;
 pub mod calculus;
@@ -25,6 +26,7 @@ mod transfers;
 mod work;
 
 pub use again::passed_again;
+pub use blocks::block_elements;
 pub use counts::Counts;
 pub use energy::Energy;
 pub use gpu::{Below, ByLanes, Depth, Misfit, OnGpu, Structure, by_lanes, on_gpu, on_gpu_below};

@@ -1,18 +1,19 @@
 //! The prediction for a whole program.
 
+use crate::blocks::Blocks;
 use crate::bounds::{BoundFrom, Needed, Spaces, compulsory};
 use crate::counts::Counts;
 use crate::energy::Energy;
 use crate::gpu::{l2_traffic, multiplies};
 use crate::held::Held;
-use crate::levels::{Reuse, Traffic};
+use crate::levels::{KeptElements, Reuse, Traffic};
 use crate::nest::Nest;
 use crate::resident::{resident_bytes, resident_in_passing};
 use crate::work::Work;
 use einloom_cascade::UnaryOp;
 use einloom_machine::{Bytes, Level, Machine};
 use einloom_tile::{
-    AxisId, Kernel, Op, Predicate, Program, Scalar, TensorId, alike, chunks, grid_points, initial_windows,
+    AxisId, Kernel, Op, Predicate, Program, Scalar, TensorId, ValueId, alike, chunks, grid_points, initial_windows,
     set_grid_point,
 };
 use rustc_hash::FxHashMap;
@@ -92,7 +93,10 @@ pub struct LevelTransfers {
     /// Bytes that the tiles' loops ask for again and that need not come, because they stay in what the tiles leave free:
     /// `bytes` is so much less than what moves without. 0 of caches.
     pub kept_bytes: u64,
-    /// `bytes`, per tensor.
+    /// Bytes of a stream's states that leave and come back, where blocks of the level have parts of the stream: see
+    /// [`einloom_tile::Block`]. In `bytes`, and of no tensor.
+    pub carried_bytes: u64,
+    /// `bytes` without `carried_bytes`, per tensor.
     pub tensors: Vec<TensorTransfer>,
     /// `bytes` at the level's bandwidth.
     pub seconds: f64,
@@ -314,6 +318,8 @@ impl Found {
         let element = placed_by_programs(machine);
         let in_place = machine.lanes.is_none() && element.is_none() && !multiplies(&kernel.body);
         let held_close = if in_place { resident_in_passing(kernel) } else { resident_bytes };
+        let with = held.map(|h| |kept: &BTreeSet<ValueId>| h.with(kernel, kept));
+        let held = with.as_ref().map(|w| w as &KeptElements<'_>);
         let reuse = Reuse { program, kernel, nest: &nest, resident_bytes: held_close, element, held, in_place };
         let least = in_bytes(program, &compulsory(&reuse).smaller(&innermost));
         let bound = total(&least);
@@ -321,21 +327,27 @@ impl Found {
         let mut inner = innermost.clone();
         let mut resident = vec![touched_bytes(program, &innermost)];
         let trunk: Vec<&Level> = machine.trunk().collect();
+        let by_blocks = Blocks::new(kernel, machine, &trunk);
         for (k, level) in trunk.iter().enumerate().rev() {
             let mut kept_bytes = 0;
             if let Some(memory) = trunk.get(k + 1) {
                 // A level never moves more than the one inside it asks for.
                 let into = match machine.lanes.is_some() && k == 0 {
                     true => l2_traffic(program, kernel, machine, blocks),
-                    false => reuse.traffic_into(memory),
+                    false => {
+                        let blocked = by_blocks.as_ref().and_then(|b| b.into(program, k + 1, memory, &innermost));
+                        blocked.unwrap_or_else(|| reuse.traffic_into(memory))
+                    }
                 };
                 let without = total(&in_bytes(program, &into.without.smaller(&inner)));
                 inner = into.traffic.smaller(&inner);
                 kept_bytes = without.saturating_sub(total(&in_bytes(program, &inner)));
-                resident.push(into.resident_bytes);
+                resident.push(into.resident_bytes.max(if k + 2 == trunk.len() { resident_bytes } else { 0 }));
             }
-            let tensors = in_bytes(program, &inner);
-            let bytes = total(&tensors);
+            let in_parts = by_blocks.as_ref().map(|b| b.in_parts(program, k)).unwrap_or_default();
+            let tensors = in_bytes(program, &inner.clone().with(&in_parts.loaded));
+            let carried_bytes = in_parts.states.saturating_mul(element.unwrap_or(1));
+            let bytes = total(&tensors).saturating_add(carried_bytes);
             let utilisation = if level.shared_by < machine.cores { utilisation(kernel, machine) } else { 1.0 };
             levels.push(LevelTransfers {
                 level: level.name.clone(),
@@ -347,6 +359,7 @@ impl Found {
                 any_order_bytes: bound,
                 any_order_from: BoundFrom::Once,
                 kept_bytes,
+                carried_bytes,
                 tensors,
                 seconds: (Bytes(bytes) / level.bandwidth).0 / utilisation,
             });
@@ -382,7 +395,8 @@ pub fn moved_bytes(
     let nest = Nest::with(kernel, counts.clone());
     let resident_bytes = held.elements(kernel).saturating_mul(machine.element.map_or(1, |e| e.0));
     let element = placed_by_programs(machine);
-    let reuse = Reuse { program, kernel, nest: &nest, resident_bytes, element, held: Some(held), in_place: false };
+    let with = |kept: &BTreeSet<ValueId>| held.with(kernel, kept);
+    let reuse = Reuse { program, kernel, nest: &nest, resident_bytes, element, held: Some(&with), in_place: false };
     let innermost = innermost(program, kernel, &nest);
     total(&in_bytes(program, &reuse.traffic_into(memory).traffic.smaller(&innermost)))
 }

@@ -286,7 +286,7 @@ pub(crate) fn last(count: usize, mut holds: impl FnMut(usize) -> bool) -> usize 
 }
 
 /// Ordered pairs of different places; the one place with itself if there is only one.
-fn pairs(count: usize) -> Vec<(usize, usize)> {
+pub(crate) fn pairs(count: usize) -> Vec<(usize, usize)> {
     if count == 1 {
         return vec![(0, 0)];
     }

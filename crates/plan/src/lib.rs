@@ -13,6 +13,7 @@
 //! Where a tile would need a third axis, emission fails, one index is cut smaller and it starts again: with every index
 //! visited one by one any kernel can be written, so this ends.
 
+mod blocks;
 mod build;
 mod capacity;
 mod choose;

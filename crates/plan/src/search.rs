@@ -106,6 +106,11 @@ impl<'a> Search<'a> {
             None => vec![k],
         };
         best.kernels = best.kernels.into_iter().flat_map(parts).collect();
+        for kernel in &mut best.kernels {
+            if let Some(blocked) = self.shop.in_blocks(kernel) {
+                *kernel = Rc::new(blocked);
+            }
+        }
         best.seconds = best.kernels.iter().map(|k| k.cost.seconds).sum();
         Ok(best)
     }

@@ -89,6 +89,21 @@ pub struct Kernel {
     /// Chunks of every stream that are held or under way at once, as the plan supposes; a backend that cannot have as
     /// many has its own choice. `None` where nothing is supposed.
     pub stages: Option<usize>,
+    /// In which order points and chunks are visited, for memories outside the innermost, outermost first. A permission: what
+    /// is computed is the same in any order. Empty where nothing is supposed.
+    pub blocks: Vec<Block>,
+}
+
+/// A part of a kernel that is finished before the next one begins: the points of the grid whose windows lie in it, each with
+/// so much of the kernel's stream. Between parts of the stream its states wait in the memory; operations before the stream
+/// come again, those behind it wait for its last part.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Block {
+    /// The memory that keeps what the block uses again, by its name in a machine.
+    pub memory: String,
+    /// Positions along axes of the grid and, in a kernel with one stream that is in no other, along that one. Whole numbers of
+    /// tiles, and of the sides of blocks inside it, or the extent. Any other stream is whole.
+    pub sides: Vec<(AxisId, usize)>,
 }
 
 /// An index of the program with its tile size.
@@ -358,6 +373,15 @@ pub fn is_wide_type(dtype: DType) -> bool {
 }
 
 impl Kernel {
+    /// The axis of the stream that is in no other, if there is one and it is the only one.
+    pub fn outer_stream(&self) -> Option<AxisId> {
+        let mut streams = self.body.iter().filter_map(|op| match op {
+            Op::Stream { axis, .. } => Some(*axis),
+            _ => None,
+        });
+        streams.next().filter(|_| streams.next().is_none())
+    }
+
     /// Whether the number that an expression gives is one of f64: an operand is f64 or i32, or rounded to one of them, or a
     /// position that may exceed 2^24. Truth values are not.
     pub fn is_wide(&self, expr: &Scalar) -> bool {

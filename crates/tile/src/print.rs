@@ -75,6 +75,11 @@ impl Printer<'_> {
             let _ = write!(head, "   stages {stages}");
         }
         self.line(0, &head);
+        for block in &self.kernel.blocks {
+            let side = |&(a, side): &(AxisId, usize)| format!("{}:{side}", self.kernel.axis(a).name);
+            let sides: Vec<String> = block.sides.iter().map(side).collect();
+            self.line(1, &format!("by blocks of {} in {}", sides.join(" "), block.memory));
+        }
         for comment in &self.kernel.comments {
             for text in comment.lines() {
                 self.line(1, &format!("# {text}"));

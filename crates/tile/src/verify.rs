@@ -1,6 +1,7 @@
 //! Checks that a tile program is well-formed. Backends and the model may rely on every rule checked here.
 
 mod access;
+mod blocks;
 mod body;
 mod guards;
 mod scalars;
@@ -43,6 +44,7 @@ pub fn verify(program: &Program) -> Vec<Defect> {
     for kernel in &program.kernels {
         if declarations(kernel, &mut defects) {
             body::check(program, kernel, &mut defects);
+            blocks::check(kernel, &mut defects);
         }
         tensor_use(program, kernel, &mut written, &mut defects);
     }

@@ -82,6 +82,43 @@ kernel attention: grid axis `b` is missing from the grid",
 }
 
 #[test]
+fn blocks() {
+    let by = |sides: &[(u32, usize)], inside: &[(u32, usize)]| {
+        let block = |memory: &str, sides: &[(u32, usize)]| Block {
+            memory: memory.to_string(),
+            sides: sides.iter().map(|s| (AxisId(s.0), s.1)).collect(),
+        };
+        let blocks = vec![block("cache", sides), block("buffer", inside)];
+        move |p: &mut Program| p.kernels[0].blocks = blocks
+    };
+    // Axes b h m d e n; m by 32 of 100, n by 16 of 90.
+    check(by(&[(2, 64), (5, 90)], &[(2, 64), (5, 48)]), "");
+    check(by(&[(2, 100)], &[(2, 100)]), "");
+    check(by(&[(9, 8)], &[]), "kernel attention: the block in `cache` names axis 9, which is not declared");
+    check(
+        by(&[(3, 16)], &[]),
+        "kernel attention: the block in `cache` has a side along `d`, which is neither of the grid nor of the kernel's only stream",
+    );
+    check(
+        by(&[(2, 48)], &[]),
+        "kernel attention: the block in `cache` has 48 of `m`; it has whole tiles of 32, or all 100",
+    );
+    check(
+        by(&[], &[(2, 0)]),
+        "kernel attention: the block in `buffer` has 0 of `m`; it has whole tiles of 32, or all 100",
+    );
+    check(
+        by(&[(5, 48)], &[(5, 32)]),
+        "kernel attention: the block in `buffer` has 32 of `n`, which do not fill the 48 of the block outside it",
+    );
+    check(
+        by(&[(2, 64)], &[(2, 100)]),
+        "kernel attention: the block in `buffer` has all of `m`, the block outside it 64",
+    );
+    check(by(&[(2, 64), (2, 32)], &[]), "kernel attention: the block in `cache` names `m` twice");
+}
+
+#[test]
 fn tiles() {
     check(
         |p| p.kernels[0].values[0].rows = Some(AxisId(7)),

@@ -62,6 +62,13 @@ struct AcrossJson {
     positions: usize,
 }
 
+/// Positions along axes that are finished together, and the memory that keeps what they share.
+#[derive(Debug, Serialize)]
+struct BlockJson {
+    memory: String,
+    sides: BTreeMap<String, usize>,
+}
+
 /// `statements` are the tensors that the kernel's statements define; `group` and `stream` are tile sizes by index.
 #[derive(Debug, Serialize)]
 struct KernelJson {
@@ -69,6 +76,9 @@ struct KernelJson {
     statements: Vec<String>,
     group: BTreeMap<String, usize>,
     stream: BTreeMap<String, usize>,
+    /// Tiles of memories between the outermost and the innermost, outermost first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    blocks: Vec<BlockJson>,
     /// What of it this kernel computes, if another computes the rest.
     part: Option<PartJson>,
     levels: Vec<LevelJson>,
@@ -121,13 +131,16 @@ struct LevelJson {
     bound_any_order_bytes: u64,
     /// What is asked for again and stays in what tiles leave free.
     kept_bytes: u64,
+    /// What of `bytes` are states that wait between parts of a stream, and of no tensor.
+    #[serde(skip_serializing_if = "is_zero")]
+    carried_bytes: u64,
     /// `null` where nothing has to move.
     ratio: Option<f64>,
     /// Of one instance; `null` without a limit.
     capacity_bytes: Option<u64>,
     /// What one instance holds of the kernel's data at once.
     resident_bytes: u64,
-    /// `bytes`, by tensor and direction.
+    /// `bytes` without `carried_bytes`, by tensor and direction.
     tensors: BTreeMap<String, TensorJson>,
 }
 
@@ -211,6 +224,7 @@ fn kernel(
         bound_from: l.bound_from.name(),
         bound_any_order_bytes: l.any_order_bytes,
         kept_bytes: l.kept_bytes,
+        carried_bytes: l.carried_bytes,
         ratio: own_ratio(kernel, l),
         capacity_bytes: l.capacity,
         resident_bytes: resident(planned, kernel, l),
@@ -222,6 +236,9 @@ fn kernel(
         statements: statements(planned, kernel),
         group: kernel.group.iter().cloned().collect(),
         stream: kernel.stream.iter().cloned().collect(),
+        blocks: blocks(planned, place)
+            .map(|(memory, sides)| BlockJson { memory, sides: sides.into_iter().collect() })
+            .collect(),
         part: kernel.part.as_ref().map(|p| {
             let bytes = of_all(planned, p);
             let ratio = (p.bound_bytes > 0).then(|| bytes as f64 / p.bound_bytes as f64);
@@ -245,6 +262,21 @@ fn kernel(
         gpu: kernel.gpu.as_ref().map(gpu),
         notes: kernel.notes.clone(),
     }
+}
+
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
+}
+
+/// Of the kernel at this place the memories that keep blocks, with the sides of these.
+fn blocks(planned: &Planned, place: usize) -> impl Iterator<Item = (String, Vec<(String, usize)>)> {
+    let kernel = planned.program().kernels.get(place);
+    kernel.into_iter().flat_map(|k| {
+        k.blocks.iter().map(|b| {
+            let sides = b.sides.iter().map(|&(a, side)| (k.axis(a).name.clone(), side));
+            (b.memory.clone(), sides.collect())
+        })
+    })
 }
 
 fn gpu(g: &OnGpu) -> GpuJson {
@@ -421,6 +453,9 @@ fn kernel_text(
     };
     let mut out = format!("\n{} {does} {what}\n", kernel.name);
     out += &format!("  group   {}\n  stream  {}\n", axes(&kernel.group), axes(&kernel.stream));
+    for (memory, sides) in blocks(planned, place) {
+        out += &format!("  blocks  {} in {memory}\n", axes(&sides));
+    }
     out += &kernel_formula::text(derived, planned, place, transfers);
     let (seconds, bound_by) = time(planned, kernel, transfers);
     out += &format!(
@@ -457,6 +492,10 @@ fn kernel_text(
         if l.kept_bytes > 0 {
             let kept = units::bytes(l.kept_bytes as f64);
             out += &format!("  {}: {kept} less than H, which stay in what the tiles leave free\n", l.level);
+        }
+        if l.carried_bytes > 0 {
+            let carried = units::bytes(l.carried_bytes as f64);
+            out += &format!("  {}: {carried} of states leave and come back between parts of the stream\n", l.level);
         }
     }
     if transfers.data_dependent {

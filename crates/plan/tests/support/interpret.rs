@@ -7,6 +7,7 @@ use einloom_tile::{
     AxisId, Coord, CoordAtom, Extremes, Init, Interval, Kernel, Op, Predicate, Program, Scalar, TensorId, TileMonoid,
     ValueId, Window, first_position, grid_points, initial_windows, set_grid_point, visited,
 };
+use std::collections::BTreeMap;
 
 /// The program's tensors after it has run.
 pub fn interpret(program: &Program, inputs: &Arrays) -> Result<Arrays, String> {
@@ -19,11 +20,15 @@ pub fn interpret(program: &Program, inputs: &Arrays) -> Result<Arrays, String> {
         });
     }
     for kernel in &program.kernels {
+        if !kernel.blocks.is_empty() {
+            by_blocks(program, kernel, &mut memory)?;
+            continue;
+        }
         let mut windows = initial_windows(kernel);
         for point in 0..grid_points(kernel) {
             set_grid_point(kernel, point, &mut windows);
             let values = vec![None; kernel.values.len()];
-            let mut run = Run { program, kernel, memory: &mut memory, windows: windows.clone(), values };
+            let mut run = Run { program, kernel, memory: &mut memory, windows: windows.clone(), values, part: None };
             run.ops(&kernel.body)?;
         }
     }
@@ -41,6 +46,59 @@ struct Run<'a> {
     memory: &'a mut Vec<Vec<f64>>,
     windows: Vec<Window>,
     values: Vec<Option<Vec<f64>>>,
+    /// What of the kernel's stream is gone through now, where its blocks have parts of it.
+    part: Option<Part>,
+}
+
+/// A part of a kernel's stream, and what its states were before and are behind it.
+struct Part {
+    axis: AxisId,
+    window: Window,
+    end: bool,
+    waiting: Option<Vec<Option<Vec<f64>>>>,
+}
+
+/// Runs a kernel block by block, and in each point by point; states wait between the parts of a stream.
+fn by_blocks(program: &Program, kernel: &Kernel, memory: &mut Vec<Vec<f64>>) -> Result<(), String> {
+    let stream = kernel.outer_stream();
+    let mut order = kernel.grid.clone();
+    order.extend(stream);
+    let all: Vec<Window> = order.iter().map(|&a| Window { base: 0, len: kernel.axis(a).extent }).collect();
+    let mut visits = vec![all];
+    for block in &kernel.blocks {
+        let side = |a: AxisId| block.sides.iter().find(|s| s.0 == a).map(|s| s.1);
+        visits = visits.iter().flat_map(|v| cut(&order, v, &side)).collect();
+    }
+    // In the innermost memory points have a tile each, and the stream is whole in its part.
+    let tile = |a: AxisId| (Some(a) != stream).then(|| kernel.axis(a).tile);
+    let mut waiting = BTreeMap::new();
+    for visit in visits.iter().flat_map(|v| cut(&order, v, &tile)) {
+        let mut windows = initial_windows(kernel);
+        kernel.grid.iter().zip(&visit).for_each(|(a, w)| windows[a.at()] = *w);
+        let point: Vec<usize> = visit[..kernel.grid.len()].iter().map(|w| w.base).collect();
+        let part = stream.map(|axis| {
+            let window = visit[kernel.grid.len()];
+            let end = window.base + window.len == kernel.axis(axis).extent;
+            Part { axis, window, end, waiting: waiting.remove(&point).flatten() }
+        });
+        let values = vec![None; kernel.values.len()];
+        let mut run = Run { program, kernel, memory: &mut *memory, windows, values, part };
+        run.ops(&kernel.body)?;
+        waiting.insert(point, run.part.and_then(|p| p.waiting));
+    }
+    Ok(())
+}
+
+/// Windows of these axes cut to these lengths, the last axis fastest.
+fn cut(order: &[AxisId], whole: &[Window], side: &dyn Fn(AxisId) -> Option<usize>) -> Vec<Vec<Window>> {
+    let mut out = vec![vec![]];
+    for (&axis, w) in order.iter().zip(whole) {
+        let (end, side) = (w.base + w.len, side(axis).unwrap_or(w.len.max(1)));
+        let parts: Vec<Window> =
+            (w.base..end).step_by(side).map(|base| Window { base, len: side.min(end - base) }).collect();
+        out = out.iter().flat_map(|v| parts.iter().map(move |p| [v.clone(), vec![*p]].concat())).collect();
+    }
+    out
 }
 
 /// Where an element stands: a position per axis of its tile; other axes stand at their window.
@@ -248,6 +306,8 @@ impl Run<'_> {
                     self.set(*dst, tile);
                 }
                 Op::Stream { axis, within, guards, states, body } => {
+                    let mut part = self.part.take_if(|p| p.axis == *axis);
+                    let waiting = part.as_mut().and_then(|p| p.waiting.take());
                     for s in states {
                         let tile = match s.init {
                             Init::Const(v) => vec![v; self.points(s.value).len()],
@@ -257,9 +317,15 @@ impl Run<'_> {
                         };
                         self.set(s.value, tile);
                     }
+                    for (s, tile) in states.iter().zip(waiting.into_iter().flatten()) {
+                        self.values[s.value.at()] = tile;
+                    }
                     let element = |e: &Extremes, windows: &[Window]| self.extremes(e, windows);
                     let list = visited(self.kernel, (*axis, within, guards), &self.windows, &element);
-                    let list: Vec<Window> = list.collect();
+                    let in_part = |w: &Window| {
+                        part.as_ref().is_none_or(|p| (p.window.base..p.window.base + p.window.len).contains(&w.base))
+                    };
+                    let list: Vec<Window> = list.filter(in_part).collect();
                     for window in list {
                         self.windows[axis.at()] = window;
                         if self.ops(body)? {
@@ -271,6 +337,14 @@ impl Run<'_> {
                         }
                     }
                     self.windows[axis.at()] = Window::default();
+                    if let Some(part) = part.as_mut().filter(|p| !p.end) {
+                        part.waiting = Some(states.iter().map(|s| self.values[s.value.at()].clone()).collect());
+                    }
+                    let ends = part.as_ref().is_none_or(|p| p.end);
+                    self.part = self.part.take().or(part);
+                    if !ends {
+                        return Ok(true);
+                    }
                 }
                 Op::SkipUnless { any } => {
                     let tile = self.values[any.at()].as_ref().ok_or("a skip reads nothing")?;
