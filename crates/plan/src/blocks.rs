@@ -3,7 +3,7 @@
 //! Tiles are chosen for the innermost memory. Points that share what they load then ask the memories outside it for the same
 //! again and again; by *blocks* ([`Block`]) each of these has tiles of its own, sums of those inside it. Where a block has a part
 //! of the kernel's stream, states wait between parts, which costs the memories further in: so blocks are compared by the time of
-//! the slowest level, and of those that are about as fast the one that moves least in all is taken.
+//! the slowest level and a part of the time of all.
 //!
 //! Conditions: one core, so that programs decide what memories hold; no recurrence, whose points depend on each other; a stream is
 //! cut into parts where it is the only one that is in no other. Tiles have two axes, so that only those have blocks.
@@ -24,8 +24,9 @@ use std::rc::Rc;
 const MOST_SIDES: usize = 24;
 /// Passes over all pairs of axes for one part of the stream.
 const ROUNDS: usize = 2;
-/// Times the fastest: blocks that take no longer are compared by all that moves.
-const AS_FAST: f64 = 1.05;
+/// Of the time of all levels together what counts beside the slowest: levels work at the same time, but what moves less is
+/// better wherever it moves.
+const BESIDE: f64 = 0.5;
 
 impl Workshop<'_> {
     /// The kernel by blocks, where that takes less time or moves less.
@@ -48,7 +49,7 @@ impl Workshop<'_> {
         }
         self.work += search.work;
         let (order, best) = best?;
-        if best.longest > plain.longest * AS_FAST || best.longest >= plain.longest && best.sum >= plain.sum {
+        if best.seconds() >= plain.seconds() {
             return None;
         }
         let mut out = built.clone();
@@ -96,9 +97,9 @@ struct Found {
 }
 
 impl Found {
-    /// What blocks are compared by: of what is as fast that which moves less.
+    /// What blocks are compared by.
     fn seconds(&self) -> f64 {
-        self.longest + self.sum
+        self.longest + BESIDE * self.sum
     }
 }
 
@@ -208,9 +209,7 @@ impl<'a> Search<'a> {
                 }
             }
         }
-        let fastest = seen.values().map(|f| f.longest).fold(f64::INFINITY, f64::min);
-        let as_fast = seen.into_values().filter(|f| f.longest <= AS_FAST * fastest);
-        as_fast.min_by(|a, b| a.sum.total_cmp(&b.sum))
+        seen.into_values().min_by(|a, b| a.seconds().total_cmp(&b.seconds()))
     }
 
     /// Sides of an axis: whole numbers of what blocks inside have, in as few parts with as little left over as can be.
