@@ -13,7 +13,7 @@ use crate::overhead;
 use crate::parts::Part;
 use crate::problem::Problem;
 use crate::products::{OtherTypes, Products};
-use crate::template::{Template, Templates};
+use crate::template::{Emitted, Template, Templates};
 use crate::tiling::Tiling;
 use crate::types::Types;
 use crate::{Options, PlanError, Work};
@@ -102,6 +102,8 @@ pub(crate) struct Workshop<'a> {
     pub products: Products,
     /// Whether a kernel that is chosen is looked at once more, for tiles and orders that take longer to find.
     pub thorough: bool,
+    /// Kernels of this plan without tiles.
+    pub emitted: Emitted,
     /// What was found for other plans.
     pub known: &'a mut Known,
     /// What has been done so far.

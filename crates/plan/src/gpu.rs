@@ -63,9 +63,9 @@ struct Trials<'t> {
     unit: Option<&'t str>,
     /// Seconds to start a kernel.
     launch: f64,
-    templates: Templates,
-    /// Their numbers among the kernels that are known.
-    numbers: BTreeMap<Shape, usize>,
+    templates: &'t mut Templates,
+    /// Those of them that were asked for.
+    shapes: BTreeSet<Shape>,
     /// By the cuts wished for.
     found: BTreeMap<Wished, Outcome>,
     /// What styles came to: descents meet in the same ones.
@@ -87,6 +87,17 @@ impl Workshop<'_> {
         name: &str,
         limit: f64,
     ) -> (Option<Vec<Tried>>, Vec<String>) {
+        self.with_templates(cone, |shop, templates| shop.tried_with(templates, cone, roles, name, limit))
+    }
+
+    fn tried_with(
+        &mut self,
+        templates: &mut Templates,
+        cone: &Cone,
+        roles: &Roles,
+        name: &str,
+        limit: f64,
+    ) -> (Option<Vec<Tried>>, Vec<String>) {
         let mut misfits = vec![];
         let wanted = |u: &&MatrixUnit| self.options.matrix.as_ref().is_none_or(|name| *name == u.name);
         let units: Vec<&MatrixUnit> = match contracts(self.p, self.x, cone) {
@@ -96,12 +107,12 @@ impl Workshop<'_> {
         let spaces = units.iter().map(|u| (Some(u.name.as_str()), Space::of_unit(u)));
         let spaces: Vec<_> = if units.is_empty() { vec![(None, Space::of_lanes())] } else { spaces.collect() };
         for (unit, space) in spaces {
-            let (templates, numbers) = (BTreeMap::new(), BTreeMap::new());
-            let (found, met) = (BTreeMap::new(), BTreeMap::new());
+            let templates = &mut *templates;
+            let (shapes, found, met) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
             let launch = self.machine.overhead.kernel.0;
             let (leaders, misfit) = (vec![], None);
             let mut trials =
-                Trials { cone, roles, name, unit, launch, templates, numbers, found, met, leaders, limit, misfit };
+                Trials { cone, roles, name, unit, launch, templates, shapes, found, met, leaders, limit, misfit };
             self.search_space(&space, &mut trials);
             if unit.is_some() && trials.multiplies_nothing() {
                 self.search_space(&Space::of_lanes(), &mut trials);
@@ -117,7 +128,8 @@ impl Workshop<'_> {
     fn search_space(&mut self, space: &Space, trials: &mut Trials<'_>) {
         self.descend(space, trials, false);
         // Which index gives way where a tile would have too many axes is a choice too.
-        if trials.templates.values().flatten().any(|t| t.tried.choice) {
+        let asked = trials.templates.iter().filter(|(shape, _)| trials.shapes.contains(*shape));
+        if asked.flat_map(|(_, t)| t).any(|t| t.tried.choice) {
             self.descend(space, trials, true);
         }
     }
@@ -198,12 +210,12 @@ impl Workshop<'_> {
 
     fn fitting(&mut self, trials: &mut Trials<'_>, style: &Style, wished: &Tiling, limit: f64) -> Outcome {
         let shape = shape(style.parallel_first, wished);
-        if !trials.templates.contains_key(&shape) {
+        // What was emitted before counts as work again.
+        if trials.shapes.insert(shape.clone()) {
             self.work.emitted += 1;
         }
         let tiles = &self.options.tiles;
-        let (tiling, template) =
-            self.template(&mut trials.templates, trials.cone, trials.roles, style, tiles, trials.name);
+        let (tiling, template) = self.template(trials.templates, trials.cone, trials.roles, style, tiles, trials.name);
         let template = match template {
             Ok(template) => template,
             Err(e) => {
@@ -211,11 +223,7 @@ impl Workshop<'_> {
                 return Outcome::Misfit;
             }
         };
-        let number = match trials.numbers.get(&shape) {
-            Some(number) => *number,
-            None => self.known.number(&mut template.program, trials.unit),
-        };
-        trials.numbers.insert(shape.clone(), number);
+        let number = template.number(self.known, trials.unit);
         template.put(self.p, &tiling);
         let kernel = template.kernel();
         let launch = trials.launch;

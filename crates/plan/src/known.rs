@@ -9,7 +9,7 @@ use crate::Work;
 use crate::lost::Cost;
 use crate::parts::Cut;
 use einloom_machine::Machine;
-use einloom_model::{Below, KnownBounds, Misfit, Structure};
+use einloom_model::{Below, ByLanes, KnownBounds, Misfit, Structure};
 use einloom_tile::{AxisId, Program, alike};
 use rustc_hash::FxHashMap;
 
@@ -34,6 +34,8 @@ pub(crate) struct Known {
     pub hurries: Option<f64>,
     /// What tiles do not change, by the kernel's number.
     pub structures: FxHashMap<usize, Structure>,
+    /// What they take of a core whose lanes multiply, by their numbers and tiles.
+    pub by_lanes: FxHashMap<(usize, Vec<usize>), Option<ByLanes>>,
     /// How kernels run on a GPU's core.
     pub on_cores: FxHashMap<OnCore, Result<Below, Vec<Misfit>>>,
 }

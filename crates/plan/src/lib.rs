@@ -206,6 +206,7 @@ fn plan_by(
         options,
         products: Default::default(),
         thorough: false,
+        emitted: Default::default(),
         known,
         work,
     };

@@ -11,7 +11,7 @@ use crate::lost::Cost;
 use crate::template::{Template, Templates};
 use crate::tiling::Tiling;
 use einloom_cascade::IndexId;
-use einloom_model::by_lanes;
+use einloom_model::{Structure, by_lanes_of};
 use einloom_tile::{AxisKind, Kernel};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,17 +50,29 @@ impl Workshop<'_> {
         styles: Vec<Style>,
         limit: f64,
     ) -> (Vec<Tried>, Option<PlanError>) {
+        self.with_templates(cone, |shop, templates| shop.shrunk(templates, cone, roles, name, styles, limit))
+    }
+
+    fn shrunk(
+        &mut self,
+        templates: &mut Templates,
+        cone: &Cone,
+        roles: &Roles,
+        name: &str,
+        styles: Vec<Style>,
+        limit: f64,
+    ) -> (Vec<Tried>, Option<PlanError>) {
         let given = self.options.tiles.clone();
         let first = |style| Wish { style, tiles: given.clone(), excess: 0.0 };
         let mut open: Vec<Wish> = styles.into_iter().map(first).collect();
         let tries = open.len() + TRIES;
         let mut seen: BTreeSet<Vec<(IndexId, bool, usize)>> = BTreeSet::new();
-        let (mut templates, mut tried, mut failed): (_, Vec<Tried>, _) = (Templates::new(), vec![], None);
+        let (mut tried, mut failed): (Vec<Tried>, _) = (vec![], None);
         let mut nearest_misfit = f64::INFINITY;
         for _ in 0..tries {
             let nearest = (0..open.len()).min_by(|&a, &b| open[a].excess.total_cmp(&open[b].excess));
             let Some(wish) = nearest.map(|k| open.remove(k)) else { break };
-            let (tiling, template) = self.template(&mut templates, cone, roles, &wish.style, &wish.tiles, name);
+            let (tiling, template) = self.template(templates, cone, roles, &wish.style, &wish.tiles, name);
             let template = match template {
                 Ok(template) => template,
                 Err(e) => {
@@ -110,9 +122,13 @@ impl Workshop<'_> {
     }
 
     /// `None` on a machine that is no GPU.
-    fn measured(&mut self, roles: &Roles, one: &Template, tiling: &Tiling, limit: f64) -> Option<Measured> {
+    fn measured(&mut self, roles: &Roles, one: &mut Template, tiling: &Tiling, limit: f64) -> Option<Measured> {
+        let number = one.number(self.known, None);
         let kernel = one.kernel();
-        let fit = by_lanes(&one.program, kernel, self.machine)?;
+        let structure = self.known.structures.entry(number).or_insert_with(|| Structure::of(kernel));
+        let tiles = kernel.axes.iter().map(|a| a.tile).collect();
+        let fit = self.known.by_lanes.entry((number, tiles));
+        let fit = fit.or_insert_with(|| by_lanes_of(&one.program, kernel, self.machine, structure)).clone()?;
         let shared = fit.shared_needed() > fit.shared_limit || fit.misfit().is_none();
         let weights = fit.by_axis.iter().map(|w| w[usize::from(!shared)]);
         let halves = self.halves(kernel, weights, roles, (tiling, &one.tried.demoted));

@@ -5,13 +5,16 @@ use crate::PlanError;
 use crate::build::{Tried, Workshop};
 use crate::cone::Cone;
 use crate::cuts::{Roles, Style};
+use crate::known::Known;
 use crate::problem::Problem;
+use crate::products::Products;
 use crate::program::program_of;
 use crate::tiling::Tiling;
+use einloom_algebra::NodeId;
 use einloom_cascade::IndexId;
 use einloom_model::Counts;
 use einloom_tile::{AxisKind, Kernel, Program};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// Which indices are cut how, without sizes: the kind and whether tiles have a side along it. First, which index gives way
@@ -27,7 +30,17 @@ pub(crate) struct Template {
     pub program: Program,
     /// What was counted of it.
     pub counts: Rc<Counts>,
+    /// Its number among the kernels that are known, by the matrix unit that it is for.
+    numbers: BTreeMap<Option<String>, usize>,
 }
+
+/// What determines the kernels of a cone but for their tiles: roots, what is read from memory, what is computed, and how products
+/// are multiplied.
+type Key = (Vec<NodeId>, BTreeSet<NodeId>, BTreeSet<NodeId>, Products);
+
+/// The kernels that a plan emitted: units, arithmetic lanes and kernels that are looked at again have many of them in common.
+#[derive(Debug, Default)]
+pub(crate) struct Emitted(BTreeMap<Key, Templates>);
 
 /// The kernels of one cone that were emitted, or why there is none.
 pub(crate) type Templates = BTreeMap<Shape, Result<Template, PlanError>>;
@@ -43,6 +56,19 @@ impl Template {
         self.program.kernels.iter_mut().for_each(|kernel| put_sizes(p, tiling, kernel));
     }
 
+    /// Its number among the kernels that are known, for a matrix unit or none.
+    pub(crate) fn number(&mut self, known: &mut Known, unit: Option<&str>) -> usize {
+        let unit = unit.map(str::to_string);
+        match self.numbers.get(&unit) {
+            Some(number) => *number,
+            None => {
+                let number = known.number(&mut self.program, unit.as_deref());
+                self.numbers.insert(unit, number);
+                number
+            }
+        }
+    }
+
     /// The kernel in this tiling.
     pub(crate) fn with(&self, p: &Problem, tiling: Tiling) -> Tried {
         let mut tried = self.tried.clone();
@@ -52,6 +78,16 @@ impl Template {
 }
 
 impl Workshop<'_> {
+    /// What `find` gives with the kernels that were emitted for a cone, to which it adds.
+    pub(crate) fn with_templates<T>(&mut self, cone: &Cone, find: impl FnOnce(&mut Self, &mut Templates) -> T) -> T {
+        let roots = cone.roots.iter().map(|r| r.0).collect();
+        let key: Key = (roots, cone.loads.clone(), cone.computed.clone(), self.products);
+        let mut templates = self.emitted.0.remove(&key).unwrap_or_default();
+        let found = find(self, &mut templates);
+        self.emitted.0.insert(key, templates);
+        found
+    }
+
     /// The shape of a style, and the kernel emitted for it: now, if it is the first of its shape. With some tiles given, by the
     /// names of their indices.
     pub(crate) fn template<'t>(
@@ -68,7 +104,7 @@ impl Workshop<'_> {
         let template = templates.entry(shape).or_insert_with(|| {
             self.emit_with(cone, roles, style, tiles, name).map(|tried| {
                 let program = program_of(self.p, self.x, self.types, vec![tried.kernel.clone()]);
-                Template { tried, program, counts: Rc::default() }
+                Template { tried, program, counts: Rc::default(), numbers: BTreeMap::new() }
             })
         });
         match template {

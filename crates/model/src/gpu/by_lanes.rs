@@ -86,6 +86,11 @@ impl ByLanes {
 /// What a kernel of a well-formed program takes of the machine's cores where lanes multiply; `None` on a machine whose
 /// cores are not a GPU's.
 pub fn by_lanes(program: &Program, kernel: &Kernel, machine: &Machine) -> Option<ByLanes> {
+    by_lanes_of(program, kernel, machine, &Structure::of(kernel))
+}
+
+/// The same of a kernel whose structure is known.
+pub fn by_lanes_of(program: &Program, kernel: &Kernel, machine: &Machine, structure: &Structure) -> Option<ByLanes> {
     let lanes = machine.lanes.as_ref()?;
     let clock = Clock::new(machine, lanes);
     let in_unit = in_unit(kernel, machine);
@@ -103,8 +108,7 @@ pub fn by_lanes(program: &Program, kernel: &Kernel, machine: &Machine) -> Option
         }
     });
     let bytes = |v: ValueId| shared_bytes(kernel, v, in_unit.get(&v).copied());
-    let structure = Structure::of(kernel);
-    let mut block = Block::of_lanes(program, kernel, &structure, clock, 32);
+    let mut block = Block::of_lanes(program, kernel, structure, clock, 32);
     // What is only multiplied goes from memory to shared memory and is never held.
     block.shared =
         factors.iter().filter(|v| block.structure.loaded.contains(v) && !others.contains(v)).copied().collect();

@@ -20,7 +20,7 @@ mod structure;
 mod time;
 pub(crate) mod uses;
 
-pub use by_lanes::{ByLanes, by_lanes};
+pub use by_lanes::{ByLanes, by_lanes, by_lanes_of};
 
 use block::Block;
 use cycles::Clock;
