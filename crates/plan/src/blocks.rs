@@ -61,13 +61,12 @@ impl Workshop<'_> {
             format!("{} in {}", sides.join(" "), b.memory)
         };
         let blocks: Vec<String> = best.blocks.iter().map(text).collect();
-        let moved = |bytes: u64| bytes / self.machine.element.map_or(1, |e| e.0.max(1));
         out.notes.push(format!(
-            "by blocks of {}: {} elements pass {}, {} without",
+            "by blocks of {}: {} bytes pass {}, {} without",
             blocks.join(", "),
-            moved(best.outermost),
+            best.outermost,
             self.machine.trunk().next().map_or("", |l| &l.name),
-            moved(plain.outermost),
+            plain.outermost,
         ));
         Some(out)
     }

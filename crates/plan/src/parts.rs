@@ -129,8 +129,6 @@ impl Workshop<'_> {
         }
         frame.put(&sizes);
         let (bound, from) = self.known.bounds.if_moved(&frame.program, self.machine, &level, best.bytes)?;
-        let element = self.machine.element?.0.max(1);
-        let elements = |bytes: u64| bytes / element;
         let all = if best.pieces.len() == 2 { "both parts" } else { "all parts" };
         let make = |(place, piece): (usize, &Piece)| {
             let (frame, kernel) = match ways.get(piece.way) {
@@ -148,11 +146,11 @@ impl Workshop<'_> {
                 format!("{name} {first}..{} of {extent}", first + len)
             };
             let note = format!(
-                "{} with tiles of its own: {all} move {} elements, one piece would move {}, of which {} have to",
+                "{} with tiles of its own: {all} move {} bytes, one piece would move {}, of which {} have to",
                 along.iter().map(text).collect::<Vec<_>>().join(" and "),
-                elements(best.bytes),
-                elements(whole),
-                elements(bound),
+                best.bytes,
+                whole,
+                bound,
             );
             let mut kernel = sliced(kernel, &frame.axes(&piece.along))?;
             kernel.axes.clone_from(&part.kernel().axes);

@@ -145,7 +145,7 @@ fn a_plan_says_what_its_blocks_are_for() {
     let plan = planned(ATTENTION, "M=4096, N=4096, D=64, E=64", &machine(1 << 18, 1 << 12));
     let notes = &plan.kernels[0].notes;
     let told = notes.iter().find(|n| n.starts_with("by blocks of m:")).unwrap_or_else(|| panic!("{notes:?}"));
-    assert!(told.contains("in cache") && told.contains("elements pass memory"), "{told}");
+    assert!(told.contains("in cache") && told.contains("bytes pass memory"), "{told}");
     let text = einloom_tile::print(&plan.program);
     assert!(text.contains("by blocks of m:"), "{text}");
 }
