@@ -2,7 +2,7 @@
 //!
 //! Each memory has tiles of its own: what passes into one that keeps blocks is what a kernel would move whose tiles are the
 //! blocks (every level of a hierarchy is planned as if it were the only one: Abbott and Zardini, "FlashAttention on a Napkin",
-//! section 5.3). Only what one visit leaves for another has to be there: what is loaded, and the states of a stream of
+//! equation 2). Only what one visit leaves for another has to be there: what is loaded, and the states of a stream of
 //! which the block has a part. What is computed on the way lives further in.
 //!
 //! A part of a stream costs memories further in: at each part but the first of every point, states come in and what was loaded

@@ -94,7 +94,7 @@ pub struct LevelTransfers {
     /// `bytes` is so much less than what moves without. 0 of caches.
     pub kept_bytes: u64,
     /// Bytes of a stream's states that leave and come back, where blocks of the level have parts of the stream: see
-    /// [`einloom_tile::Block`]. In `bytes`, and of no tensor.
+    /// [`einloom_tile::Block`]. They pass the innermost level too. In `bytes`, and of no tensor.
     pub carried_bytes: u64,
     /// `bytes` without `carried_bytes`, per tensor.
     pub tensors: Vec<TensorTransfer>,
