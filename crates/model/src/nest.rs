@@ -4,6 +4,7 @@ use crate::count::iterations;
 use crate::counts::{Counts, What};
 use crate::element::moved;
 use crate::region::{Lean, touched};
+use arrayvec::ArrayVec;
 use einloom_tile::{Affine, AxisId, Coord, CoordAtom, Kernel, Op, Predicate, Program, Scalar, TensorId, ValueId};
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -172,7 +173,7 @@ impl Parts {
                 Op::Load { dst, tensor, at, fill } => {
                     let gathers = at.iter().any(|c| !tiles(c).is_empty());
                     self.data_dependent |= gathers && fill.is_some();
-                    let mut depends = sides(kernel, *dst);
+                    let mut depends = side_set(kernel, *dst);
                     for coord in at {
                         depends.extend(coord_axes(coord));
                         tiles(coord).into_iter().for_each(|v| depends.extend(self.depends[v.at()].iter().copied()));
@@ -184,7 +185,7 @@ impl Parts {
                     body.accesses.push(self.access(*tensor, at, *src, [true, false], loops));
                 }
                 Op::Map { dst, expr } => {
-                    let mut depends = sides(kernel, *dst);
+                    let mut depends = side_set(kernel, *dst);
                     self.scalar(expr, &mut depends);
                     self.depends[dst.at()] = depends;
                 }
@@ -192,7 +193,7 @@ impl Parts {
                 Op::Reduce { dst, src, acc, .. } => self.combine(kernel, *dst, &[Some(*src), *acc]),
                 Op::Pick { dst, src, axis, at, .. } => {
                     // The axis itself is whole wherever it is; the positions may depend on more.
-                    let mut depends = sides(kernel, *dst);
+                    let mut depends = side_set(kernel, *dst);
                     depends.extend(self.depends[src.at()].iter().copied().filter(|a| a != axis));
                     depends.extend(coord_axes(at));
                     tiles(at).into_iter().for_each(|v| depends.extend(self.depends[v.at()].iter().copied()));
@@ -201,7 +202,7 @@ impl Parts {
                 Op::Stream { axis, within, guards, states, body: inner } => {
                     self.data_dependent |= !guards.is_empty();
                     for state in states {
-                        self.depends[state.value.at()] = sides(kernel, state.value);
+                        self.depends[state.value.at()] = side_set(kernel, state.value);
                     }
                     loops.push(Loop::stream(*axis, within));
                     body.streams.push(self.body(kernel, inner, loops));
@@ -244,7 +245,7 @@ impl Parts {
     /// A result over its operands; the axis that is summed or reduced is none of its sides and goes.
     fn combine(&mut self, kernel: &Kernel, dst: ValueId, operands: &[Option<ValueId>]) {
         let mut own = BTreeSet::new();
-        let mut out = sides(kernel, dst);
+        let mut out = side_set(kernel, dst);
         for operand in operands.iter().flatten() {
             own.extend(sides(kernel, *operand));
             out.extend(self.depends[operand.at()].iter().copied());
@@ -274,10 +275,23 @@ pub(crate) fn grid_loops(kernel: &Kernel) -> Vec<Loop> {
     kernel.grid.iter().map(|&axis| Loop { axis, within: None }).collect()
 }
 
+/// The axes of a tile's sides, ascending, each once.
+pub(crate) type Sides = ArrayVec<AxisId, 2>;
+
 /// The axes of a tile's sides.
-pub(crate) fn sides(kernel: &Kernel, value: ValueId) -> BTreeSet<AxisId> {
+pub(crate) fn sides(kernel: &Kernel, value: ValueId) -> Sides {
     let value = kernel.value(value);
-    [value.rows, value.cols].into_iter().flatten().collect()
+    let mut out: Sides = [value.rows, value.cols].into_iter().flatten().collect();
+    out.sort_unstable();
+    if out.len() == 2 && out[0] == out[1] {
+        out.pop();
+    }
+    out
+}
+
+/// The same as a set to which others come.
+pub(crate) fn side_set(kernel: &Kernel, value: ValueId) -> BTreeSet<AxisId> {
+    sides(kernel, value).into_iter().collect()
 }
 
 /// The axes whose positions a coordinate mentions, also inside divisions.

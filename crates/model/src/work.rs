@@ -2,7 +2,7 @@
 
 use crate::count::{Group, parts_of_elements};
 use crate::counts::Counts;
-use crate::nest::{Loop, grid_loops, sides};
+use crate::nest::{Loop, grid_loops, side_set, sides};
 use einloom_cascade::{BinaryOp, DType, UnaryOp};
 use einloom_machine::{Machine, Work as Kind};
 use einloom_tile::{AxisId, Kernel, Op, Scalar, ValueId};
@@ -82,7 +82,7 @@ impl<'k> Tasks<'_, 'k> {
         for op in ops {
             match op {
                 Op::Mma { dst, a, b, .. } => {
-                    let axes = sides(kernel, *a).union(&sides(kernel, *b)).copied().collect();
+                    let axes = sides(kernel, *a).into_iter().chain(sides(kernel, *b)).collect();
                     let wide = dtype(*dst) == DType::F64;
                     let types = if wide { (DType::F64, DType::F64) } else { (dtype(*a), dtype(*b)) };
                     // Factors of two types meet in the wider one.
@@ -93,11 +93,11 @@ impl<'k> Tasks<'_, 'k> {
                     let t = scalar(*dst);
                     let (all, special) = (functions(expr), special(expr));
                     let pipes = [(Kind::Arithmetic, t, all - special), (Kind::Special, t, special)];
-                    self.add(loops, &sides(kernel, *dst), all, (t, t), &pipes);
+                    self.add(loops, &side_set(kernel, *dst), all, (t, t), &pipes);
                 }
                 Op::Reduce { dst, src, .. } => {
                     let t = scalar(*dst);
-                    self.add(loops, &sides(kernel, *src), 1, (t, t), &[(Kind::Arithmetic, t, 1)]);
+                    self.add(loops, &side_set(kernel, *src), 1, (t, t), &[(Kind::Arithmetic, t, 1)]);
                 }
                 Op::Stream { axis, within, body, .. } => {
                     loops.push(Loop::stream(*axis, within));

@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 
 /// Plans that are looked at as long as one may be in search of better divisions, at most: small programs do not come near it, and one
 /// of thirty statements, in several forms and shares, is to be planned in two seconds.
-const DIVISIONS: usize = 4;
+const DIVISIONS: usize = 3;
 
 /// See the module's text. All of it is for one machine and one set of options.
 #[derive(Debug, Default)]

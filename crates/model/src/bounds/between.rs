@@ -27,7 +27,7 @@ pub(super) fn between(
     // One number of a row, or of a row and a column.
     let number = |v: &ValueId| {
         let own = sides(kernel, *v);
-        !own.is_disjoint(rows) && own.iter().all(|a| rows.contains(a) || columns.contains(a))
+        own.iter().any(|a| rows.contains(a)) && own.iter().all(|a| rows.contains(a) || columns.contains(a))
     };
     let made: BTreeSet<ValueId> = ops.iter().filter_map(written).chain(states.iter().map(|s| s.value)).collect();
     let carried = states.iter().filter(|s| number(&s.value)).count();

@@ -37,7 +37,7 @@ impl<'a> Flow<'a> {
     }
 
     fn axes(&self, v: ValueId) -> BTreeSet<AxisId> {
-        self.depends[v.at()].union(&sides(self.kernel, v)).copied().collect()
+        self.depends[v.at()].iter().copied().chain(sides(self.kernel, v)).collect()
     }
 
     /// The axes over which the sums stay apart that this one goes into: its own where anything but a sum reads it.

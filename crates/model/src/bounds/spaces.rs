@@ -5,7 +5,7 @@ use super::between::between;
 use super::flow::Flow;
 use super::{Beside, BoundFrom, Incoming, NestArray, ProjectiveNest};
 use crate::count::elements;
-use crate::nest::{Loop, Nest, grid_loops, sides};
+use crate::nest::{Loop, Nest, grid_loops, side_set, sides};
 use einloom_machine::Machine;
 use einloom_tile::{
     Affine, AxisId, Coord, CoordAtom, Kernel, Op, Predicate, Program, Scalar, State, TensorId, TileMonoid, ValueId,
@@ -225,7 +225,7 @@ impl<'a> Finder<'a> {
             Op::Reduce { dst, src, monoid: TileMonoid::Sum, .. } => (vec![*src], *dst),
             _ => return None,
         };
-        let mut points: BTreeSet<AxisId> = sides(self.kernel, result);
+        let mut points: BTreeSet<AxisId> = side_set(self.kernel, result);
         factors.iter().for_each(|f| points.extend(self.depends(*f)));
         Some(Contraction { factors, result, points, loops: &def.loops })
     }
@@ -305,7 +305,7 @@ impl<'a> Finder<'a> {
         let (states, body) = stream_of(&self.kernel.body, result)?;
         let beside = states.iter().map(|s| s.value).filter(|&v| {
             let over = sides(self.kernel, v);
-            over.is_subset(own) && over.len() < sides(self.kernel, result).len()
+            over.iter().all(|a| own.contains(a)) && over.len() < sides(self.kernel, result).len()
         });
         let carried = beside.map(|v| self.machine.held_bytes(self.kernel.value(v).dtype) as f64).sum();
         let rows: BTreeSet<AxisId> = own.intersection(points).copied().collect();

@@ -54,7 +54,8 @@ pub struct ByLanes {
     /// where reductions decide how threads share tiles, some factor does not stream or no result has two sides: then how threads
     /// stand is not known here.
     pub beside_products: Option<f64>,
-    /// Seconds of the cores for what is not multiplied, maps, reductions and their waits, if `beside_products` is not known.
+    /// Seconds of the cores for what is not multiplied, maps, reductions and their waits, if it fits and `beside_products` is not
+    /// known.
     pub rest: f64,
     /// Blocks of a core at once.
     pub blocks: usize,
@@ -174,16 +175,9 @@ pub fn by_lanes_of(program: &Program, kernel: &Kernel, machine: &Machine, struct
     let by_points = grid_points(kernel).div_ceil(machine.cores.max(1));
     let blocks = by_shared.min(by_registers).min(lanes.threads / block.threads).min(by_points).max(1);
     let awaited = if stages == 1 { streamed } else { 0 };
-    let stand = Stand { threads: block.threads, blocks, awaited };
-    let beside_products =
-        if by_blocks && area.is_some() { beside(program, kernel, &clock, &in_unit, stand) } else { None };
-    let rest = match beside_products {
-        Some(_) => 0.0,
-        None => block.core_seconds(&block.task(grid_points(kernel)), &block.team(1, blocks), 0.0).seconds,
-    };
-    Some(ByLanes {
-        beside_products,
-        rest,
+    let mut found = ByLanes {
+        beside_products: None,
+        rest: 0.0,
         blocks,
         stages,
         threads: block.threads,
@@ -192,7 +186,18 @@ pub fn by_lanes_of(program: &Program, kernel: &Kernel, machine: &Machine, struct
         shared_bytes,
         shared_limit,
         by_axis: by_axis.collect(),
-    })
+    };
+    if found.misfit().is_some() {
+        return Some(found);
+    }
+    if by_blocks && area.is_some() {
+        let stand = Stand { threads: block.threads, blocks, awaited };
+        found.beside_products = beside(program, kernel, &clock, &in_unit, stand);
+    }
+    if found.beside_products.is_none() {
+        found.rest = block.core_seconds(&block.task(grid_points(kernel)), &block.team(1, blocks), 0.0).seconds;
+    }
+    Some(found)
 }
 
 /// Factors of the products that a matrix unit takes, with the bytes of an element there.

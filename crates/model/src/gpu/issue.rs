@@ -181,10 +181,10 @@ impl Block<'_> {
         let (Some(unit), Some(rows)) = (self.unit, self.rows) else { return };
         let Some(dtype) = operand(self.kernel, unit, a, b) else { return };
         let (left, right) = if sides(self.kernel, a).contains(&rows) { (a, b) } else { (b, a) };
-        let deep: usize =
-            sides(self.kernel, right).difference(&sides(self.kernel, dst)).map(|&x| self.size(x)).product();
-        let deep = deep.next_multiple_of(unit.depth_of(dtype)) as f64;
         let own = sides(self.kernel, dst);
+        let deep: usize =
+            sides(self.kernel, right).iter().filter(|x| !own.contains(x)).map(|&x| self.size(x)).product();
+        let deep = deep.next_multiple_of(unit.depth_of(dtype)) as f64;
         let high = self.size(rows) as f64;
         let wide: f64 = own.into_iter().filter(|x| *x != rows).map(|x| self.size(x) as f64).product();
         let cycles = high * wide * deep / self.clock.products(unit, dtype);

@@ -134,7 +134,7 @@ impl<'a> Count<'a> {
     }
 
     fn product(&mut self, [dst, a, b]: [ValueId; 3], loops: &[Loop]) {
-        let axes: BTreeSet<AxisId> = sides(self.kernel, a).union(&sides(self.kernel, b)).copied().collect();
+        let axes: BTreeSet<AxisId> = sides(self.kernel, a).into_iter().chain(sides(self.kernel, b)).collect();
         let terms = elements(self.kernel, loops, &axes) as f64;
         let size = |axis: &AxisId| self.kernel.axis(*axis).tile.min(self.kernel.axis(*axis).extent).max(1) as f64;
         let own: Vec<f64> = sides(self.kernel, dst).iter().map(size).collect();
