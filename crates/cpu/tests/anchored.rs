@@ -194,6 +194,26 @@ fn scores_that_are_no_numbers_stay_in_their_rows() {
     }
 }
 
+/// Weights that are 0 leave nothing of a value, but of one that is infinite or no number, in chunks that a number takes the place of
+/// as a whole and in others.
+#[test]
+fn values_that_are_no_numbers_reach_rows_that_give_them_no_weight() {
+    let (sizes, tiles) = ([70, 200, 16], [16, 32]);
+    let [m, n, d] = sizes;
+    let (queries, keys) = (numbers(2 * m * d, 37), numbers(2 * n * d, 23));
+    for elsewhere in [-3.4028234663852886e38, -2.0] {
+        for (special, key) in [(f64::INFINITY, 199), (f64::NEG_INFINITY, 40), (f64::NAN, 64), (0.0, 0)] {
+            let mut values = numbers(2 * n * d, 29);
+            values[key * d + 3] = special;
+            let inputs = [queries.clone(), keys.clone(), values];
+            for dtype in [Bf16, F32] {
+                let program = changed(dtype, sizes, tiles, NONE, Between::Elsewhere(elsewhere));
+                check(&program, &inputs, tolerance(dtype));
+            }
+        }
+    }
+}
+
 /// What is added to scores, or becomes of them otherwise, in tiles that are whole and in others.
 #[test]
 fn scores_that_are_changed_first_agree() {

@@ -38,44 +38,44 @@ fn blocks_share_the_larger_factor_of_a_product() {
         &multiply([4096; 3]),
         2,
         expect![[r#"
-          ring a_b: 4 stages of 49152 bytes at byte 1024
-            a: 128×64 bf16 from A, rows of k, panels of 64 columns swizzled over 128 bytes
-            b: 64×256 bf16 from B, rows of n, panels of 64 columns swizzled over 128 bytes
-              each block of the cluster copies 2 of its panels to blocks 0, 1
-          clusters of 2 blocks, neighbours along m: fill ring a_b together and meet before the first copy and before they leave
-            ring a_b: 49152 bytes fill a stage, 4 consumers empty it
-          points in the order of n (16); per section of 8 of them: m (16 × 2)
-          66 clusters stay and take 256 points for each of its blocks: in turn
-    "#]],
+            ring a_b: 4 stages of 49152 bytes at byte 1024
+              a: 128×64 bf16 from A, rows of k, panels of 64 columns swizzled over 128 bytes
+              b: 64×256 bf16 from B, rows of n, panels of 64 columns swizzled over 128 bytes
+                each block of the cluster copies 2 of its panels to blocks 0, 1
+            clusters of 2 blocks, neighbours along m: fill ring a_b together and meet before the first copy and before they leave
+              ring a_b: 49152 bytes fill a stage, 4 consumers empty it
+            points in the order of m (16 × 2), n (16)
+            66 clusters stay and take 256 points for each of its blocks: in turn
+        "#]],
     );
     // Along m, 31 windows are no pairs; the other factor is shared instead.
     check(
         &multiply([3968, 4096, 4096]),
         2,
         expect![[r#"
-          ring a_b: 4 stages of 49152 bytes at byte 1024
-            a: 128×64 bf16 from A, rows of k, panels of 64 columns swizzled over 128 bytes
-              each block of the cluster copies 64 of its rows to blocks 0, 1
-            b: 64×256 bf16 from B, rows of n, panels of 64 columns swizzled over 128 bytes
-          clusters of 2 blocks, neighbours along n: fill ring a_b together and meet before the first copy and before they leave
-            ring a_b: 49152 bytes fill a stage, 4 consumers empty it
-          points in the order of n (8 × 2); per section of 4 of them: m (31)
-          66 clusters stay and take 248 points for each of its blocks: in turn
-    "#]],
+            ring a_b: 4 stages of 49152 bytes at byte 1024
+              a: 128×64 bf16 from A, rows of k, panels of 64 columns swizzled over 128 bytes
+                each block of the cluster copies 64 of its rows to blocks 0, 1
+              b: 64×256 bf16 from B, rows of n, panels of 64 columns swizzled over 128 bytes
+            clusters of 2 blocks, neighbours along n: fill ring a_b together and meet before the first copy and before they leave
+              ring a_b: 49152 bytes fill a stage, 4 consumers empty it
+            points in the order of m (31), n (8 × 2)
+            66 clusters stay and take 248 points for each of its blocks: in turn
+        "#]],
     );
     check(
         &multiply([4096; 3]),
         4,
         expect![[r#"
-          ring a_b: 4 stages of 49152 bytes at byte 1024
-            a: 128×64 bf16 from A, rows of k, panels of 64 columns swizzled over 128 bytes
-            b: 64×256 bf16 from B, rows of n, panels of 64 columns swizzled over 128 bytes
-              each block of the cluster copies 1 of its panels to blocks 0, 1, 2, 3
-          clusters of 4 blocks, neighbours along m: fill ring a_b together and meet before the first copy and before they leave
-            ring a_b: 49152 bytes fill a stage, 8 consumers empty it
-          points in the order of n (16); per section of 8 of them: m (8 × 4)
-          33 clusters stay and take 128 points for each of its blocks: in turn
-    "#]],
+            ring a_b: 4 stages of 49152 bytes at byte 1024
+              a: 128×64 bf16 from A, rows of k, panels of 64 columns swizzled over 128 bytes
+              b: 64×256 bf16 from B, rows of n, panels of 64 columns swizzled over 128 bytes
+                each block of the cluster copies 1 of its panels to blocks 0, 1, 2, 3
+            clusters of 4 blocks, neighbours along m: fill ring a_b together and meet before the first copy and before they leave
+              ring a_b: 49152 bytes fill a stage, 8 consumers empty it
+            points in the order of m (8 × 4), n (16)
+            33 clusters stay and take 128 points for each of its blocks: in turn
+        "#]],
     );
 }
 
@@ -85,21 +85,21 @@ fn queries_of_one_head_share_its_keys_and_values() {
         &attend(4096, false),
         2,
         expect![[r#"
-          ring q: 1 stage of 32768 bytes at byte 1024
-            q: 128×128 bf16 from Q, rows of d, panels of 64 columns swizzled over 128 bytes
-          ring k: 3 stages of 32768 bytes at byte 33792
-            k: 128×128 bf16 from K, rows of d, panels of 64 columns swizzled over 128 bytes
-              each block of the cluster copies 1 of its panels to blocks 0, 1
-          ring v: 3 stages of 32768 bytes at byte 132096
-            v: 128×128 bf16 from V, rows of e, panels of 64 columns swizzled over 128 bytes
-              each block of the cluster copies 1 of its panels to blocks 0, 1
-          clusters of 2 blocks, neighbours along m: fill ring k and ring v together and meet before the first copy and before they leave
-            ring k: 32768 bytes fill a stage, 4 consumers empty it
-            ring v: 32768 bytes fill a stage, 4 consumers empty it
-          points in the order of b (2), h (8); per section of 1 of them: m (16 × 2)
-          66 clusters stay and take 256 points for each of its blocks: in turn
-          2 consumers start their products in turn
-    "#]],
+            ring q: 1 stage of 32768 bytes at byte 1024
+              q: 128×128 bf16 from Q, rows of d, panels of 64 columns swizzled over 128 bytes
+            ring k: 3 stages of 32768 bytes at byte 33792
+              k: 128×128 bf16 from K, rows of d, panels of 64 columns swizzled over 128 bytes
+                each block of the cluster copies 1 of its panels to blocks 0, 1
+            ring v: 3 stages of 32768 bytes at byte 132096
+              v: 128×128 bf16 from V, rows of e, panels of 64 columns swizzled over 128 bytes
+                each block of the cluster copies 1 of its panels to blocks 0, 1
+            clusters of 2 blocks, neighbours along m: fill ring k and ring v together and meet before the first copy and before they leave
+              ring k: 32768 bytes fill a stage, 4 consumers empty it
+              ring v: 32768 bytes fill a stage, 4 consumers empty it
+            points in the order of b (2), h (8), m (16 × 2)
+            66 clusters stay and take 256 points for each of its blocks: in turn
+            2 consumers start their products in turn
+        "#]],
     );
 }
 

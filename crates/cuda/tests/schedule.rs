@@ -46,7 +46,7 @@ fn products_lie_in_fragments_and_states_stay_in_place() {
               qk = mma q kept in registers · k: mma.sync.m16n8k16 bf16, sums in f32
               o = mma p from registers · v: mma.sync.m16n8k16 bf16, sums in f32
               stream: k, v in 4 stages
-              order: sections of 16 of b, h; in each m from the last on over them all
+              order: b, h, m from the last on
         "#]],
     );
 }
@@ -66,7 +66,6 @@ fn rows_that_need_not_be_whole_are_shared_by_warps() {
               sum: f32 128 registers, those of acc
               sum = mma a · b: mma.sync.m16n8k16 bf16, sums in f32
               stream: a, b in 2 stages
-              order: sections of 16 of n; in each m over them all
         "#]],
     );
 }
@@ -86,7 +85,6 @@ fn slower_ways_say_why() {
               sum: f32 64 registers, those of acc
               sum = mma a · b: multiply and add in f32
               stream: a, b in 4 stages
-              order: sections of 4 of n; in each m over them all
               slower: sum = mma: no tensor-core operands hold f32 and f32 without rounding them
         "#]],
     );
@@ -102,7 +100,6 @@ fn slower_ways_say_why() {
               b: i8 in shared memory; 64×32 i8 swizzled at byte 2048, 1 × 2048 bytes, copied element by element
               sum: i32 32 registers, those of acc
               sum = mma a · b: mma.sync.m16n8k32 bytes, sums in i32
-              order: sections of 4 of n; in each m over them all
               slower: a = load: rows of A begin at multiples of 1 bytes only; cp.async needs 4
               slower: b = load: elements along k, which has to be adjacent in shared memory, are apart in memory
         "#]],

@@ -52,7 +52,7 @@ fn products_that_add_to_a_state_run_under_the_next_chunk() {
                 v: 128×128 bf16 from V, rows of e, panels of 64 columns swizzled over 128 bytes
               qk = q in ring q, the summed axis adjacent · k in ring k, the summed axis adjacent: 8 × wgmma m64n128k16 bf16, sums in f32
               o = p in registers · v in ring v, the kept axis adjacent: 8 × wgmma m64n128k16 bf16, sums in f32
-              points in the order of b (2), h (8); per section of 16 of them: m (32, last first)
+              points in the order of b (2), h (8), m (32, last first)
               132 blocks stay and take 512 points: each goes to the block with the least to do so far
               2 consumers start their products in turn
               producer
@@ -123,7 +123,7 @@ fn a_matmul_is_one_chain() {
                 a: 128×64 bf16 from A, rows of k, panels of 64 columns swizzled over 128 bytes
                 b: 64×256 bf16 from B, rows of n, panels of 64 columns swizzled over 128 bytes
               sum = a in ring a_b, the summed axis adjacent · b in ring a_b, the kept axis adjacent: 4 × wgmma m64n256k16 bf16, sums in f32
-              points in the order of n (16); per section of 8 of them: m (32)
+              points in the order of m (32), n (16)
               132 blocks stay and take 512 points: in turn
               producer
                 each chunk of k

@@ -51,7 +51,7 @@ fn elements(program: &Program, kernel: &Kernel, block: &Block, nest: &Nest, kept
 }
 
 /// The kernel whose tiles are the blocks: what comes into the memory that keeps them is what it moves.
-fn as_tiles(kernel: &Kernel, block: &Block) -> Kernel {
+pub(crate) fn as_tiles(kernel: &Kernel, block: &Block) -> Kernel {
     let mut out = Kernel { blocks: vec![], ..kernel.clone() };
     out.axes.iter_mut().filter(|a| a.kind == AxisKind::Stream).for_each(|a| a.tile = a.extent.max(1));
     for &(axis, side) in &block.sides {
@@ -176,7 +176,7 @@ impl<'a> Blocks<'a> {
 
 /// Whether points are visited by these blocks in the order of the grid: one axis alone is in parts that are more than a tile, and
 /// the stream is whole.
-fn keeps_order(kernel: &Kernel, block: &Block) -> bool {
+pub(crate) fn keeps_order(kernel: &Kernel, block: &Block) -> bool {
     let side = |a: AxisId| block.sides.iter().find(|s| s.0 == a).map_or(kernel.axis(a).tile, |s| s.1);
     let within = kernel.grid.iter().position(|&a| side(a) > kernel.axis(a).tile).unwrap_or(kernel.grid.len());
     let whole = |&a: &AxisId| side(a) >= kernel.axis(a).extent;

@@ -253,7 +253,7 @@ impl Reuse<'_> {
     }
 
     /// What these accesses touch in one region, on average, with the tiles, if that fits.
-    fn fits(&self, accesses: &[usize], depth: usize, share: u64, tiles: u64) -> Option<u64> {
+    pub(crate) fn fits(&self, accesses: &[usize], depth: usize, share: u64, tiles: u64) -> Option<u64> {
         let Some(first) = accesses.first() else { return Some(tiles) };
         let regions = self.nest.iterations(self.kernel, *first, depth);
         if regions == 0 {

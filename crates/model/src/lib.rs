@@ -29,7 +29,7 @@ pub use again::passed_again;
 pub use blocks::block_elements;
 pub use counts::Counts;
 pub use energy::Energy;
-pub use gpu::{Below, ByLanes, Depth, Misfit, OnGpu, Structure, by_lanes, by_lanes_of, on_gpu, on_gpu_below};
+pub use gpu::{Below, ByLanes, ByOrder, Depth, Misfit, OnGpu, Structure, by_lanes, by_lanes_of, on_gpu, on_gpu_below};
 pub use held::{Held, held_elements};
 pub use resident::resident_but_passing;
 pub use transfers::{

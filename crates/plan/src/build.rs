@@ -20,9 +20,12 @@ use crate::{Options, PlanError, Work};
 use einloom_algebra::NodeId;
 use einloom_cascade::{DType, IndexId};
 use einloom_machine::{Level, Machine};
-use einloom_model::{KernelTransfers, OnGpu, compute_seconds_counted, kernel_transfers_counted, resident_but_passing};
-use einloom_tile::{AxisKind, Kernel, Op, grid_points};
+use einloom_model::{
+    Counts, KernelTransfers, OnGpu, compute_seconds_counted, kernel_transfers_counted, resident_but_passing,
+};
+use einloom_tile::{AxisKind, Kernel, Op, Program, grid_points};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 /// Halves of a core's private cache that tiles may take before they count as overflowing it, where a body also computes with them. Measured
 /// (docs/model.md, "Tiles that overflow a core's cache"): attention loses 5 to 9 % from 0.9 to 1.6 halves.
@@ -355,7 +358,7 @@ impl Workshop<'_> {
     /// Predicted time, with the tiles that were put: the model's, and what issuing each tile operation costs. Infinite where
     /// that is `limit` or more even without any traffic, which then is not counted.
     pub(crate) fn cost(&mut self, template: &Template, limit: f64) -> Cost {
-        self.cost_beside(template, limit, (None, 0.0))
+        self.cost_beside(&template.program, &template.counts, limit, (None, 0.0))
     }
 
     /// The same with products that take so many seconds beside their multiply-adds, if that is known: then tiles are known
@@ -363,12 +366,13 @@ impl Workshop<'_> {
     /// else the lanes do, which takes so many seconds, shows beside them in part.
     pub(crate) fn cost_beside(
         &mut self,
-        template: &Template,
+        program: &Program,
+        counts: &Rc<Counts>,
         limit: f64,
         (products, rest): (Option<f64>, f64),
     ) -> Cost {
         self.work.tilings += 1;
-        let (k, counts) = (template.kernel(), &template.counts);
+        let k = &program.kernels[0];
         // That time has what every tile costs beside its products.
         let overhead = match products {
             Some(_) => self.machine.overhead.kernel.0,
@@ -382,7 +386,7 @@ impl Workshop<'_> {
             self.work.pruned += 1;
             return Cost { seconds: f64::INFINITY, ..Cost::default() };
         }
-        let t = kernel_transfers_counted(&template.program, k, self.machine, counts);
+        let t = kernel_transfers_counted(program, k, self.machine, counts);
         // Tiles that overflow the private caches are moved again by every operation.
         let near = match self.machine.lanes {
             Some(_) => 1.0,

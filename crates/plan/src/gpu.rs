@@ -285,11 +285,16 @@ impl Trials<'_> {
     fn tried(&self, p: &Problem, found: Found) -> Option<Tried> {
         let mut tried = self.templates.get(&found.shape)?.as_ref().ok()?.with(p, found.tiling);
         tried.kernel.stages = Some(found.gpu.stages).filter(|s| *s > 0);
-        let mut parts = found.gpu.parts.clone();
-        parts.push(("launch".to_string(), self.launch));
-        let cost = Cost { seconds: found.seconds, bound_by: found.gpu.bound_by.clone(), parts };
+        let cost = cost_on_core(&found.gpu, self.launch);
         Some(Tried { cost, gpu: Some(found.gpu), ..tried })
     }
+}
+
+/// With `launch` seconds to start the kernel.
+pub(crate) fn cost_on_core(gpu: &OnGpu, launch: f64) -> Cost {
+    let mut parts = gpu.parts.clone();
+    parts.push(("launch".to_string(), launch));
+    Cost { seconds: gpu.seconds + launch, bound_by: gpu.bound_by.clone(), parts }
 }
 
 fn sizes(tiling: &Tiling) -> Vec<(IndexId, u8, usize)> {

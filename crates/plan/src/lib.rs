@@ -53,6 +53,7 @@ mod summaries;
 mod template;
 mod tiling;
 mod types;
+mod visits;
 
 pub use choose::{Form, choose};
 pub use doubled::{Doubled, doubled};

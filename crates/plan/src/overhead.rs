@@ -3,7 +3,7 @@
 
 use einloom_machine::{Level, Machine};
 use einloom_model::passed_again;
-use einloom_tile::{AxisId, AxisKind, Kernel, Op, Window, chunks, grid_points, initial_windows, set_grid_point};
+use einloom_tile::{AxisId, AxisKind, Kernel, Op, Window, chunks, grid_points, grid_steps, initial_windows};
 
 /// See [`seconds_of_sums`].
 const UNHIDDEN: f64 = 2.0;
@@ -60,14 +60,18 @@ pub(crate) fn bytes_passed_again(kernel: &Kernel, machine: &Machine) -> f64 {
     per_core(kernel, machine, &bytes) * machine.cores.max(1) as f64
 }
 
-/// What one core sums up over all operations that it executes. The middle point of the grid stands for all.
+/// What one core sums up over all operations that it executes. The point in the middle of each axis of the grid stands for all.
 fn per_core(kernel: &Kernel, machine: &Machine, of: &dyn Fn(&Op, &[Window]) -> f64) -> f64 {
     let points = grid_points(kernel);
     if points == 0 {
         return 0.0;
     }
     let mut windows = initial_windows(kernel);
-    set_grid_point(kernel, points / 2, &mut windows);
+    for &id in &kernel.grid {
+        let axis = kernel.axis(id);
+        let base = grid_steps(axis) / 2 * axis.tile;
+        windows[id.at()] = Window { base, len: axis.tile.min(axis.extent - base) };
+    }
     visits(kernel, &kernel.body, &mut windows, of) * points.div_ceil(machine.cores.max(1)) as f64
 }
 

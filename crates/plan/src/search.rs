@@ -107,7 +107,8 @@ impl<'a> Search<'a> {
         };
         best.kernels = best.kernels.into_iter().flat_map(parts).collect();
         for kernel in &mut best.kernels {
-            if let Some(blocked) = self.shop.in_blocks(kernel) {
+            let blocked = self.shop.in_blocks(kernel).or_else(|| self.shop.in_order(kernel));
+            if let Some(blocked) = blocked {
                 *kernel = Rc::new(blocked);
             }
         }

@@ -11,9 +11,10 @@ use crate::lost::Cost;
 use crate::template::{Template, Templates};
 use crate::tiling::Tiling;
 use einloom_cascade::IndexId;
-use einloom_model::{Structure, by_lanes_of};
-use einloom_tile::{AxisKind, Kernel};
+use einloom_model::{ByLanes, Counts, Structure, by_lanes_of};
+use einloom_tile::{AxisKind, Kernel, Program};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 /// Tilings that are emitted for one kernel, at most, beside those that it begins with.
 const TRIES: usize = 48;
@@ -140,11 +141,17 @@ impl Workshop<'_> {
         // The time of what does not fit is of no interest.
         let cost = match misfit {
             Some(_) => Cost::default(),
-            None => self.cost_beside(one, limit / fit.slowdown(), (fit.beside_products, fit.rest)),
+            None => self.cost_by_lanes(&one.program, &one.counts, &fit, limit),
         };
-        let cost = Cost { seconds: cost.seconds * fit.slowdown(), ..cost };
         let alone = fit.beside_products.is_some() && fit.stages == 1;
         Some(Measured { cost, misfit, halves, alone })
+    }
+
+    /// What the program's only kernel takes where lanes multiply, if that is less than `limit` seconds.
+    pub(crate) fn cost_by_lanes(&mut self, program: &Program, counts: &Rc<Counts>, fit: &ByLanes, limit: f64) -> Cost {
+        let slower = fit.slowdown();
+        let cost = self.cost_beside(program, counts, limit / slower, (fit.beside_products, fit.rest));
+        Cost { seconds: cost.seconds * slower, ..cost }
     }
 
     /// The axes that weigh most, among those that can be cut, with half their tiles.

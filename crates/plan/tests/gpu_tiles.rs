@@ -78,15 +78,25 @@ fn answer(section: &[&str], sizes: &str) -> String {
     let planned = planned.unwrap_or_else(|e| panic!("{program}: {e}"));
     let defects = einloom_tile::verify(&planned.program);
     assert!(defects.is_empty(), "{defects:#?}");
-    let kernel = |k: &einloom_plan::PlannedKernel| {
+    // The order of the grid's points, by blocks of L2, if it is the plan's.
+    let order = |kernel: &einloom_tile::Kernel| {
+        let side = |v: einloom_tile::Visit| {
+            let name = &kernel.axis(v.axis).name;
+            if v.side == v.steps { name.clone() } else { format!("{name}:{}/{}", v.side, v.steps) }
+        };
+        let moving = einloom_tile::visits(kernel).into_iter().filter(|v| v.steps > 1);
+        let all = moving.map(side).collect::<Vec<_>>().join(" ");
+        if kernel.blocks.is_empty() { String::new() } else { format!(", blocks of {all}") }
+    };
+    let kernel = |(k, program): (&einloom_plan::PlannedKernel, &einloom_tile::Kernel)| {
         let tiled = k.group.iter().chain(&k.stream).filter(|t| t.1 > 1);
         let tiles = tiled.map(|(name, tile)| format!("{name}:{tile}")).collect::<Vec<_>>().join(" ");
         let tiles = if tiles.is_empty() { "-".to_string() } else { tiles };
         let core = k.gpu.as_ref().map_or("as for other machines".to_string(), ToString::to_string);
         let time = k.gpu.as_ref().map_or(String::new(), |g| format!(", {:.0} us", g.seconds * 1e6));
-        format!("{tiles} | {core}{time}")
+        format!("{tiles} | {core}{time}{}", order(program))
     };
-    planned.kernels.iter().map(kernel).collect::<Vec<_>>().join("  ||  ")
+    planned.kernels.iter().zip(&planned.program.kernels).map(kernel).collect::<Vec<_>>().join("  ||  ")
 }
 
 #[test]

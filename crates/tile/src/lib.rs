@@ -13,6 +13,7 @@ mod ir;
 mod layout;
 mod print;
 mod verify;
+mod visits;
 mod window;
 
 pub use alike::alike;
@@ -24,4 +25,5 @@ pub use ir::*;
 pub use layout::{ALIGNMENT, Layout};
 pub use print::{print, print_guard, print_kernel};
 pub use verify::{Defect, verify};
+pub use visits::{Visit, lengthens, visits};
 pub use window::*;

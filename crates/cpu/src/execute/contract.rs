@@ -6,8 +6,10 @@ use crate::compile::{Carrier, Contract, ElementKind, Fold, Passing, Product};
 use crate::kernels::contract::{Contraction, Dots, Element, Layout, Masks, Partly, Scale, Start};
 use crate::kernels::fold::{Monoid, Partial, Totals};
 use crate::kernels::isa::dispatch;
+use crate::kernels::live::Live;
 use crate::kernels::unit::Engaged;
 use bytemuck::Pod;
+use einloom_tile::{Coverage, Predicate, coverage};
 
 impl Worker<'_> {
     pub(super) fn contract(&mut self, contract: &Contract) {
@@ -45,12 +47,43 @@ impl Worker<'_> {
                     }
                     return;
                 }
-                let [left, result] = self.masks(contract);
+                let [mut left, result] = self.masks(contract);
+                if self.adds_nothing(contract) {
+                    left = Some(Live::new(vec![[0, 0, -1]], self.windows[contract.sum.at()].len));
+                }
                 let masks = Masks { left: left.as_ref(), result: result.as_ref() };
                 self.contract_as::<f32>(contract, times, |job, _, _| job.run_but(masks, token));
             }
             Carrier::F64 => self.contract_as::<f64>(contract, None, |job, _, _| job.run(token)),
             Carrier::I32 => self.contract_as::<i32>(contract, None, |job, _, _| job.run(token)),
+        }
+    }
+
+    /// Whether nothing reads the result here, as the predicates of all its readers tell: then it holds anything.
+    pub(super) fn unwanted(&mut self, contract: &Contract) -> bool {
+        let nowhere = |p: &Predicate| coverage(p, &self.windows) == Coverage::Empty;
+        if !contract.masks.wanted.as_ref().is_some_and(nowhere) {
+            return false;
+        }
+        let (m, n) = self.tiles().lengths(contract.dst);
+        self.arena.slots[self.job.plan.tiles[contract.dst.at()].slot].get_mut::<f32>(m * pitch(n));
+        self.places[contract.dst.at()] = Place::Slot;
+        true
+    }
+
+    /// Whether all products are 0: a factor is, and the other one has no infinity.
+    fn adds_nothing(&self, contract: &Contract) -> bool {
+        if !self.zeros[contract.left.at()] || contract.product != Product::Broadcast {
+            return false;
+        }
+        let tiles = self.tiles();
+        let (n, k) = (tiles.lengths(contract.dst).1, self.windows[contract.sum.at()].len);
+        let Rows { data, pitch } = tiles.rows::<f32>(contract.right);
+        match tiles.layout(contract.right) {
+            None => (0..k).all(|term| finite(&data[term * pitch..][..n])),
+            // What fills up the last panel may be anything: then nothing is lost but time.
+            Some(layout @ (Layout::Panels(_) | Layout::Rows(_))) => finite(&data[..layout.len(k, n)]),
+            Some(Layout::Packed(_)) => false,
         }
     }
 
@@ -152,4 +185,10 @@ impl Worker<'_> {
         self.arena.slots[tile.slot] = target;
         self.places[dst.at()] = Place::Slot;
     }
+}
+
+/// Whether none of these is infinite or no number.
+fn finite(all: &[f32]) -> bool {
+    // The largest exponent is theirs alone.
+    all.iter().fold(0, |most, x| most.max(x.to_bits() & 0x7f80_0000)) != 0x7f80_0000
 }

@@ -1,5 +1,6 @@
 //! Elementwise operations: an expression over strips of the result, and what becomes of each strip.
 
+use super::alike::alike;
 use super::arena::Scratch;
 use super::chained::chained;
 use super::chosen::{chosen, kept};
@@ -37,6 +38,8 @@ pub(super) struct Ends<'a> {
     pub asked: &'a mut Vec<Following>,
     /// A later map asks: rows may be taken in longer pieces.
     pub waits: bool,
+    /// Set if all elements are found to be 0; they may be without.
+    pub zero: &'a mut bool,
 }
 
 /// What is asked for while maps compute.
@@ -212,7 +215,7 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
     fn run<I: Instructions>(self) -> Option<Range> {
         let Self { strips, sources, mut sink, ends, rows, columns, pitch, scratch } = self;
         let mut ends = ends;
-        let Ends { folds, store, asked, waits } = &mut ends;
+        let Ends { folds, store, asked, waits, .. } = &mut ends;
         let whole = if store.is_none() {
             exponentials::<T, I>(strips, &sources, scratch, &mut sink, folds, [rows, columns])
         } else {
@@ -271,6 +274,9 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
                 ))
         {
             return None;
+        }
+        if alike::<T, I>(strips, &sources, scratch, &mut sink, &mut ends, [rows, columns, pitch]) {
+            return packed(&sink);
         }
         if chained::<T, I>(strips, &sources, scratch, &mut sink, &mut ends, [rows, columns, pitch]) {
             return None;

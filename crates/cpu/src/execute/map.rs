@@ -117,7 +117,7 @@ impl Worker<'_> {
             ends.folds.iter().map(|f| Gather::new(f.monoid, f.across, [rows, columns], spare)).collect();
         let (mut asked, mut none) = (std::mem::take(&mut self.asked), vec![]);
         let mut most = std::mem::take(&mut self.arena.most);
-        let mut place = Place::Slot;
+        let (mut place, mut zero) = (Place::Slot, false);
         if rows > 0 && columns > 0 {
             let strips = plan.variant(|p| coverage(p, &self.windows));
             let mut target = if ends.dropped { None } else { Some(std::mem::take(&mut self.arena.slots[tile.slot])) };
@@ -141,7 +141,7 @@ impl Worker<'_> {
                 Outlet { memory: &self.job.tensors[tensor.at()], dtype, start, outer }
             });
             let asked = if ends.waits { &mut none } else { &mut asked };
-            let ends = Ends { folds: &mut folds, store, asked, waits: ends.waits };
+            let ends = Ends { folds: &mut folds, store, asked, waits: ends.waits, zero: &mut zero };
             let range =
                 dispatch(self.job.token, Elementwise { strips, sources, sink, ends, rows, columns, pitch, scratch });
             if let Some(range) = range {
@@ -152,6 +152,7 @@ impl Worker<'_> {
             }
         }
         (self.asked, self.arena.most) = (asked, most);
+        self.zeros[dst.at()] = zero;
         if matches!((place, unit), (Place::Packed(range), Some((_, 2..))) if !range.is_all()) {
             return false;
         }

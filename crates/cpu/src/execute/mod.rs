@@ -1,5 +1,6 @@
 //! Runs planned kernels.
 
+mod alike;
 mod anchored;
 mod arena;
 mod between;

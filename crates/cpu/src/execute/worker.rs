@@ -53,6 +53,8 @@ pub(crate) struct Worker<'a> {
     pub streams: bool,
     /// Of tiles that are packed, per value, which elements are more than 0; all, if that is not told.
     pub live: Vec<Option<Live>>,
+    /// Tiles of which all elements are known to be 0, per value.
+    pub zeros: Vec<bool>,
     /// The processor's matrix unit, while a point uses it.
     pub engaged: Option<Engaged>,
     /// What a step has made of a later one.
@@ -90,6 +92,7 @@ impl<'a> Worker<'a> {
             asked: vec![],
             streams: false,
             live: vec![None; job.plan.tiles.len()],
+            zeros: vec![false; job.plan.tiles.len()],
             engaged: None,
             beforehand: vec![],
             refused: vec![],
@@ -139,6 +142,9 @@ impl<'a> Worker<'a> {
         let mut at = 0;
         while let Some((step, next)) = steps.get(at..).and_then(<[Step]>::split_first) {
             at += 1;
+            if let Step::Map { dst, .. } = step {
+                self.zeros[dst.at()] = false;
+            }
             match step {
                 Step::Load { dst, tensor, access, fill, view, ahead, kept, again } => {
                     self.load(
@@ -155,6 +161,7 @@ impl<'a> Worker<'a> {
                     Some(Step::Contract(c)) if c.made && self.made(*dst, (plan, ends), c) => at += 1,
                     _ => self.map(*dst, plan, ends),
                 },
+                Step::Contract(contract) if self.unwanted(contract) => {}
                 Step::Relayout { dst, src } => self.relayout(*dst, *src),
                 Step::Contract(contract) => {
                     if !self.piecewise(contract, next) && !self.anchored(contract, &steps[at - 1..]) {

@@ -132,9 +132,6 @@ const TAKEN: &[&str] = &[
     "status",
     "thread",
     "point",
-    "section",
-    "outer",
-    "size",
     "scratch",
     "x",
     "sum",
@@ -196,7 +193,7 @@ const TAKEN: &[&str] = &[
 /// Endings of names that the emitter makes from others.
 const DERIVED: &[&str] = &[
     "_base", "_len", "_at", "_full", "_stage", "_begin", "_end", "_fetch", "_chunk", "_in", "_next", "_ahead",
-    "_reach", "_kind", "_other", "_from", "_test", "_held",
+    "_reach", "_kind", "_other", "_from", "_test", "_held", "_first", "_many",
 ];
 
 impl Names {

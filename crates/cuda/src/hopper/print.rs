@@ -136,12 +136,14 @@ fn order(kernel: &Kernel, s: &Specialised, out: &mut String) {
         };
         turns.iter().map(one).collect::<Vec<_>>().join(", ")
     };
-    let section = if order.inner.is_empty() {
-        String::new()
-    } else {
-        format!("; per section of {} of them: {}", order.section, list(&order.inner))
+    let _ = match order.digits() {
+        Some(turns) => writeln!(out, "  points in the order of {}", list(&turns)),
+        None => {
+            let sides = order.turns.iter().map(|t| format!("{}:{}", kernel.axis(t.axis).name, t.side));
+            let sides = sides.collect::<Vec<_>>().join(" ");
+            writeln!(out, "  points by blocks of {sides} in the order of {}", list(&order.turns))
+        }
     };
-    let _ = writeln!(out, "  points in the order of {}{section}", list(&order.outer));
     let what = if s.cluster.is_some() { "cluster" } else { "block" };
     let blocks = (s.layout.target.multiprocessors() / order.cluster()).min(order.points());
     let how = match roster(kernel, order, s.layout.target.multiprocessors()) {

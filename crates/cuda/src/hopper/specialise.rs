@@ -71,8 +71,7 @@ pub fn specialise(program: &Program, kernel: &Kernel, target: &Target) -> Result
             ));
         }
     }
-    // A block with a feeder has a multiprocessor to itself.
-    let order = order::choose(&facts, target, 1);
+    let order = order::choose(&facts);
     let given = share::Given { known: &known, frames: &frames, order: &order, consumers };
     let (cluster, apart) = match share::choose(&given, &mut rings, target) {
         Ok(cluster) => (Some(cluster), None),

@@ -150,7 +150,6 @@ pub fn schedule(program: &Program, kernel: &Kernel, target: &Target) -> Result<S
     let budget = hold::Budget { target, warps, registers, shared_bytes };
     let (held, more) = hold::choose(&facts, &frames, &homes, &products, &budget);
     let registers = registers + more;
-    let resident = budget.blocks(registers);
     resources::check(kernel, target, shared_bytes, registers, &mut fallbacks)?;
     Ok(Schedule {
         kernel: kernel.name.clone(),
@@ -166,7 +165,7 @@ pub fn schedule(program: &Program, kernel: &Kernel, target: &Target) -> Result<S
         partial,
         fused,
         held,
-        order: order::choose(&facts, target, resident),
+        order: order::choose(&facts),
         pipelines,
         scratch_bytes: scratch,
         shared_bytes,

@@ -62,26 +62,21 @@ pub fn print(program: &Program, kernel: &Kernel, schedule: &Schedule) -> String 
 
 /// The order of the grid, unless it is that of the program.
 fn order(facts: &Facts<'_>, order: &Order) -> Option<String> {
-    let turns = [order.outer.as_slice(), &order.inner].concat();
-    if order.is_plain()
-        && turns.iter().all(|t| !t.backwards)
-        && turns.iter().map(|t| t.axis).eq(facts.kernel.grid.clone())
-    {
-        return None;
-    }
-    let names = |turns: &[Turn]| {
-        let name = |t: &Turn| {
-            let name = &facts.kernel.axis(t.axis).name;
-            if t.backwards { format!("{name} from the last on") } else { name.clone() }
-        };
-        turns.iter().map(name).collect::<Vec<_>>().join(", ")
+    let name = |t: &Turn| {
+        let name = &facts.kernel.axis(t.axis).name;
+        if t.backwards { format!("{name} from the last on") } else { name.clone() }
     };
-    Some(match (order.outer.is_empty(), order.section) {
-        (true, _) => names(&order.inner),
-        _ if order.inner.is_empty() => names(&order.outer),
-        (_, 1) => format!("{}, then {}", names(&order.outer), names(&order.inner)),
-        (_, n) => format!("sections of {n} of {}; in each {} over them all", names(&order.outer), names(&order.inner)),
-    })
+    let names = |turns: &[Turn]| turns.iter().map(name).collect::<Vec<_>>().join(", ");
+    if let Some(turns) = order.digits() {
+        let plain = turns.iter().all(|t| !t.backwards) && turns.iter().map(|t| t.axis).eq(facts.kernel.grid.clone());
+        return (!plain).then(|| names(&turns));
+    }
+    let (outside, inside): (Vec<Turn>, Vec<Turn>) = order.turns.iter().partition(|t| t.side == 1);
+    let cut = |t: &&Turn| t.is_cut();
+    let part = |t: &Turn| format!("{} of {}", t.side, facts.kernel.axis(t.axis).name);
+    let blocks: Vec<String> = inside.iter().filter(cut).map(part).collect();
+    let of = if outside.is_empty() { String::new() } else { format!("for each of {}, ", names(&outside)) };
+    Some(format!("{of}blocks of {}; in each {}", blocks.join(" and "), names(&inside)))
 }
 
 fn arrangement(facts: &Facts<'_>, frame: &Frame) -> String {

@@ -53,14 +53,6 @@ impl Target {
             Arch::Sm90a => 132,
         }
     }
-
-    /// Bytes of its second-level cache (the same data sheets).
-    pub fn cache_bytes(&self) -> usize {
-        match self.arch {
-            Arch::Sm80 => 40 << 20,
-            Arch::Sm90a => 50 << 20,
-        }
-    }
 }
 
 impl fmt::Display for Arch {

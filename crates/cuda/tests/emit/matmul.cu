@@ -13,16 +13,12 @@ extern "C" __global__ void __launch_bounds__(128) matmul_0(const BF16::raw* __re
   const int thread = threadIdx.x;
   const int lane = thread % 32;
   u32 point = blockIdx.x;
-  const u32 section = point / 32u;
-  point -= section * 32u;
-  u32 outer = section * 4u + point % 4u;
-  point /= 4u;
-  const int n_base = static_cast<int>(outer % 4u) * 128;
-  outer /= 4u;
+  const int n_base = static_cast<int>(point % 4u) * 128;
   const int n_len = min_int(128, 500 - n_base);
+  point /= 4u;
   const int m_base = static_cast<int>(point % 8u) * 128;
-  point /= 8u;
   const int m_len = min_int(128, 1000 - m_base);
+  point /= 8u;
   const int m_at = thread / 64 % 2 * 64 + thread / 4 % 8;  // down: 8 of 128 positions
   const int n_at = thread / 32 % 2 * 64 + thread % 4 * 2;  // across: 16 of 128 positions
   float acc[8][16];

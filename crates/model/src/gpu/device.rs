@@ -2,8 +2,9 @@
 //!
 //! Two analyses, of which the smaller counts per tensor: the reuse analysis, which knows what stays in L2, and blocks
 //! in step: those that run at the same time and read the same elements read them at about the same time, so that they
-//! come in once. The second supposes that backends order tasks so that those of one wave share most. Tiles take no room
-//! in L2: they live in the cores.
+//! come in once. Which run at the same time follows from the order in which the points of the grid are visited, by blocks of L2
+//! ([`visits`]); of a kernel that has none yet the wave is supposed that shares most. Tiles take no room in L2: they live in
+//! the cores.
 //!
 //! What plans are timed by and what reports show is this one count.
 //!
@@ -13,12 +14,13 @@
 //!
 //! [`Calibration::apart`]: einloom_machine::Calibration
 
+use crate::blocks::{as_tiles, keeps_order};
 use crate::bounds::compulsory;
 use crate::levels::{Into, Reuse, Traffic};
 use crate::nest::{Loop, Nest, coord_axes};
 use crate::transfers::innermost;
 use einloom_machine::{Bytes, Level, Machine};
-use einloom_tile::{Axis, AxisId, Kernel, Program, TensorId, Window, grid_points, grid_steps, stream_range};
+use einloom_tile::{Axis, AxisId, Kernel, Program, TensorId, Window, grid_points, grid_steps, stream_range, visits};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The traffic of one kernel, counted when it is first asked for.
@@ -56,7 +58,9 @@ impl Outside {
 
 /// What of it does not depend on how many blocks a core holds.
 struct Counted {
+    /// For this order of the grid.
     nest: Nest,
+    grid: Vec<AxisId>,
     /// What loads and stores move.
     inner: Traffic,
     /// What must move.
@@ -89,6 +93,54 @@ impl<'a> Device<'a> {
     }
 }
 
+/// What passes into L2 by the order in which a kernel's points are visited, for callers that compare some.
+pub struct ByOrder<'a> {
+    program: &'a Program,
+    machine: &'a Machine,
+    blocks: usize,
+    counted: Counted,
+}
+
+impl<'a> ByOrder<'a> {
+    /// For a kernel of the program in any order, `blocks` of it being on a core of a machine with lanes at once.
+    pub fn new(program: &'a Program, kernel: &Kernel, machine: &'a Machine, blocks: usize) -> Self {
+        Self { program, machine, blocks: blocks.max(1), counted: Counted::new(program, kernel) }
+    }
+
+    /// Whether points that differ along an axis of the grid read the same.
+    pub fn shares(&self, axis: AxisId) -> bool {
+        self.counted.loads.iter().any(|l| !l.axes.contains(&axis))
+    }
+
+    /// Bytes that are read of a tensor each time that it must come: nothing less passes in any order.
+    pub fn least(&self) -> f64 {
+        self.read(|tensor, read| self.counted.floor(tensor, read) as f64)
+    }
+
+    /// Bytes that are read if blocks of a wave read in step, and nothing stays from one wave to the next.
+    pub fn in_step(&self, kernel: &Kernel) -> f64 {
+        let wave = self.wave(kernel);
+        self.read(|tensor, read| {
+            (self.counted.together(tensor, &wave).ceil()).max(self.counted.floor(tensor, read) as f64)
+        })
+    }
+
+    /// Bytes that are read.
+    pub fn bytes(&self, kernel: &Kernel) -> f64 {
+        let into = self.counted.l2_traffic(self.program, kernel, self.machine, self.blocks).0;
+        self.read(|tensor, _| into.traffic.get(tensor).map_or(0.0, |t| t.0 as f64))
+    }
+
+    fn wave(&self, kernel: &Kernel) -> Wave {
+        wave_in_order(kernel, under_way(kernel, self.machine, self.blocks))
+    }
+
+    fn read(&self, of: impl Fn(TensorId, u64) -> f64) -> f64 {
+        let bytes = |t: TensorId| self.program.tensor(t).dtype.bytes() as f64;
+        self.counted.inner.iter().map(|(t, (read, _))| of(t, read) * bytes(t)).sum()
+    }
+}
+
 /// What passes into the L2 of a machine with lanes, `blocks` of the kernel being on a core at once.
 pub(crate) fn l2_traffic(program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> Into {
     Counted::new(program, kernel).l2_traffic(program, kernel, machine, blocks).0
@@ -101,7 +153,7 @@ impl Counted {
         let (resident_bytes, element, held, in_place) = (0, None, None, false);
         let least = compulsory(&Reuse { program, kernel, nest: &nest, resident_bytes, element, held, in_place });
         let loads = loads(program, kernel, &nest);
-        Self { nest, inner, least, loads }
+        Self { nest, grid: kernel.grid.clone(), inner, least, loads }
     }
 
     fn outside(&self, program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> Outside {
@@ -130,24 +182,21 @@ impl Counted {
         machine: &Machine,
         blocks: usize,
     ) -> (Into, Vec<(f64, f64)>) {
-        let (resident_bytes, element, held, in_place) = (0, None, None, false);
-        let reuse = Reuse { program, kernel, nest: &self.nest, resident_bytes, element, held, in_place };
-        // As many blocks as run on a core at once share what is a core's there.
         let blocks = blocks.max(1);
-        let part = |c: Bytes| Bytes((c.0 as f64 * kept(machine) / blocks as f64) as u64);
-        let share = |l: &Level| Level { capacity: l.capacity.map(part), ..l.clone() };
-        let stays = machine.trunk().nth(1).map(|l2| reuse.traffic_into(&share(l2)));
-        let together = grid_points(kernel).min(machine.cores.max(1) * blocks);
-        let wave = wave(program, kernel, &self.loads, together);
+        let stays = self.stays(program, kernel, machine, blocks);
+        let together = under_way(kernel, machine, blocks);
+        let wave = match kernel.blocks.is_empty() {
+            true => wave(program, kernel, &self.loads, together),
+            false => wave_in_order(kernel, together),
+        };
         let (mut traffic, mut shared) = (Traffic::new(), vec![]);
         for (tensor, (read, written)) in self.inner.iter() {
-            let floor = self.least.get(tensor).map_or(0, |t| t.0);
             let stays = stays.as_ref().and_then(|s| s.traffic.get(tensor)).map_or(read, |t| t.0);
             let own = self.loads.iter().filter(|l| l.tensor == tensor);
             let own: Vec<(f64, f64)> =
                 own.map(|l| (in_step(&wave, &l.axes), l.elements as f64)).map(|(n, all)| (n, all / n)).collect();
             let together: u64 = own.iter().map(|o| o.1.ceil() as u64).sum();
-            *traffic.of(tensor) = (together.min(stays).max(floor.min(read)), written);
+            *traffic.of(tensor) = (together.min(stays).max(self.floor(tensor, read)), written);
             let part =
                 traffic.of(tensor).0 as f64 / together.max(1) as f64 * program.tensor(tensor).dtype.bytes() as f64;
             shared.extend(own.into_iter().filter(|o| o.0 > 1.0).map(|(n, each)| (n, part * each * (n - 1.0))));
@@ -155,6 +204,55 @@ impl Counted {
         let held = stays.map_or(0, |s| s.resident_bytes.saturating_mul(blocks as u64));
         (Into { without: traffic.clone(), traffic, resident_bytes: held }, shared)
     }
+
+    /// What passes if only what stays in L2 need not come again.
+    fn stays(&self, program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> Option<Into> {
+        let l2 = machine.trunk().nth(1)?;
+        let (resident_bytes, element, held, in_place) = (0, None, None, false);
+        let capacity = |part: f64| l2.capacity.map(|c| Bytes((c.0 as f64 * kept(machine) / part) as u64));
+        let in_grid_order = || {
+            let other = (kernel.grid != self.grid).then(|| Nest::new(kernel));
+            let nest = other.as_ref().unwrap_or(&self.nest);
+            let reuse = Reuse { program, kernel, nest, resident_bytes, element, held, in_place };
+            // As many blocks as run on a core at once share what is a core's there.
+            reuse.traffic_into(&Level { capacity: capacity(blocks as f64), ..l2.clone() })
+        };
+        let Some(block) = kernel.blocks.first() else { return Some(in_grid_order()) };
+        let in_grid_order = keeps_order(kernel, block).then(in_grid_order);
+        // Of what one block of L2 reads each element comes once, if there is room for all that are under way.
+        let tiles = as_tiles(kernel, block);
+        let nest = Nest::new(&tiles);
+        let reuse = Reuse { program, kernel: &tiles, nest: &nest, resident_bytes, element, held, in_place };
+        let points: usize = visits(kernel).iter().map(|v| v.side).product();
+        let active = under_way(kernel, machine, blocks).div_ceil(points.max(1)).clamp(1, grid_points(&tiles).max(1));
+        let share = capacity(active as f64).map_or(u64::MAX, |c| c.0);
+        if reuse.fits(&nest.body.all, tiles.grid.len(), share, 0).is_none() {
+            return in_grid_order;
+        }
+        let mut into = reuse.traffic_into(&Level { capacity: capacity(1.0), shared_by: active, ..l2.clone() });
+        into.resident_bytes = into.resident_bytes.div_ceil(blocks as u64);
+        if let Some(other) = in_grid_order {
+            into.resident_bytes = into.resident_bytes.min(other.resident_bytes);
+            into.traffic = into.traffic.smaller(&other.traffic);
+        }
+        Some(into)
+    }
+
+    /// Elements of a tensor that must be read of those that are.
+    fn floor(&self, tensor: TensorId, read: u64) -> u64 {
+        self.least.get(tensor).map_or(0, |t| t.0).min(read)
+    }
+
+    /// Elements of a tensor that are read by blocks in step.
+    fn together(&self, tensor: TensorId, wave: &Wave) -> f64 {
+        let own = self.loads.iter().filter(|l| l.tensor == tensor);
+        own.map(|l| (l.elements as f64 / in_step(wave, &l.axes)).ceil()).sum()
+    }
+}
+
+/// Points of the grid that are under way at once, `blocks` on each core.
+fn under_way(kernel: &Kernel, machine: &Machine, blocks: usize) -> usize {
+    grid_points(kernel).min(machine.cores.max(1) * blocks)
 }
 
 /// The part of the cache that all cores share which can be relied upon.
@@ -201,35 +299,55 @@ fn parts(kernel: &Kernel, stream: &Loop, grid: AxisId) -> bool {
     to <= next || last <= from
 }
 
+/// The shape of a wave, in tasks along each axis of the grid.
+type Wave = BTreeMap<AxisId, f64>;
+
 /// How many tasks of a wave read the same elements at places that these axes move.
-fn in_step(wave: &BTreeMap<AxisId, usize>, axes: &BTreeSet<AxisId>) -> f64 {
+fn in_step(wave: &Wave, axes: &BTreeSet<AxisId>) -> f64 {
     let still = wave.iter().filter(|(a, _)| !axes.contains(a));
-    still.map(|(_, &n)| n as f64).product::<f64>().max(1.0)
+    still.map(|(_, &n)| n).product::<f64>().max(1.0)
 }
 
-/// The shape of a wave, in tasks along each axis of the grid: grown along the axis that saves most.
-fn wave(program: &Program, kernel: &Kernel, loads: &[Load], together: usize) -> BTreeMap<AxisId, usize> {
-    let mut wave: BTreeMap<AxisId, usize> = kernel.grid.iter().map(|&a| (a, 1)).collect();
-    let bytes = |wave: &BTreeMap<AxisId, usize>| -> f64 {
+/// The wave of so many tasks that follow each other in the order in which points are visited.
+fn wave_in_order(kernel: &Kernel, together: usize) -> Wave {
+    let visits = visits(kernel);
+    let mut wave: Wave = kernel.grid.iter().map(|&a| (a, 1.0)).collect();
+    let mut left = together as f64;
+    let inside = visits.iter().rev().map(|v| (v, v.side));
+    let outside = visits.iter().rev().map(|v| (v, v.steps.div_ceil(v.side.max(1))));
+    for (visit, count) in inside.chain(outside) {
+        let takes = (count as f64).min(left).max(1.0);
+        left /= takes;
+        // The last block of an axis may be a part of one.
+        wave.entry(visit.axis).and_modify(|n| *n = (*n * takes).min(visit.steps as f64));
+    }
+    wave
+}
+
+/// The wave that shares most: grown along the axis that saves most.
+fn wave(program: &Program, kernel: &Kernel, loads: &[Load], together: usize) -> Wave {
+    let mut wave: Wave = kernel.grid.iter().map(|&a| (a, 1.0)).collect();
+    let bytes = |wave: &Wave| -> f64 {
         let one = |l: &Load| l.elements as f64 * program.tensor(l.tensor).dtype.bytes() as f64 / in_step(wave, &l.axes);
         loads.iter().map(one).sum()
     };
     loop {
-        let tasks: usize = wave.values().product();
+        let tasks: f64 = wave.values().product();
         let mut best: Option<(f64, AxisId)> = None;
         for &axis in &kernel.grid {
             let now = wave[&axis];
-            if 2 * tasks > together.next_power_of_two() || 2 * now > grid_steps(kernel.axis(axis)).next_power_of_two() {
+            let most = grid_steps(kernel.axis(axis)).next_power_of_two() as f64;
+            if 2.0 * tasks > together.next_power_of_two() as f64 || 2.0 * now > most {
                 continue;
             }
             let mut grown = wave.clone();
-            grown.insert(axis, 2 * now);
+            grown.insert(axis, 2.0 * now);
             let cost = bytes(&grown);
             if best.is_none_or(|b| cost < b.0) {
                 best = Some((cost, axis));
             }
         }
         let Some((_, axis)) = best else { return wave };
-        wave.entry(axis).and_modify(|n| *n *= 2);
+        wave.entry(axis).and_modify(|n| *n *= 2.0);
     }
 }

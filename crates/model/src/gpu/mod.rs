@@ -24,6 +24,7 @@ pub use by_lanes::{ByLanes, by_lanes, by_lanes_of};
 
 use block::Block;
 use cycles::Clock;
+pub use device::ByOrder;
 use device::Device;
 pub(crate) use device::l2_traffic;
 use einloom_cascade::DType;
