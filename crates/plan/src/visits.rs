@@ -1,20 +1,21 @@
 //! Blocks of a GPU's L2: in which order the points of a kernel's grid are visited.
 //!
 //! Cores take the points one after the other. Those that are under way together and read the same bring it into L2 once, and
-//! what a block's points read again stays, if there is room for it. So the order of the grid's axes, and how many windows of one of
-//! them a block has, decide what passes from memory. Of all orders that pass as little as the best
+//! what a block's points read again stays, if there is room for it. So the order of the grid's axes, and how many windows of them a
+//! block has, decide what passes from memory.
 //!
-//! 1. where streams differ in length, one is taken whose blocks begin with the longest, and the one with the largest blocks: little
-//!    is left for the end;
+//! The order of the axes does not depend on sizes, so that code is shared by all sizes of a class: those along which streams differ
+//! in length come first, then those by which most moves; along the last one points that follow each other share most. Blocks have all
+//! windows or one along each axis, or some along one of them. Of those that pass as little as the best
+//!
+//! 1. where streams differ in length, one is taken that begins with the longest, and the largest: little is left for the end;
 //! 2. then the one that passes least if L2 kept nothing;
-//! 3. then one whose blocks have all windows or one of each axis, and nearly as many points as are under way at once;
-//! 4. then the one that is nearest to the text's.
+//! 3. then one that cuts no axis, with about as many points as are under way at once.
 //!
 //! Condition: points need nothing of each other, which is so on every GPU, whose blocks run side by side.
 
 use crate::build::{Built, Workshop, time};
 use crate::gpu::cost_on_core;
-use crate::grid_order::orders;
 use crate::program::program_of;
 use einloom_model::{Below, ByOrder, Structure, by_lanes, on_gpu_below};
 use einloom_tile::{AxisId, Block, Kernel, Program, grid_points, grid_steps, lengthens, visits};
@@ -25,7 +26,6 @@ const EQUAL: f64 = 1.01;
 
 /// An order of the points.
 struct Found {
-    grid: Vec<AxisId>,
     block: Block,
     /// Bytes that are read from memory, and that would be if nothing stayed from one wave to the next.
     bytes: f64,
@@ -59,31 +59,28 @@ impl Workshop<'_> {
         let uneven = |a: AxisId| longer[a.at()] != 0 && grid_steps(own.axis(a)) > 1;
         let some_uneven = own.grid.iter().any(|&a| uneven(a));
         let mut kernel = own.clone();
+        kernel.grid.sort_by_cached_key(|&a| (longer[a.at()] == 0, std::cmp::Reverse(traffic.moved_by(a))));
         let mut found: Vec<Found> = vec![];
-        for grid in orders(own) {
-            kernel.grid.clone_from(&grid);
-            for block in blocks(own, &moving, &l2) {
-                kernel.blocks = vec![block];
-                let visits = visits(&kernel);
-                let first = visits.iter().find(|v| v.steps > 1 && v.side > 1);
-                let begins = first.is_some_and(|v| uneven(v.axis) && v.side == v.steps);
-                let points: usize = visits.iter().map(|v| v.side).product();
-                found.push(Found {
-                    grid: grid.clone(),
-                    in_step: traffic.in_step(&kernel),
-                    bytes: f64::INFINITY,
-                    longest_first: if begins { points } else { 0 },
-                    cut: visits.iter().any(|v| v.side > 1 && v.side < v.steps),
-                    unlike: points.max(under_way) / points.min(under_way).max(1),
-                    block: kernel.blocks.remove(0),
-                });
-            }
+        for block in blocks(own, &moving, &l2) {
+            kernel.blocks = vec![block];
+            let visits = visits(&kernel);
+            let first = visits.iter().find(|v| v.steps > 1 && v.side > 1);
+            let begins = first.is_some_and(|v| uneven(v.axis) && v.side == v.steps);
+            let points: usize = visits.iter().map(|v| v.side).product();
+            found.push(Found {
+                in_step: traffic.in_step(&kernel),
+                bytes: f64::INFINITY,
+                longest_first: if begins { points } else { 0 },
+                cut: visits.iter().any(|v| v.side > 1 && v.side < v.steps),
+                unlike: points.max(under_way) / points.min(under_way).max(1),
+                block: kernel.blocks.remove(0),
+            });
         }
         // Where points in step alone bring in no more than must come, nothing has to stay.
         let least = traffic.least() * EQUAL;
         let in_step = !some_uneven && found.iter().any(|f| f.in_step <= least);
         for f in &mut found {
-            (kernel.grid, kernel.blocks) = (f.grid.clone(), vec![f.block.clone()]);
+            kernel.blocks = vec![f.block.clone()];
             f.bytes = if in_step || f.in_step <= least { f.in_step } else { traffic.bytes(&kernel) };
         }
         let fewest = found.iter().map(|f| f.bytes).fold(f64::INFINITY, f64::min);
@@ -91,10 +88,9 @@ impl Workshop<'_> {
         let largest = found.iter().map(|f| f.longest_first).max()?;
         found.retain(|f| f.longest_first == largest);
         let fewest = found.iter().map(|f| f.in_step).fold(f64::INFINITY, f64::min);
-        // They are in the order of the text; of equal ones the first.
         let best = found.into_iter().filter(|f| f.in_step <= fewest * EQUAL).min_by_key(|f| (f.cut, f.unlike))?;
         let mut out = built.clone();
-        (out.kernel.grid, out.kernel.blocks) = (best.grid, vec![best.block]);
+        (out.kernel.grid, out.kernel.blocks) = (kernel.grid, vec![best.block]);
         let program = program_of(self.p, self.x, self.types, vec![out.kernel.clone()]);
         self.recosted(&program, &mut out);
         if out.cost.seconds != built.cost.seconds {

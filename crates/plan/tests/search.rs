@@ -214,7 +214,7 @@ fn a_layer_is_cut_where_contractions_follow_each_other() {
     let layer = read(&text.replace(": f32", ": bf16"));
     let bound = sized(&layer, "B=1, M=2048, C=4096, H=32, G=8, D=128, F=14336");
     let plan = planned(&layer, &bound, &machine("h200"));
-    assert!(plan.seconds < 7.2e-3, "{}", plan.seconds);
+    assert!(plan.seconds < 7e-3, "{}", plan.seconds);
     let on_unit = |k: &&einloom_plan::PlannedKernel| k.gpu.as_ref().is_some_and(|g| g.unit.as_deref() == Some("wgmma"));
     let units: Vec<&str> = plan.kernels.iter().filter(on_unit).map(|k| k.name.as_str()).collect();
     assert_eq!(units, ["q0_moment1", "k0_moment1_v_moment1_normk_sum", "attended", "f", "y"]);

@@ -27,6 +27,7 @@ DEVICE i64 floor_div(i64 a, i64 b) { return a / b - (a % b != 0 && a < 0); }
 DEVICE int floor_div_int(int a, int b) { return a / b - (a % b != 0 && a < 0); }
 DEVICE int abs_int(int x) { return x < 0 ? -x : x; }
 DEVICE int min_int(int a, int b) { return a < b ? a : b; }
+DEVICE u32 min_u32(u32 a, u32 b) { return a < b ? a : b; }
 DEVICE int max_int(int a, int b) { return a > b ? a : b; }
 
 // ---- Number types -----------------------------------------------------------------------------------------------

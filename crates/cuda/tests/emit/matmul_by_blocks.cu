@@ -14,15 +14,18 @@ extern "C" __global__ void __launch_bounds__(128) matmul_0(const BF16::raw* __re
   const int thread = threadIdx.x;
   const int lane = thread % 32;
   u32 point = blockIdx.x;
-  const u32 m_first = point / (36u) * 9u;
-  point -= m_first * (4u);
-  const u32 m_many = m_first == 9u ? 7u : 9u;
+  const u32 n_first = point / (16u * 4u) * 4u;
+  point -= n_first * (16u);
+  const u32 n_many = min_u32(4u, 4u - n_first);
+  const u32 m_first = point / (1u * n_many * 9u) * 9u;
+  point -= m_first * (1u * n_many);
+  const u32 m_many = min_u32(9u, 16u - m_first);
   const int m_base = static_cast<int>(m_first + point % m_many) * 64;
   const int m_len = min_int(64, 1000 - m_base);
   point /= m_many;
-  const int n_base = static_cast<int>(point % 4u) * 128;
+  const int n_base = static_cast<int>(n_first + point % n_many) * 128;
   const int n_len = min_int(128, 500 - n_base);
-  point /= 4u;
+  point /= n_many;
   const int m_at = thread / 4 % 8;  // down: 8 of 64 positions
   const int n_at = thread / 32 % 4 * 32 + thread % 4 * 2;  // across: 8 of 128 positions
   float acc[8][8];

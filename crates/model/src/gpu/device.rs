@@ -112,6 +112,12 @@ impl<'a> ByOrder<'a> {
         self.counted.loads.iter().any(|l| !l.axes.contains(&axis))
     }
 
+    /// Bytes that are read at places that an axis of the grid moves: points along any other axis may share them.
+    pub fn moved_by(&self, axis: AxisId) -> u64 {
+        let bytes = |l: &Load| l.elements.saturating_mul(self.program.tensor(l.tensor).dtype.bytes() as u64);
+        self.counted.loads.iter().filter(|l| l.axes.contains(&axis)).map(bytes).fold(0, u64::saturating_add)
+    }
+
     /// Bytes that are read of a tensor each time that it must come: nothing less passes in any order.
     pub fn least(&self) -> f64 {
         self.read(|tensor, read| self.counted.floor(tensor, read) as f64)
@@ -119,7 +125,7 @@ impl<'a> ByOrder<'a> {
 
     /// Bytes that are read if blocks of a wave read in step, and nothing stays from one wave to the next.
     pub fn in_step(&self, kernel: &Kernel) -> f64 {
-        let wave = self.wave(kernel);
+        let wave = wave_in_order(kernel, under_way(kernel, self.machine, self.blocks));
         self.read(|tensor, read| {
             (self.counted.together(tensor, &wave).ceil()).max(self.counted.floor(tensor, read) as f64)
         })
@@ -129,10 +135,6 @@ impl<'a> ByOrder<'a> {
     pub fn bytes(&self, kernel: &Kernel) -> f64 {
         let into = self.counted.l2_traffic(self.program, kernel, self.machine, self.blocks).0;
         self.read(|tensor, _| into.traffic.get(tensor).map_or(0.0, |t| t.0 as f64))
-    }
-
-    fn wave(&self, kernel: &Kernel) -> Wave {
-        wave_in_order(kernel, under_way(kernel, self.machine, self.blocks))
     }
 
     fn read(&self, of: impl Fn(TensorId, u64) -> f64) -> f64 {
