@@ -196,7 +196,7 @@ impl Emitter<'_> {
         if matches!(op, Op::Stream { .. }) {
             return;
         }
-        let alone = Kernel { body: vec![op.clone()], ..self.facts.kernel.clone() };
+        let alone = Kernel { body: vec![op.clone()], blocks: vec![], ..self.facts.kernel.clone() };
         let text = print_kernel(self.facts.program, &alone);
         if let Some(line) = text.lines().nth(1) {
             self.w.line(format!("// {}", line.trim_start()));

@@ -20,10 +20,10 @@ extern "C" __global__ void __launch_bounds__(128) matmul_0(const BF16::raw* __re
   const u32 m_first = point / (1u * n_many * 9u) * 9u;
   point -= m_first * (1u * n_many);
   const u32 m_many = min_u32(9u, 16u - m_first);
-  const int m_base = static_cast<int>(m_first + point % m_many) * 64;
+  const int m_base = static_cast<int>((m_first + point % m_many) % 16u) * 64;
   const int m_len = min_int(64, 1000 - m_base);
   point /= m_many;
-  const int n_base = static_cast<int>(n_first + point % n_many) * 128;
+  const int n_base = static_cast<int>((n_first + point % n_many) % 4u) * 128;
   const int n_len = min_int(128, 500 - n_base);
   point /= n_many;
   const int m_at = thread / 4 % 8;  // down: 8 of 64 positions
@@ -40,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(128) matmul_0(const BF16::raw* __re
     constexpr int k_1_begin = 0, k_1_end = 300;
     const auto k_1_fetch = [&](const int k_1_base, const int stage) {
       const int k_1_len = min_int(64, k_1_end - k_1_base);
-      // by blocks of m:576 n:500 in L2
+      // a = load A[m:64, k:64]
       {
         const BF16::raw* const from = A + (static_cast<i64>(m_base) * 300 + static_cast<i64>(k_1_base));
         const u32 to = shared_base + 0 + stage * 8192;
@@ -53,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(128) matmul_0(const BF16::raw* __re
           copy_async<8>(into + e * 1024, start + e * 2400, row + e * 8 < m_len ? max_int(0, min_int(4, k_1_len - column)) * 2 : 0);
         }
       }
-      // by blocks of m:576 n:500 in L2
+      // b = load B[k:64, n:128]
       {
         const BF16::raw* const from = B + (static_cast<i64>(k_1_base) * 500 + static_cast<i64>(n_base));
         const u32 to = shared_base + 24576 + stage * 16384;
@@ -71,9 +71,9 @@ extern "C" __global__ void __launch_bounds__(128) matmul_0(const BF16::raw* __re
       copies_commit();
     }
     const auto k_1_chunk = [&](auto , const int k_1_base, const int k_1_len, const int k_1_stage) {
-      // by blocks of m:576 n:500 in L2
-      // by blocks of m:576 n:500 in L2
-      // by blocks of m:576 n:500 in L2
+      // a = load A[m:64, k:64]
+      // b = load B[k:64, n:128]
+      // sum = acc + mma a · b
       {
         const int own = pinned<32>(lane);
         const u32 left_from = shared_base + (0 + k_1_stage * 8192) + place<128, 0, 7>(0 + own % 16, own / 16 * 16);
@@ -110,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(128) matmul_0(const BF16::raw* __re
       k_1_stage = k_1_stage + 1 == 3 ? 0 : k_1_stage + 1;
     }
   }
-  // by blocks of m:576 n:500 in L2
+  // store C[m:64, n:128] = acc
   {
     BF16::raw* const to = C + (static_cast<i64>(m_base) * 500 + static_cast<i64>(n_base));
     #pragma unroll

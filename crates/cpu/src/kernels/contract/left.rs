@@ -1,7 +1,7 @@
 //! Left factors that are packed for the matrix unit where they are made, once for all contractions that read them.
 
 use super::ahead::Elements;
-use super::parts::{PackLeft, Range};
+use super::parts::{PackLeft, Range, joined};
 use crate::kernels::isa::{Instructions, Token, dispatch};
 use crate::kernels::memory::Line;
 use crate::kernels::unit::{SIDE, TERMS, TILE, UnitToken};
@@ -129,7 +129,7 @@ pub(super) fn unpack_left(from: &[f32], [rows, terms]: [usize; 2], parts: usize)
         let within = row % SIDE * TERMS + term % TERMS;
         let part = |p: usize| f32::from_bits(u32::from(codes[(tile + p) * TILE / 2 + within]) << 16);
         // The small ones first: each sum is exact.
-        (0..parts).rev().map(part).sum()
+        (0..parts).rev().map(part).fold(0.0, joined)
     };
     (0..rows * terms).map(|at| element(at / terms, at % terms)).collect()
 }

@@ -174,12 +174,19 @@ pub(super) fn unpack(packed: Packed, from: &[f32], terms: usize, columns: usize)
                 // The earlier term of a pair is in the lower half.
                 let shift = if term % 2 == 0 { 16 } else { 0 };
                 for (to, pair) in to.iter_mut().zip(line) {
-                    *to += f32::from_bits(pair << shift & 0xffff_0000);
+                    *to = joined(*to, f32::from_bits(pair << shift & 0xffff_0000));
                 }
             }
         }
     }
     out
+}
+
+/// A number of its smaller parts together and the next larger one. What is left of an infinite one is the number that the processor makes
+/// where there is none, and no part of it.
+pub(super) fn joined(smaller: f32, larger: f32) -> f32 {
+    const NONE: u32 = 0xffc0_0000;
+    if larger.is_infinite() && smaller.to_bits() == NONE { larger } else { smaller + larger }
 }
 
 #[cfg(target_arch = "x86_64")]
