@@ -61,9 +61,8 @@ pub(crate) fn bytes_passed_again(kernel: &Kernel, machine: &Machine) -> f64 {
 }
 
 /// What one core sums up over all operations that it executes. The point in the middle of each axis of the grid stands for all; on a GPU that
-/// in the middle of the grid, which of causal rows is a short one. There it was found when the time of an operation was estimated, and counts
-/// with it: with the other one linear attention in f32 gets tiles of 256 keys, which take 1.8 times as long (H200, 4 by 4 heads of 4096 rows of 64: 1.87 and
-/// 1.05 ms).
+/// in the middle of all points, which of causal rows is a short one. What an operation takes there was estimated with it, and is too much with the other one: linear
+/// attention gets tiles of 256 keys, which take 1.8 times as long (H200, 4 by 4 heads of 4096 rows of 64: 1.87 and 1.05 ms).
 fn per_core(kernel: &Kernel, machine: &Machine, of: &dyn Fn(&Op, &[Window]) -> f64) -> f64 {
     let points = grid_points(kernel);
     if points == 0 {

@@ -53,7 +53,7 @@ fn products_pass_about_the_least_of_any_blocks() {
         }
         assert!(own <= 1.05 * least, "{sizes:?}: {own} of {least}");
         if sizes == [8192; 3] {
-            // Row after row a wave would have four times as many columns as rows.
+            // As one block a wave would have many times more rows than columns.
             let sides = chosen.grid.iter().map(|&a| (a, chosen.axis(a).extent)).collect();
             let blocks = vec![Block { memory: "L2".into(), sides }];
             assert!(own < 0.8 * traffic.bytes(&Kernel { blocks, ..chosen.clone() }));

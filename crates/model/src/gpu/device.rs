@@ -118,7 +118,7 @@ impl<'a> ByOrder<'a> {
         self.counted.loads.iter().filter(|l| l.axes.contains(&axis)).map(bytes).fold(0, u64::saturating_add)
     }
 
-    /// Bytes that are read of a tensor each time that it must come: nothing less passes in any order.
+    /// Bytes that must be read: in no order less passes.
     pub fn least(&self) -> f64 {
         self.read(|tensor, read| self.counted.floor(tensor, read) as f64)
     }
