@@ -19,6 +19,7 @@ mod kept;
 mod levels;
 mod nest;
 mod on_demand;
+mod parallel;
 mod ranges;
 mod region;
 mod resident;
@@ -31,6 +32,7 @@ pub use counts::Counts;
 pub use energy::Energy;
 pub use gpu::{Below, ByLanes, ByOrder, Depth, Misfit, OnGpu, Structure, by_lanes, by_lanes_of, on_gpu, on_gpu_below};
 pub use held::{Held, held_elements};
+pub use parallel::of_each;
 pub use resident::resident_but_passing;
 pub use transfers::{
     KernelTransfers, KnownBounds, LevelTransfers, TensorTransfer, compute_seconds, compute_seconds_counted,

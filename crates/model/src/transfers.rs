@@ -8,6 +8,7 @@ use crate::gpu::{l2_traffic, multiplies};
 use crate::held::Held;
 use crate::levels::{KeptElements, Reuse, Traffic};
 use crate::nest::Nest;
+use crate::parallel::of_each;
 use crate::resident::{resident_bytes, resident_in_passing};
 use crate::work::Work;
 use einloom_cascade::UnaryOp;
@@ -19,6 +20,7 @@ use einloom_tile::{
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Times a bound: a plan that moves no more is near it.
 const NEAR: f64 = 1.05;
@@ -124,27 +126,27 @@ pub fn transfers(program: &Program, machine: &Machine) -> Vec<KernelTransfers> {
 pub fn transfers_of_blocks(
     program: &Program,
     machine: &Machine,
-    blocks: &dyn Fn(usize) -> usize,
+    blocks: &(dyn Fn(usize) -> usize + Sync),
 ) -> Vec<KernelTransfers> {
-    let mut known = KnownBounds::default();
-    let one = |(k, kernel): (usize, &Kernel)| {
+    let known = KnownBounds::default();
+    let kernels: Vec<(usize, &Kernel)> = program.kernels.iter().enumerate().collect();
+    of_each(&kernels, |&(k, kernel)| {
         let mut found = kernel_transfers_of(program, kernel, machine, &Rc::default(), blocks(k));
         known.bound(program, kernel, machine, &mut found);
         found
-    };
-    program.kernels.iter().enumerate().map(one).collect()
+    })
 }
 
 /// Bounds by capacity that were found, for kernels that differ in names alone. All of them are for one machine.
 #[derive(Debug, Default)]
-pub struct KnownBounds(FxHashMap<String, Vec<LevelBound>>);
+pub struct KnownBounds(Mutex<FxHashMap<String, Arc<OnceLock<Vec<LevelBound>>>>>);
 
 /// What bounds a level's traffic: in the orders of the plan, and in any.
 type LevelBound = [(u64, BoundFrom); 2];
 
 impl KnownBounds {
     /// As [`transfers`] of the program's first kernel.
-    pub fn transfers(&mut self, program: &Program, machine: &Machine) -> Option<KernelTransfers> {
+    pub fn transfers(&self, program: &Program, machine: &Machine) -> Option<KernelTransfers> {
         let kernel = program.kernels.first()?;
         let mut found = kernel_transfers(program, kernel, machine);
         self.bound(program, kernel, machine, &mut found);
@@ -153,7 +155,7 @@ impl KnownBounds {
 
     /// What bounds the traffic of a level if the first kernel computes what it does in another way, in which so many bytes pass there.
     pub fn if_moved(
-        &mut self,
+        &self,
         program: &Program,
         machine: &Machine,
         level: &str,
@@ -166,10 +168,13 @@ impl KnownBounds {
         found.levels.iter().find(|l| l.level == level).map(|l| (l.bound_bytes, l.bound_from))
     }
 
-    fn bound(&mut self, program: &Program, kernel: &Kernel, machine: &Machine, found: &mut KernelTransfers) {
+    fn bound(&self, program: &Program, kernel: &Kernel, machine: &Machine, found: &mut KernelTransfers) {
         let passing: Vec<[u64; 2]> = found.levels.iter().map(|l| [l.bytes, l.bound_bytes]).collect();
         let rest = (found.least_written, found.resident_bytes, passing);
-        let known = self.0.entry(format!("{} {rest:?}", alike(program, kernel))).or_insert_with(|| {
+        let key = format!("{} {rest:?}", alike(program, kernel));
+        let place = self.0.lock().map(|mut known| known.entry(key).or_default().clone()).unwrap_or_default();
+        // Who asks for the same meanwhile waits for it.
+        let known = place.get_or_init(|| {
             bound_by_capacity(program, kernel, machine, found);
             let of = |l: &LevelTransfers| [(l.bound_bytes, l.bound_from), (l.any_order_bytes, l.any_order_from)];
             found.levels.iter().map(of).collect()

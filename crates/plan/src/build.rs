@@ -21,7 +21,7 @@ use einloom_algebra::NodeId;
 use einloom_cascade::{DType, IndexId};
 use einloom_machine::{Level, Machine};
 use einloom_model::{
-    Counts, KernelTransfers, OnGpu, compute_seconds_counted, kernel_transfers_counted, resident_but_passing,
+    Counts, KernelTransfers, OnGpu, compute_seconds_counted, kernel_transfers_counted, of_each, resident_but_passing,
 };
 use einloom_tile::{AxisKind, Kernel, Op, Program, grid_points};
 use std::collections::{BTreeMap, BTreeSet};
@@ -114,6 +114,30 @@ pub(crate) struct Workshop<'a> {
 }
 
 impl Workshop<'_> {
+    /// What `look` finds for each of these kernels, in their order, on all cores: none needs what is found for another.
+    pub(crate) fn side_by_side<T: Send>(
+        &mut self,
+        kernels: &[&Built],
+        look: impl Fn(&mut Workshop<'_>, &Built) -> T + Sync,
+    ) -> Vec<T> {
+        let (p, x, types) = (self.p, &*self.x, &*self.types);
+        let (machine, options, products, thorough) = (self.machine, self.options, self.products, self.thorough);
+        let shared = &self.known.shared;
+        let found = of_each(kernels, |kernel| {
+            let (mut x, mut types) = (x.clone(), types.clone());
+            let mut known = Known::sharing(shared);
+            let (x, types, known) = (&mut x, &mut types, &mut known);
+            let (emitted, work) = (Emitted::default(), Work::default());
+            let mut shop = Workshop { p, x, types, machine, options, products, thorough, emitted, known, work };
+            (look(&mut shop, kernel), shop.work)
+        });
+        let of_one = |(found, work)| {
+            self.work += work;
+            found
+        };
+        found.into_iter().map(of_one).collect()
+    }
+
     /// What a kernel that computes `roots` from `memory` consists of.
     pub(crate) fn cone(&mut self, roots: &[NodeId], memory: &BTreeSet<NodeId>) -> Result<Cone, ConeError> {
         Cone::new(self.p, self.x, self.types, roots, memory)

@@ -16,8 +16,8 @@ use crate::{PlanError, Work};
 use einloom_algebra::NodeId;
 use einloom_cascade::IndexId;
 use einloom_machine::{Bytes, Machine};
-use einloom_model::compute_seconds;
-use einloom_tile::{AxisId, AxisKind, Kernel};
+use einloom_model::{compute_seconds, of_each};
+use einloom_tile::{AxisId, AxisKind, Kernel, Program};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -40,15 +40,19 @@ impl Workshop<'_> {
     ) -> (Vec<Tried>, Option<PlanError>) {
         let (mut found, mut least) = (vec![], u64::MAX);
         let (frames, mut failed) = self.frames(cone, roles, name);
-        for (tried, free) in frames {
-            self.work.emitted += 1;
-            for grid in orders(&tried.kernel).into_iter().take(if self.thorough { usize::MAX } else { 1 }) {
-                let mut tried = tried.clone();
-                tried.kernel.grid = grid;
-                match self.best_tiles(&tried, &free, memory, limit) {
-                    Ok(tried) => found.extend(tried),
-                    Err(elements) => least = least.min(elements),
-                }
+        self.work.emitted += frames.len();
+        let most = if self.thorough { usize::MAX } else { 1 };
+        let ways = frames.into_iter().flat_map(|(tried, free)| {
+            let grids = orders(&tried.kernel).into_iter().take(most);
+            grids.map(move |grid| {
+                let kernel = Kernel { grid, ..tried.kernel.clone() };
+                (Tried { kernel, ..tried.clone() }, free.clone())
+            })
+        });
+        for tiles in self.best_tiles(ways.collect(), memory, limit) {
+            match tiles {
+                Ok(tried) => found.extend(tried),
+                Err(elements) => least = least.min(elements),
             }
         }
         found.sort_by(|a, b| a.cost.seconds.total_cmp(&b.cost.seconds));
@@ -139,7 +143,7 @@ impl Workshop<'_> {
     pub(crate) fn looked_at_again(&mut self, built: &Built) -> Option<Built> {
         Memory::of(self.machine)?;
         let program = program_of(self.p, self.x, self.types, vec![built.kernel.clone()]);
-        let found = self.known.bounds.transfers(&program, self.machine)?;
+        let found = self.known.shared.bounds.transfers(&program, self.machine)?;
         let level = found.levels.iter().rev().nth(1)?;
         if level.bytes as f64 <= NEAR * level.any_order_bytes as f64 {
             return None;
@@ -182,32 +186,52 @@ impl Workshop<'_> {
         tried.tiling.cuts.keys().copied().filter(open).collect()
     }
 
-    /// The best tilings of an emitted kernel; if none fits, how many elements its smallest tiles take.
+    /// The best tilings of each of these emitted kernels with the indices whose tiles are free; if none fits, how many elements its
+    /// smallest tiles take.
     fn best_tiles(
         &mut self,
-        tried: &Tried,
-        free: &[IndexId],
+        ways: Vec<(Tried, Vec<IndexId>)>,
         memory: Memory<'_>,
         limit: f64,
-    ) -> Result<Vec<Tried>, u64> {
-        let mut program = program_of(self.p, self.x, self.types, vec![tried.kernel.clone()]);
-        let axes: Vec<Vec<AxisId>> = free.iter().map(|&i| axes_of(&tried.kernel, &self.p[i].name)).collect();
-        let limit = limit * memory.bandwidth();
-        let key = (unnamed(&mut program, &axes), limit.is_finite(), self.thorough);
-        let searches = self.known.searches.entry(key).or_default();
-        let found = match searches.below(HOPELESS * limit) {
-            Some(found) => found.clone(),
-            None => {
-                let (first, found) = search(Frame::new(program.clone(), axes.clone()), memory, limit, self.thorough);
-                searches.first = first;
-                let place = match first {
-                    Some(bytes) if bytes as f64 > HOPELESS * limit => &mut searches.ended,
-                    _ => &mut searches.whole,
-                };
-                place.insert(found).clone()
-            }
+    ) -> Vec<Result<Vec<Tried>, u64>> {
+        let (limit, thorough) = (limit * memory.bandwidth(), self.thorough);
+        let mut keys = vec![];
+        let mut unknown: Vec<(&(String, bool, bool), Program, Vec<Vec<AxisId>>)> = vec![];
+        let of = |(tried, free): &(Tried, Vec<IndexId>)| {
+            let program = program_of(self.p, self.x, self.types, vec![tried.kernel.clone()]);
+            let axes: Vec<Vec<AxisId>> = free.iter().map(|&i| axes_of(&tried.kernel, &self.p[i].name)).collect();
+            (program, axes)
         };
+        let mut programs: Vec<(Program, Vec<Vec<AxisId>>)> = ways.iter().map(of).collect();
+        for (program, axes) in &mut programs {
+            keys.push((unnamed(program, axes), limit.is_finite(), thorough));
+        }
+        for (key, (program, axes)) in keys.iter().zip(programs) {
+            let known = self.known.searches.get(key).is_some_and(|s| s.below(HOPELESS * limit).is_some());
+            if !known && unknown.iter().all(|u| u.0 != key) {
+                unknown.push((key, program, axes));
+            }
+        }
+        let found = of_each(&unknown, |(_, program, axes)| {
+            search(Frame::new(program.clone(), axes.clone()), memory, limit, thorough)
+        });
+        for ((key, ..), (first, found)) in unknown.into_iter().zip(found) {
+            let searches = self.known.searches.entry(key.clone()).or_default();
+            searches.first = first;
+            match first {
+                Some(bytes) if bytes as f64 > HOPELESS * limit => searches.ended = Some(found),
+                _ => searches.whole = Some(found),
+            }
+        }
+        let found: Vec<Searched> =
+            keys.iter().filter_map(|key| self.known.searches.get(key)?.below(HOPELESS * limit).cloned()).collect();
+        ways.iter().zip(found).map(|((tried, free), found)| self.with_tiles(tried, free, found)).collect()
+    }
+
+    /// An emitted kernel with each of the tiles that were found.
+    fn with_tiles(&mut self, tried: &Tried, free: &[IndexId], found: Searched) -> Result<Vec<Tried>, u64> {
         self.work += found.work;
+        let axes: Vec<Vec<AxisId>> = free.iter().map(|&i| axes_of(&tried.kernel, &self.p[i].name)).collect();
         let mut out = vec![];
         for (sizes, cost) in found.tiles? {
             let (mut tiling, mut kernel) = (tried.tiling.clone(), tried.kernel.clone());

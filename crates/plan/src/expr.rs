@@ -128,7 +128,7 @@ impl Coordinate {
 }
 
 /// All expressions of one planning.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Exprs {
     pool: Vec<Expr>,
     /// How deep each expression is nested.

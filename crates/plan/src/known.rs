@@ -12,6 +12,7 @@ use einloom_machine::Machine;
 use einloom_model::{Below, ByLanes, KnownBounds, Misfit, Structure};
 use einloom_tile::{AxisId, Program, alike};
 use rustc_hash::FxHashMap;
+use std::sync::{Arc, Mutex};
 
 /// Plans that are looked at as long as one may be in search of better divisions, at most: small programs do not come near it, and one
 /// of thirty statements, in several forms and shares, is to be planned in two seconds.
@@ -22,10 +23,8 @@ const DIVISIONS: usize = 3;
 pub(crate) struct Known {
     /// For machines that count elements: by a kernel with free tiles, whether there was a limit, and how thorough the search was.
     pub searches: FxHashMap<(String, bool, bool), Searches>,
-    /// By a kernel with its tiles: the best place to cut it in two, and what it took to find it.
-    pub cuts: FxHashMap<String, (Option<Cut>, Work)>,
-    /// What bounds the traffic of kernels.
-    pub bounds: KnownBounds,
+    /// What kernels that are looked at side by side have in common.
+    pub shared: Arc<Shared>,
     /// Numbers of kernels without tiles and the units they are for.
     kernels: FxHashMap<(String, Option<String>), usize>,
     /// Tilings that were looked at in all plans so far.
@@ -38,6 +37,15 @@ pub(crate) struct Known {
     pub by_lanes: FxHashMap<(usize, Vec<usize>), Option<ByLanes>>,
     /// How kernels run on a GPU's core.
     pub on_cores: FxHashMap<OnCore, Result<Below, Vec<Misfit>>>,
+}
+
+/// What is found in any order.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// By a kernel with its tiles: the best place to cut it in two, and what it took to find it.
+    pub cuts: Mutex<FxHashMap<String, (Option<Cut>, Work)>>,
+    /// What bounds the traffic of kernels.
+    pub bounds: KnownBounds,
 }
 
 /// A kernel's number, its tiles, and the limit of its time as bits.
@@ -74,6 +82,11 @@ impl Searches {
 }
 
 impl Known {
+    /// Nothing yet, beside what is shared.
+    pub(crate) fn sharing(shared: &Arc<Shared>) -> Self {
+        Self { shared: shared.clone(), ..Self::default() }
+    }
+
     /// Whether no more plans are begun that a first one is compared with. It depends on what was looked at, not on a clock.
     pub(crate) fn is_spent(&self, machine: &Machine) -> bool {
         self.spent >= DIVISIONS * crate::search::most_tilings(machine)

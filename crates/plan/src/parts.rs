@@ -89,7 +89,7 @@ impl Workshop<'_> {
             return None;
         }
         let program = program_of(self.p, self.x, self.types, vec![built.kernel.clone()]);
-        let found = self.known.bounds.transfers(&program, self.machine)?;
+        let found = self.known.shared.bounds.transfers(&program, self.machine)?;
         // What passes into the innermost memory is told of the level outside it.
         let level = found.levels.iter().rev().nth(1)?;
         let (whole, any_order) = (level.bytes, level.any_order_bytes);
@@ -128,7 +128,7 @@ impl Workshop<'_> {
             return None;
         }
         frame.put(&sizes);
-        let (bound, from) = self.known.bounds.if_moved(&frame.program, self.machine, &level, best.bytes)?;
+        let (bound, from) = self.known.shared.bounds.if_moved(&frame.program, self.machine, &level, best.bytes)?;
         let all = if best.pieces.len() == 2 { "both parts" } else { "all parts" };
         let make = |(place, piece): (usize, &Piece)| {
             let (frame, kernel) = match ways.get(piece.way) {
@@ -247,15 +247,16 @@ fn in_two(
 impl Workshop<'_> {
     /// What was found for a key, or is now.
     fn known_cut(&mut self, key: String, find: impl FnOnce(&mut Work) -> Option<Cut>) -> Option<Cut> {
-        let (best, work) = match self.known.cuts.get(&key) {
-            Some(found) => found.clone(),
-            None => {
-                let mut work = Work::default();
-                let best = find(&mut work);
-                self.known.cuts.insert(key, (best.clone(), work));
-                (best, work)
+        let cuts = &self.known.shared.cuts;
+        let known = cuts.lock().ok().and_then(|cuts| cuts.get(&key).cloned());
+        let (best, work) = known.unwrap_or_else(|| {
+            let mut work = Work::default();
+            let best = find(&mut work);
+            if let Ok(mut cuts) = cuts.lock() {
+                cuts.insert(key, (best.clone(), work));
             }
-        };
+            (best, work)
+        });
         self.work += work;
         best
     }

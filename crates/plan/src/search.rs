@@ -101,15 +101,17 @@ impl<'a> Search<'a> {
                 *kernel = Rc::new(better);
             }
         }
-        let parts = |k: Rc<Built>| match self.shop.in_parts(&k) {
-            Some(parts) => parts.into_iter().map(Rc::new).collect(),
-            None => vec![k],
-        };
-        best.kernels = best.kernels.into_iter().flat_map(parts).collect();
+        if Memory::of(self.shop.machine).is_some() {
+            let kernels: Vec<&Built> = best.kernels.iter().map(Rc::as_ref).collect();
+            let found = self.shop.side_by_side(&kernels, |shop, kernel| {
+                let parts = shop.in_parts(kernel).unwrap_or_else(|| vec![kernel.clone()]);
+                parts.into_iter().map(|part| shop.in_blocks(&part).unwrap_or(part)).collect::<Vec<_>>()
+            });
+            best.kernels = found.into_iter().flatten().map(Rc::new).collect();
+        }
         for kernel in &mut best.kernels {
-            let blocked = self.shop.in_blocks(kernel).or_else(|| self.shop.in_order(kernel));
-            if let Some(blocked) = blocked {
-                *kernel = Rc::new(blocked);
+            if let Some(ordered) = self.shop.in_order(kernel) {
+                *kernel = Rc::new(ordered);
             }
         }
         best.seconds = best.kernels.iter().map(|k| k.cost.seconds).sum();

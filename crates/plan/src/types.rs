@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 const EXACT_IN_F32: f64 = 16_777_216.0;
 
 /// Number types found so far.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Types {
     exprs: FxHashMap<ExprId, Type>,
     /// Of items that declare none.

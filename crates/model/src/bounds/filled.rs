@@ -66,8 +66,10 @@ pub(super) fn least_filled(
 
 /// The shares of positions that follow one another along a side.
 struct Side {
-    /// By the number of positions, for each way to count.
-    shares: Vec<Vec<f64>>,
+    /// By the number of positions, those of all ways to count beside one another.
+    shares: Vec<f64>,
+    /// Ways to count.
+    ways: usize,
     /// Numbers of positions of which one less has a smaller share by some way, or is the last to have as small a one.
     steps: Vec<usize>,
 }
@@ -76,18 +78,24 @@ impl Side {
     /// With ways to count so many even positions beside the first.
     fn new(len: usize, parts: &[usize]) -> Self {
         let even = |n: usize| n as f64 / len as f64;
-        let (mut shares, mut steps) = (vec![(0..=len).map(even).collect::<Vec<_>>()], vec![]);
+        let (mut by_way, mut steps) = (vec![(0..=len).map(even).collect::<Vec<_>>()], vec![]);
         for &parts in parts {
             let between = (len - 1) / parts;
             let all = (len - 1) / between + 1;
             let share = |n: usize| n.div_ceil(between).min(all) as f64 / all as f64;
-            shares.push((0..=len).map(share).collect());
+            by_way.push((0..=len).map(share).collect());
             steps.extend((0..all).flat_map(|k| [k * between, k * between + 1]).filter(|&n| n > 0 && n <= len));
         }
         steps.push(len);
         steps.sort_unstable();
         steps.dedup();
-        Self { shares, steps }
+        let shares = (0..=len).flat_map(|n| by_way.iter().map(move |way| way[n])).collect();
+        Self { shares, ways: by_way.len(), steps }
+    }
+
+    /// The shares of so many positions, by all ways to count.
+    fn of(&self, positions: usize) -> &[f64] {
+        &self.shares[positions * self.ways..][..self.ways]
     }
 }
 
@@ -125,7 +133,7 @@ impl Filled {
             Side::new(len, &parts)
         };
         let sides = [side(0), side(1)];
-        let [rows, columns] = [0, 1].map(|k| sides[k].shares.len());
+        let [rows, columns] = [0, 1].map(|k| sides[k].ways);
         let all = (0..rows).flat_map(|a| (0..columns).map(move |b| [a, b]));
         let pairs = all.filter(|&[a, b]| a.max(b) <= BOTH || a.min(b) == 0).collect();
         Self { sides, strips, pairs, marked }
@@ -164,7 +172,8 @@ impl Filled {
     }
 
     fn shape(&self, &Farthest { rows, columns, takes, marked, .. }: &Farthest) -> Shape {
-        let counts = self.pairs.iter().map(|&[a, b]| self.sides[0].shares[a][rows] * self.sides[1].shares[b][columns]);
+        let [of_rows, of_columns] = [self.sides[0].of(rows), self.sides[1].of(columns)];
+        let counts = self.pairs.iter().map(|&[a, b]| of_rows[a] * of_columns[b]);
         let mark = self.marked.then(|| f64::from(u8::from(marked)));
         Shape { counts: counts.chain(mark).collect(), takes }
     }
@@ -173,11 +182,12 @@ impl Filled {
     fn beyond(&self, prices: &[f64]) -> Beyond {
         let [by_rows, columns] = &self.sides;
         let mut found = Beyond { least: f64::INFINITY, worth: f64::INFINITY, farthest: vec![] };
-        let mut by_column = vec![0.0; columns.shares.len()];
+        let mut by_column = vec![0.0; columns.ways];
         for strip in &self.strips {
             by_column.fill(0.0);
+            let of_rows = by_rows.of(strip.rows);
             for (&[a, b], price) in self.pairs.iter().zip(prices) {
-                by_column[b] += price * by_rows.shares[a][strip.rows];
+                by_column[b] += price * of_rows[a];
             }
             // Between two steps both are linear.
             let first = columns.steps.partition_point(|&s| s <= strip.from);
@@ -187,7 +197,7 @@ impl Filled {
             let mut farthest = Farthest { below: f64::INFINITY, rows, columns: 0, takes: 0.0, marked };
             for s in [strip.from, strip.to].into_iter().chain(inside) {
                 let takes = strip.takes[0] + strip.takes[1] * s as f64;
-                let counts = mark + by_column.iter().zip(&columns.shares).map(|(p, share)| p * share[s]).sum::<f64>();
+                let counts = mark + by_column.iter().zip(columns.of(s)).map(|(p, share)| p * share).sum::<f64>();
                 if takes - counts < farthest.below {
                     farthest = Farthest { below: takes - counts, columns: s, takes, ..farthest };
                 }

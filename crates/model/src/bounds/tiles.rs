@@ -32,8 +32,8 @@ use super::few::{FEW, Few};
 use super::filled::{Strip, least_filled};
 use super::{Incoming, ProjectiveNest};
 use lined::Lined;
-use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError};
 
 mod lined;
 
@@ -88,21 +88,20 @@ impl Product {
     /// Elements of the factors that come in, at least; `None` if there is no such order. What was found is kept: plans ask for few products,
     /// again and again.
     fn least(self) -> Option<f64> {
-        thread_local! {
-            static FOUND: RefCell<HashMap<[u64; 4], Option<f64>>> = RefCell::default();
-        }
+        static FOUND: Mutex<Option<HashMap<[u64; 4], Option<f64>>>> = Mutex::new(None);
+        let all = || FOUND.lock().unwrap_or_else(PoisonError::into_inner);
         let [q, n] = self.sides;
         let key = [q, n, self.steps, self.memory].map(f64::to_bits);
-        if let Some(found) = FOUND.with_borrow(|all| all.get(&key).copied()) {
+        if let Some(found) = all().get_or_insert_default().get(&key).copied() {
             return found;
         }
         let found = self.found();
-        FOUND.with_borrow_mut(|all| {
-            if all.len() >= MOST_FOUND {
-                all.clear();
-            }
-            all.insert(key, found)
-        });
+        let mut all = all();
+        let all = all.get_or_insert_default();
+        if all.len() >= MOST_FOUND {
+            all.clear();
+        }
+        all.insert(key, found);
         found
     }
 
