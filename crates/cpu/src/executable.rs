@@ -10,7 +10,7 @@ use crate::{
     Bf16Products, BuildError, KernelReport, Options, ProductRates, Report, RunError, RunOptions, TensorTraffic, View,
     ViewMut,
 };
-use einloom_tile::{AxisId, Op, Program, TensorDecl, TensorId, TensorRole, grid_points, grid_steps, verify};
+use einloom_tile::{Op, Program, TensorDecl, TensorId, TensorRole, grid_points, row_major, verify};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -469,14 +469,10 @@ impl Shift<'_> {
 
 impl Plan {
     /// Which line of points that differ along the fastest axis only the point of this number belongs to, and its
-    /// row-major number: points of a line follow each other.
+    /// row-major number: of a line those in one block follow each other.
     pub(crate) fn point(&self, number: usize) -> (usize, usize) {
-        let Some(fastest) = self.fastest else { return (0, number) };
-        let steps = |axis: &AxisId| grid_steps(self.kernel.axis(*axis));
-        let after: usize = self.kernel.grid.iter().skip_while(|a| **a != fastest).skip(1).map(steps).product();
-        let along = steps(&fastest);
-        let (line, at) = (number / along, number % along);
-        (line, (line / after * along + at) * after + line % after)
+        let point = row_major(&self.visits, number);
+        (point / self.visits.iter().rev().find(|v| v.steps > 1).map_or(1, |v| v.steps), point)
     }
 
     /// The tensors that it stores to.

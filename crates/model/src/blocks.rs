@@ -13,7 +13,9 @@
 use crate::levels::{Into, KeptElements, Reuse, Traffic};
 use crate::nest::{Nest, coord_axes, sides};
 use einloom_machine::{Level, Machine};
-use einloom_tile::{AxisId, AxisKind, Block, Coord, Kernel, Op, Program, TensorId, ValueId, grid_steps};
+use einloom_tile::{
+    AxisId, AxisKind, Block, Coord, Kernel, Op, Program, TensorId, ValueId, grid_points, grid_steps, visits,
+};
 use std::collections::BTreeSet;
 
 /// Elements that a memory holds while a block is visited: what is loaded and asked for again by another point, until the last one
@@ -58,6 +60,58 @@ pub(crate) fn as_tiles(kernel: &Kernel, block: &Block) -> Kernel {
         out.axes[axis.at()].tile = side;
     }
     out
+}
+
+/// What passes into a cache that keeps what blocks of it ask for, of which so many are under way at once: of what one of them asks for each
+/// element comes once. Each also keeps so many bytes of tiles there, which may be where their tensors are. `None` where there is no room.
+pub(crate) fn into_cache(
+    program: &Program,
+    kernel: &Kernel,
+    block: &Block,
+    cache: &Level,
+    active: usize,
+    (resident_bytes, in_place): (u64, bool),
+) -> Option<Into> {
+    let kernel = &as_tiles(kernel, block);
+    let nest = &Nest::new(kernel);
+    let reuse = Reuse { program, kernel, nest, resident_bytes, element: None, held: None, in_place };
+    let active = active.clamp(1, grid_points(kernel).max(1));
+    let share = cache.capacity.map_or(u64::MAX, |c| c.0 / active as u64);
+    reuse.fits(&nest.body.all, kernel.grid.len(), share, resident_bytes)?;
+    Some(reuse.traffic_into(&Level { shared_by: active, ..cache.clone() }))
+}
+
+/// What passes into one of a processor's caches where points are visited by blocks of the cache that all cores share: `None` if blocks have
+/// nothing to do with it. `plain` is what passes in the order of the grid.
+pub(crate) fn into_shared(
+    program: &Program,
+    kernel: &Kernel,
+    machine: &Machine,
+    cache: &Level,
+    tiles: (u64, bool),
+    innermost: &Traffic,
+    plain: impl FnOnce() -> Into,
+) -> Option<Into> {
+    let block = kernel.blocks.first().filter(|_| machine.lanes.is_none() && machine.element.is_none())?;
+    let plain = keeps_order(kernel, block).then(plain);
+    let by_block = || {
+        let points: usize = visits(kernel).iter().map(|v| v.side).product();
+        let cores = machine.cores.min(grid_points(kernel)).max(1);
+        let (bytes, in_place) = tiles;
+        let tiles = (bytes.saturating_mul(points.min(cores) as u64), in_place);
+        into_cache(program, kernel, block, cache, cores.div_ceil(points.max(1)), tiles)
+    };
+    let blocked = if cache.name == block.memory { by_block() } else { None };
+    Some(match (blocked, plain) {
+        (Some(mut blocked), Some(plain)) => {
+            blocked.traffic = blocked.traffic.smaller(&plain.traffic);
+            blocked.without = blocked.without.smaller(&plain.without);
+            blocked
+        }
+        (Some(one), None) | (None, Some(one)) => one,
+        // Of other memories no more is known to stay than what a point asks for.
+        (None, None) => Into::as_asked(innermost.clone(), tiles.0),
+    })
 }
 
 /// Into how many parts the block cuts the kernel's stream.

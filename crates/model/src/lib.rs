@@ -17,6 +17,7 @@ mod gpu;
 mod held;
 mod kept;
 mod levels;
+mod loads;
 mod nest;
 mod on_demand;
 mod parallel;
@@ -32,6 +33,7 @@ pub use counts::Counts;
 pub use energy::Energy;
 pub use gpu::{Below, ByLanes, ByOrder, Depth, Misfit, OnGpu, Structure, by_lanes, by_lanes_of, on_gpu, on_gpu_below};
 pub use held::{Held, held_elements};
+pub use loads::Factors;
 pub use parallel::of_each;
 pub use resident::resident_but_passing;
 pub use transfers::{

@@ -1,6 +1,6 @@
 //! The prediction for a whole program.
 
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, into_shared};
 use crate::bounds::{BoundFrom, Needed, Spaces, compulsory};
 use crate::counts::Counts;
 use crate::energy::Energy;
@@ -154,13 +154,7 @@ impl KnownBounds {
     }
 
     /// What bounds the traffic of a level if the first kernel computes what it does in another way, in which so many bytes pass there.
-    pub fn if_moved(
-        &self,
-        program: &Program,
-        machine: &Machine,
-        level: &str,
-        bytes: u64,
-    ) -> Option<(u64, BoundFrom)> {
+    pub fn if_moved(&self, program: &Program, machine: &Machine, level: &str, bytes: u64) -> Option<(u64, BoundFrom)> {
         let kernel = program.kernels.first()?;
         let mut found = kernel_transfers(program, kernel, machine);
         found.levels.iter_mut().filter(|l| l.level == level).for_each(|l| l.bytes = bytes);
@@ -340,8 +334,11 @@ impl Found {
                 let into = match machine.lanes.is_some() && k == 0 {
                     true => l2_traffic(program, kernel, machine, blocks),
                     false => {
+                        let plain = || reuse.traffic_into(memory);
                         let blocked = by_blocks.as_ref().and_then(|b| b.into(program, k + 1, memory, &innermost));
-                        blocked.unwrap_or_else(|| reuse.traffic_into(memory))
+                        let shared =
+                            || into_shared(program, kernel, machine, memory, (held_close, in_place), &innermost, plain);
+                        blocked.or_else(shared).unwrap_or_else(plain)
                     }
                 };
                 let without = total(&in_bytes(program, &into.without.smaller(&inner)));

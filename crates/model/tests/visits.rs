@@ -1,7 +1,8 @@
-//! What blocks of a GPU's L2 make pass from memory, against a walk through the points in their order.
+//! What blocks make pass from memory, of a GPU's L2 and of the cache that a processor's cores share, against a walk through the
+//! points in their order.
 
-use einloom_cascade::DType::Bf16;
-use einloom_model::ByOrder;
+use einloom_cascade::DType::{Bf16, F32};
+use einloom_model::{ByOrder, transfers};
 use einloom_tile::by_hand::{AttentionSizes, attention, matmul};
 use einloom_tile::{AxisId, Block, Kernel, Program, visits};
 use std::collections::BTreeSet;
@@ -87,4 +88,61 @@ fn blocks_that_fit_read_each_element_once() {
     assert!(all > 2.0 * traffic.least(), "{all}");
     // The points of a head in a row need no more than their own.
     assert_eq!(traffic.bytes(&blocked(&program, &[0, 1, 2], &[1, 1, 32])), traffic.least());
+}
+
+/// Bytes that pass from and to memory if one core multiplies point by point, and a cache keeps the tiles that were used last.
+fn by_last_use(kernel: &Kernel, capacity: usize, [m, n, k]: [usize; 3], steps: usize) -> usize {
+    let (mut kept, mut held, mut passed): (Vec<([usize; 3], usize)>, usize, usize) = (vec![], 0, 0);
+    let mut use_it = |tile: [usize; 3], bytes: usize, read: bool| {
+        match kept.iter().position(|t| t.0 == tile) {
+            Some(at) => drop(kept.remove(at)),
+            None => {
+                held += bytes;
+                passed += if read { bytes } else { 0 };
+            }
+        }
+        kept.push((tile, bytes));
+        while held > capacity {
+            held -= kept.remove(0).1;
+        }
+    };
+    let at = |name: &str| kernel.grid.iter().position(|&a| kernel.axis(a).name == name).expect("an axis");
+    let (rows, columns) = (at("m"), at("n"));
+    let points = walk(kernel);
+    for p in &points {
+        for step in 0..steps {
+            use_it([0, p[rows], step], m * k * 4, true);
+            use_it([1, p[columns], step], n * k * 4, true);
+        }
+        use_it([2, p[rows], p[columns]], m * n * 4, false);
+    }
+    passed + points.len() * m * n * 4
+}
+
+#[test]
+fn a_processors_shared_cache_keeps_what_a_block_asks_for() {
+    let mut machine = einloom_machine::built_in("cpu-generic").expect("built in");
+    machine.cores = 1;
+    machine.levels.iter_mut().for_each(|l| l.shared_by = 1);
+    let name = machine.trunk().nth(1).expect("a cache").name.clone();
+    let tiles = [128, 128, 256];
+    let program = matmul([2048, 3000, 2048], tiles, F32).expect("well-formed");
+    let bytes = |kernel: Kernel| {
+        let program = Program { kernels: vec![kernel], ..program.clone() };
+        transfers(&program, &machine)[0].levels[0].bytes as f64
+    };
+    let mut least = f64::INFINITY;
+    for grid in [[0, 1], [1, 0]] {
+        for sides in [[2, 2], [2, 4], [4, 4], [4, 2], [8, 2]] {
+            let mut kernel = blocked(&program, &grid, &sides);
+            kernel.blocks[0].memory.clone_from(&name);
+            // The last columns fill a part of a tile.
+            let walked = by_last_use(&kernel, 16 << 20, tiles, 8) as f64 * 3000.0 / 3072.0;
+            let counted = bytes(kernel);
+            assert!((counted / walked - 1.0).abs() < 0.05, "{grid:?} {sides:?}: {counted}, {walked} walked");
+            least = least.min(counted);
+        }
+    }
+    // In the order of the grid all columns pass for each tile of rows.
+    assert!(2.0 * least < bytes(program.kernels[0].clone()));
 }

@@ -41,6 +41,8 @@ impl Workshop<'_> {
         let mut best: Option<(Vec<AxisId>, Found)> = None;
         for order in orders(&built.kernel) {
             search.program.kernels[0].grid.clone_from(&order);
+            // Counts are of one order of the loops.
+            search.counts = Rc::default();
             if let Some(found) = search.all(&memories)
                 && best.as_ref().is_none_or(|b| found.seconds() < b.1.seconds())
             {

@@ -260,7 +260,7 @@ impl Workshop<'_> {
                     template.put(self.p, &tiling);
                     let cost = match contracts {
                         true => self.cost(template, worst_kept(&tried).min(limit)),
-                        false => self.cost_of_sweeps(template),
+                        false => self.cost_of_sweeps(&template.program, &template.counts),
                     };
                     tried.push(Tried { cost, ..template.with(self.p, tiling) });
                 }
@@ -437,10 +437,10 @@ impl Workshop<'_> {
     /// pass through the ones behind them, each time that an operation goes through them; or all takes as much longer as the root
     /// of how much they overflow, if that is less: where much is computed of each element. What passes once takes half of a
     /// memory meanwhile (docs/model.md).
-    fn cost_of_sweeps(&mut self, template: &Template) -> Cost {
+    pub(crate) fn cost_of_sweeps(&mut self, program: &Program, counts: &Rc<Counts>) -> Cost {
         self.work.tilings += 1;
-        let k = template.kernel();
-        let t = kernel_transfers_counted(&template.program, k, self.machine, &template.counts);
+        let k = &program.kernels[0];
+        let t = kernel_transfers_counted(program, k, self.machine, counts);
         let mut levels: Vec<(String, f64)> = t.levels.iter().map(|l| (l.level.clone(), l.seconds)).collect();
         let (close, mut again) = (self.budget(), None);
         let memories: Vec<&Level> = self.machine.trunk().collect();

@@ -28,6 +28,7 @@ mod facts;
 mod frame;
 mod gpu;
 mod grid_order;
+mod in_caches;
 mod indices;
 mod known;
 mod lost;

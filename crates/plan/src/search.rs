@@ -110,7 +110,7 @@ impl<'a> Search<'a> {
             best.kernels = found.into_iter().flatten().map(Rc::new).collect();
         }
         for kernel in &mut best.kernels {
-            if let Some(ordered) = self.shop.in_order(kernel) {
+            if let Some(ordered) = self.shop.in_order(kernel).or_else(|| self.shop.in_caches(kernel)) {
                 *kernel = Rc::new(ordered);
             }
         }

@@ -1,14 +1,14 @@
-//! Blocks of a GPU's L2, which the planner chooses, against all others.
+//! Orders of a grid and blocks of a cache that all cores share, which the planner chooses, against all others.
 
 #![allow(clippy::disallowed_methods)] // cascades are files
 
 mod support;
 
 use einloom_algebra::derive;
-use einloom_machine::{Machine, built_in};
-use einloom_model::ByOrder;
+use einloom_machine::{Bytes, Machine, built_in};
+use einloom_model::{ByOrder, Factors, transfers};
 use einloom_plan::{Options, Plan, plan};
-use einloom_tile::{Block, Kernel, Visit, grid_steps, lengthens, visits};
+use einloom_tile::{AxisId, Block, Kernel, Program, Visit, grid_steps, lengthens, visits};
 use std::path::Path;
 use support::{read, sized};
 
@@ -81,4 +81,60 @@ fn points_that_share_nothing_have_no_blocks() {
     let h200 = built_in("h200").expect("built in");
     let plan = planned("softmax", "M=4096, N=4096", &h200);
     assert!(plan.program.kernels.iter().all(|k| k.blocks.is_empty()));
+}
+
+/// Of a processor's orders and blocks, two axes of each.
+fn of_all(chosen: &Kernel, memory: &str) -> Vec<Kernel> {
+    let steps: Vec<usize> = chosen.grid.iter().map(|&a| grid_steps(chosen.axis(a))).collect();
+    let mut out = vec![];
+    for turned in [false, true] {
+        let mut kernel = Kernel { blocks: vec![], ..chosen.clone() };
+        if turned {
+            kernel.grid.reverse();
+        }
+        out.push(kernel.clone());
+        for one in sides(steps[0]) {
+            for other in sides(steps[1]) {
+                let side = |(&a, n): (&AxisId, usize)| (a, (n * chosen.axis(a).tile).min(chosen.axis(a).extent));
+                let sides = chosen.grid.iter().zip([one, other]).map(side).collect();
+                out.push(Kernel { blocks: vec![Block { memory: memory.into(), sides }], ..kernel.clone() });
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn a_processors_memory_passes_about_the_least_of_any_blocks() {
+    let cpu = built_in("cpu-generic").expect("built in");
+    let mut by_blocks = 0;
+    for sizes in [[4096, 4096, 4096], [2048, 8192, 1024], [8192, 2000, 3000], [256, 256, 256]] {
+        let [m, n, k] = sizes;
+        let plan = planned("matmul", &format!("M={m}, N={n}, K={k}"), &cpu);
+        let chosen = &plan.program.kernels[0];
+        let passed = |kernel: &Kernel| {
+            let program = Program { kernels: vec![kernel.clone()], ..plan.program.clone() };
+            transfers(&program, &cpu)[0].levels[0].bytes as f64
+        };
+        let least = of_all(chosen, "L3").iter().map(passed).fold(f64::INFINITY, f64::min);
+        assert!(passed(chosen) <= 1.1 * least, "{sizes:?}: {} of {least}", passed(chosen));
+        by_blocks += usize::from(!chosen.blocks.is_empty());
+    }
+    assert!(by_blocks > 1, "{by_blocks}");
+}
+
+/// Where all fits in the shared cache, points follow each other along the axis that the larger factors do not depend on.
+#[test]
+fn a_processors_points_share_the_factors_that_are_put_in_order() {
+    let mut cpu = built_in("cpu-generic").expect("built in");
+    let shared = cpu.levels.iter_mut().find(|l| l.name == "L3").expect("a cache");
+    shared.capacity = Some(Bytes(1 << 32));
+    for (m, n) in [(512, 8192), (8192, 512), (2048, 2048)] {
+        let plan = planned("matmul", &format!("M={m}, N={n}, K=512"), &cpu);
+        let chosen = &plan.program.kernels[0];
+        let factors = Factors::new(&plan.program, chosen);
+        let mut turned = chosen.clone();
+        turned.grid.reverse();
+        assert!(chosen.blocks.is_empty() && factors.moved(chosen) <= factors.moved(&turned), "{m} {n}");
+    }
 }

@@ -25,5 +25,5 @@ pub use ir::*;
 pub use layout::{ALIGNMENT, Layout};
 pub use print::{print, print_guard, print_kernel};
 pub use verify::{Defect, verify};
-pub use visits::{Visit, lengthens, visits};
+pub use visits::{Visit, lengthens, row_major, visits};
 pub use window::*;

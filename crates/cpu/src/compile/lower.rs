@@ -2,11 +2,11 @@
 
 use super::{
     Access, Carried, Carrier, Contract, Ends, ExpressionPlan, FEW, Keep, Masks, Picked, Plan, Product, Step, Tile,
-    Unit, Viewable, anchored, beside, each_step, masks, order, piecewise, products, slots, split, sweep,
+    Unit, Viewable, anchored, beside, each_step, kept, masks, piecewise, products, slots, split, sweep,
     tiles as unit_tiles, truths,
 };
 use crate::BuildError;
-use einloom_tile::{AxisId, Kernel, Op, Program, Scalar, TensorId, ValueDecl, ValueId, anchors};
+use einloom_tile::{AxisId, Kernel, Op, Program, Scalar, TensorId, ValueDecl, ValueId, anchors, visits};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Plans `kernel`, whose values have the given inner axes, and which loads some of them again.
@@ -41,19 +41,20 @@ pub(super) fn lower(
     super::again::leave_asking(&mut steps);
     let uses = super::uses(&tiles, &steps);
     truths::find(program, &tiles, &mut steps, &uses);
-    order::leave_terms(&tiles, &mut steps);
-    let fastest = order::choose(program, &kernel, &tiles, &mut steps);
+    kept::leave_terms(&tiles, &mut steps);
+    kept::keep(program, &kernel, &tiles, &mut steps);
     if let Some(unit) = unit {
         unit_tiles::choose(program, (&kernel, &tiles), &mut steps, unit);
     }
-    order::leave_unpacked(&mut steps);
+    kept::leave_unpacked(&mut steps);
     let uses = super::uses(&tiles, &steps);
     anchored::find(&tiles, &anchors, &mut steps, &uses);
     piecewise::find(&tiles, &mut steps, &uses);
     masks::find(&tiles, &mut steps, &uses);
     let slots = slots::assign(&kernel, &mut tiles, &steps);
     anchored::check(&tiles, &mut steps);
-    Ok(Plan { parallel: !stores_twice(&steps), kernel, tiles, body: steps, slots, fastest })
+    let visits = visits(&kernel);
+    Ok(Plan { parallel: !stores_twice(&steps), kernel, tiles, body: steps, slots, visits })
 }
 
 struct Lower<'a> {

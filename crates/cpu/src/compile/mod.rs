@@ -9,10 +9,11 @@ mod anchored;
 mod beside;
 mod differences;
 mod expression;
+mod kept;
 mod layout;
 mod lower;
 mod masks;
-mod order;
+
 mod piecewise;
 mod products;
 mod reuse;
@@ -35,7 +36,7 @@ pub(crate) use tiles::{Rates, Unit};
 use crate::BuildError;
 use crate::kernels::fold::Monoid;
 use einloom_cascade::DType;
-use einloom_tile::{AxisId, Guard, Init, Kernel, Predicate, Program, TensorId, TileMonoid, ValueId};
+use einloom_tile::{AxisId, Guard, Init, Kernel, Predicate, Program, TensorId, TileMonoid, ValueId, Visit};
 use std::collections::BTreeSet;
 
 /// How a tile's elements are held.
@@ -356,8 +357,8 @@ pub(crate) struct Plan {
     pub body: Vec<Step>,
     /// Number of buffers that `tiles` name.
     pub slots: usize,
-    /// The axis of the grid along which one point follows the other.
-    pub fastest: Option<AxisId>,
+    /// The axes of the grid on the way through its points.
+    pub visits: Vec<Visit>,
     /// Whether points of the grid may run at the same time.
     pub parallel: bool,
 }

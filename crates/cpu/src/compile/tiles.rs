@@ -1,7 +1,7 @@
 //! Which contractions the processor's matrix unit computes. It multiplies numbers of bf16; a factor of another type is the
 //! sum of several ([`crate::kernels::contract::parts`]), and each of them costs a multiplication.
 
-use super::{Carrier, Contract, ElementKind, Keep, Leaf, Passing, Product, Step, Tile, Viewable, order, reads, writes};
+use super::{Carrier, Contract, ElementKind, Keep, Leaf, Passing, Product, Step, Tile, Viewable, kept, reads, writes};
 use crate::kernels::contract::{UnitRates, parts};
 use crate::kernels::fold::Monoid;
 use crate::kernels::strip::{self, Operand};
@@ -89,7 +89,7 @@ pub(super) fn choose(
     make_in_passing(body);
     let uses = super::uses(tiles, body);
     leave_out(body, &uses);
-    let mut packed = order::only_terms(tiles, body);
+    let mut packed = kept::only_terms(tiles, body);
     super::each_step(body, &mut |step| {
         if let Step::Contract(c) = step {
             packed[c.left.at()] &= c.parts.is_some();

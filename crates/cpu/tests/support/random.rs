@@ -2,8 +2,8 @@
 
 use einloom_cascade::{BinaryOp, DType, UnaryOp};
 use einloom_tile::{
-    Affine, AxisId, Builder, Coord, KernelBuilder, Op, Predicate, Program, Scalar, TensorId, TensorRole, TileMonoid,
-    ValueId, carry,
+    Affine, AxisId, Block, Builder, Coord, Kernel, KernelBuilder, Op, Predicate, Program, Scalar, TensorId, TensorRole,
+    TileMonoid, ValueId, carry,
 };
 
 /// A generator of numbers (xorshift64*; S. Vigna, 2016).
@@ -94,7 +94,21 @@ pub fn program(r: &mut Random, style: Style) -> Program {
         g.store(o, [m, n], leaves[leaves.len() - 1]);
         g.store(t, [n, m], acc);
     });
-    p.finish().unwrap_or_else(|d| panic!("{d:?}"))
+    let mut program = p.finish().unwrap_or_else(|d| panic!("{d:?}"));
+    visit_otherwise(&mut program.kernels[0], r);
+    program
+}
+
+/// The points of the grid in a random order, by random blocks.
+fn visit_otherwise(kernel: &mut Kernel, r: &mut Random) {
+    if r.coin() {
+        kernel.grid.reverse();
+    }
+    if r.coin() {
+        let side = |&a: &AxisId| (a, (r.pick(&[1, 2, 3, 5]) * kernel.axis(a).tile).min(kernel.axis(a).extent).max(1));
+        let sides = kernel.grid.iter().map(side).collect();
+        kernel.blocks = vec![Block { memory: "L3".to_string(), sides }];
+    }
 }
 
 /// `Σ_k A·B`, streamed, with an accumulator that starts at 1/2, changes now and then on the way, and may leave out the

@@ -14,13 +14,14 @@
 //!
 //! [`Calibration::apart`]: einloom_machine::Calibration
 
-use crate::blocks::{as_tiles, keeps_order};
+use crate::blocks::{into_cache, keeps_order};
 use crate::bounds::compulsory;
 use crate::levels::{Into, Reuse, Traffic};
-use crate::nest::{Loop, Nest, coord_axes};
+use crate::loads::{Load, loads};
+use crate::nest::Nest;
 use crate::transfers::innermost;
 use einloom_machine::{Bytes, Level, Machine};
-use einloom_tile::{Axis, AxisId, Kernel, Program, TensorId, Window, grid_points, grid_steps, stream_range, visits};
+use einloom_tile::{AxisId, Kernel, Program, TensorId, grid_points, grid_steps, visits};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The traffic of one kernel, counted when it is first asked for.
@@ -66,13 +67,6 @@ struct Counted {
     /// What must move.
     least: Traffic,
     loads: Vec<Load>,
-}
-
-/// What a kernel loads of a tensor at places that the same axes of the grid move.
-struct Load {
-    tensor: TensorId,
-    axes: BTreeSet<AxisId>,
-    elements: u64,
 }
 
 impl<'a> Device<'a> {
@@ -154,7 +148,7 @@ impl Counted {
         let inner = innermost(program, kernel, &nest);
         let (resident_bytes, element, held, in_place) = (0, None, None, false);
         let least = compulsory(&Reuse { program, kernel, nest: &nest, resident_bytes, element, held, in_place });
-        let loads = loads(program, kernel, &nest);
+        let loads = loads(program, kernel, &nest, |_| true);
         Self { nest, grid: kernel.grid.clone(), inner, least, loads }
     }
 
@@ -221,17 +215,10 @@ impl Counted {
         };
         let Some(block) = kernel.blocks.first() else { return Some(in_grid_order()) };
         let in_grid_order = keeps_order(kernel, block).then(in_grid_order);
-        // Of what one block of L2 reads each element comes once, if there is room for all that are under way.
-        let tiles = as_tiles(kernel, block);
-        let nest = Nest::new(&tiles);
-        let reuse = Reuse { program, kernel: &tiles, nest: &nest, resident_bytes, element, held, in_place };
         let points: usize = visits(kernel).iter().map(|v| v.side).product();
-        let active = under_way(kernel, machine, blocks).div_ceil(points.max(1)).clamp(1, grid_points(&tiles).max(1));
-        let share = capacity(active as f64).map_or(u64::MAX, |c| c.0);
-        if reuse.fits(&nest.body.all, tiles.grid.len(), share, 0).is_none() {
-            return in_grid_order;
-        }
-        let mut into = reuse.traffic_into(&Level { capacity: capacity(1.0), shared_by: active, ..l2.clone() });
+        let active = under_way(kernel, machine, blocks).div_ceil(points.max(1));
+        let l2 = Level { capacity: capacity(1.0), ..l2.clone() };
+        let Some(mut into) = into_cache(program, kernel, block, &l2, active, (0, false)) else { return in_grid_order };
         into.resident_bytes = into.resident_bytes.div_ceil(blocks as u64);
         if let Some(other) = in_grid_order {
             into.resident_bytes = into.resident_bytes.min(other.resident_bytes);
@@ -260,45 +247,6 @@ fn under_way(kernel: &Kernel, machine: &Machine, blocks: usize) -> usize {
 /// The part of the cache that all cores share which can be relied upon.
 fn kept(machine: &Machine) -> f64 {
     machine.lanes.as_ref().map_or(1.0, |l| l.calibration.kept)
-}
-
-/// What is loaded, an array that is read at several places once for each of them.
-fn loads(program: &Program, kernel: &Kernel, nest: &Nest) -> Vec<Load> {
-    let mut out: Vec<Load> = vec![];
-    for (k, access) in nest.accesses.iter().enumerate().filter(|(_, a)| !a.store) {
-        let mut axes: BTreeSet<AxisId> = nest.depends[access.tile.at()].iter().copied().collect();
-        access.at.iter().for_each(|c| axes.extend(coord_axes(c)));
-        // A stream's range moves with the axes of its condition. What it reads is the same, unless no range meets the next.
-        axes.extend(kernel.grid.iter().filter(|&&a| access.loops.iter().any(|l| parts(kernel, l, a))));
-        axes.retain(|a| kernel.grid.contains(a));
-        let elements = nest.moved(program, kernel, k);
-        match out.iter_mut().find(|l| l.tensor == access.tensor && l.axes == axes) {
-            Some(known) => known.elements = known.elements.saturating_add(elements),
-            None => out.push(Load { tensor: access.tensor, axes, elements }),
-        }
-    }
-    out
-}
-
-/// Whether a stream's ranges at two windows of an axis of the grid that follow each other have nothing in common.
-fn parts(kernel: &Kernel, stream: &Loop, grid: AxisId) -> bool {
-    let Some(within) = stream.within.as_ref().filter(|w| w.all.iter().any(|e| e.terms.iter().any(|t| t.1 == grid)))
-    else {
-        return false;
-    };
-    let axis = kernel.axis(grid);
-    if grid_steps(axis) < 2 {
-        return false;
-    }
-    let all = |a: &Axis| Window { base: 0, len: a.extent };
-    let mut windows: Vec<Window> = kernel.axes.iter().map(all).collect();
-    let mut range = |step: usize| {
-        let base = step * axis.tile;
-        windows[grid.at()] = Window { base, len: axis.tile.min(axis.extent - base) };
-        stream_range(kernel.axis(stream.axis).extent, stream.axis, within, &windows)
-    };
-    let [(from, to), (next, last)] = [range(0), range(1)];
-    to <= next || last <= from
 }
 
 /// The shape of a wave, in tasks along each axis of the grid.

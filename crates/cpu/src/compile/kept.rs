@@ -1,53 +1,28 @@
-//! The order of the grid's points. Points that differ along one axis only follow each other, so that tiles which do not
-//! depend on it are the same at all of them, and are copied, converted and rearranged once.
+//! Tiles that points have in common. Points that differ along the last axis of the grid only follow each other (in which order it
+//! has its axes is the planner's choice), so that tiles which do not depend on it are the same at all of them, and are copied,
+//! converted and rearranged once.
 
 use super::{Access, Carrier, Contract, Keep, Product, Step, Tile, Viewable, each_step, reads};
 use einloom_tile::{AxisId, CoordAtom, Kernel, Program, TensorId, ValueId, grid_steps};
 
-/// The axis of the grid along which one point follows the other: the one that leaves the most to be kept; the last one
-/// if none does. Marks the loads whose tiles are worth keeping.
-pub(super) fn choose(program: &Program, kernel: &Kernel, tiles: &[Tile], steps: &mut [Step]) -> Option<AxisId> {
-    let mut fastest = *kernel.grid.last()?;
-    let saved = |axis: AxisId| saved(program, kernel, tiles, steps, axis);
-    let mut most = saved(fastest);
-    for &axis in kernel.grid.iter().rev().skip(1) {
-        let this = saved(axis);
-        if this > most {
-            (fastest, most) = (axis, this);
-        }
-    }
-    if most > 0.0 {
+/// Marks the loads whose tiles are worth keeping along the axis of the grid along which one point follows the other: the last one
+/// that has several windows.
+pub(super) fn keep(program: &Program, kernel: &Kernel, tiles: &[Tile], steps: &mut [Step]) {
+    let several = |a: &&AxisId| grid_steps(kernel.axis(**a)) > 1;
+    let Some(&fastest) = kernel.grid.iter().rev().find(several) else { return };
+    if moves(program, steps, fastest) {
         let right = only_right(tiles, steps);
         mark(program, &right, steps, fastest);
     }
-    Some(fastest)
 }
 
-/// Elements that need not be moved again if points that differ along `axis` follow each other, for all of them.
-fn saved(program: &Program, kernel: &Kernel, tiles: &[Tile], steps: &[Step], axis: AxisId) -> f64 {
-    let points = |a: &AxisId| grid_steps(kernel.axis(*a)) as f64;
-    let all: f64 = kernel.grid.iter().map(points).product();
-    let once = all / points(&axis);
-    (all - once) * moved(program, kernel, tiles, steps, axis)
-}
-
-/// Elements that one point moves for tiles that do not depend on `axis`.
-fn moved(program: &Program, kernel: &Kernel, tiles: &[Tile], steps: &[Step], axis: AxisId) -> f64 {
-    let mut sum = 0.0;
-    for step in steps {
-        match step {
-            Step::Load { dst, tensor, access, view, .. } if is_kept(program, access, axis, *tensor, *view) => {
-                let tile = tiles[dst.at()];
-                let length = |a: AxisId| kernel.axis(a).tile.min(kernel.axis(a).extent) as f64;
-                sum += tile.outer.map_or(1.0, length) * tile.inner.map_or(1.0, length);
-            }
-            Step::Stream { axis: along, body, .. } => {
-                sum += grid_steps(kernel.axis(*along)) as f64 * moved(program, kernel, tiles, body, axis);
-            }
-            _ => {}
-        }
-    }
-    sum
+/// Whether tiles that do not depend on `axis` are moved at all.
+fn moves(program: &Program, steps: &[Step], axis: AxisId) -> bool {
+    steps.iter().any(|step| match step {
+        Step::Load { tensor, access, view, .. } => is_kept(program, access, axis, *tensor, *view),
+        Step::Stream { body, .. } => moves(program, body, axis),
+        _ => false,
+    })
 }
 
 fn mark(program: &Program, right: &[bool], steps: &mut [Step], axis: AxisId) {
