@@ -90,23 +90,25 @@ fn each<T: Real>(d: &mut [T], f: impl Fn(T) -> T) {
     }
 }
 
-/// `d[i] = f(d[i], …)`, for heavy bodies: the last group is padded.
-#[inline(always)]
-fn heavy<T: Real>(d: &mut [T], f: impl Fn(T) -> T) {
-    let (groups, rest) = d.as_chunks_mut::<GROUP>();
-    for group in groups {
-        for x in group {
-            *x = f(*x);
+/// `d[i] = op(d[i])`, for heavy bodies: the last group is padded. Not a function of a closure, which would be a function of its own, without
+/// the instructions of who calls it.
+macro_rules! heavy {
+    ($d:expr, $op:expr) => {{
+        let (groups, rest) = $d.as_chunks_mut::<GROUP>();
+        for group in groups {
+            for x in group {
+                *x = x.function::<I>($op);
+            }
         }
-    }
-    if !rest.is_empty() {
-        let mut group = [T::ONE; GROUP];
-        group[..rest.len()].copy_from_slice(rest);
-        for x in &mut group {
-            *x = f(*x);
+        if !rest.is_empty() {
+            let mut group = [T::ONE; GROUP];
+            group[..rest.len()].copy_from_slice(rest);
+            for x in &mut group {
+                *x = x.function::<I>($op);
+            }
+            rest.copy_from_slice(&group[..rest.len()]);
         }
-        rest.copy_from_slice(&group[..rest.len()]);
-    }
+    }};
 }
 
 /// `d[i] = f(d[i], with[i])`.
@@ -150,26 +152,26 @@ pub(crate) fn unary<T: Real, I: Instructions>(op: UnaryOp, d: &mut [T]) {
         UnaryOp::Relu => each(d, |x| if x < zero { zero } else { x }),
         UnaryOp::Exp => {
             if !T::exp_kernel::<I>(d, None, T::ONE, &[zero], EXP_LEAST) {
-                heavy(d, |x| x.function::<I>(UnaryOp::Exp));
+                heavy!(d, UnaryOp::Exp);
             }
         }
-        UnaryOp::Exp2 => heavy(d, |x| x.function::<I>(UnaryOp::Exp2)),
-        UnaryOp::Log => heavy(d, |x| x.function::<I>(UnaryOp::Log)),
-        UnaryOp::Log2 => heavy(d, |x| x.function::<I>(UnaryOp::Log2)),
-        UnaryOp::Log1p => heavy(d, |x| x.function::<I>(UnaryOp::Log1p)),
+        UnaryOp::Exp2 => heavy!(d, UnaryOp::Exp2),
+        UnaryOp::Log => heavy!(d, UnaryOp::Log),
+        UnaryOp::Log2 => heavy!(d, UnaryOp::Log2),
+        UnaryOp::Log1p => heavy!(d, UnaryOp::Log1p),
         UnaryOp::Tanh => {
             if !T::tanh_kernel::<I>(d, None, 1.0, 1.0) {
-                heavy(d, |x| x.function::<I>(UnaryOp::Tanh));
+                heavy!(d, UnaryOp::Tanh);
             }
         }
         UnaryOp::Sigmoid => {
             if !T::sigmoid_kernel::<I>(d) {
-                heavy(d, |x| x.function::<I>(UnaryOp::Sigmoid));
+                heavy!(d, UnaryOp::Sigmoid);
             }
         }
-        UnaryOp::Silu => heavy(d, |x| x.function::<I>(UnaryOp::Silu)),
-        UnaryOp::Erf => heavy(d, |x| x.function::<I>(UnaryOp::Erf)),
-        UnaryOp::Gelu => heavy(d, |x| x.function::<I>(UnaryOp::Gelu)),
+        UnaryOp::Silu => heavy!(d, UnaryOp::Silu),
+        UnaryOp::Erf => heavy!(d, UnaryOp::Erf),
+        UnaryOp::Gelu => heavy!(d, UnaryOp::Gelu),
         UnaryOp::Sin | UnaryOp::Cos => waves::<T, I>(op, d),
     }
 }
@@ -181,9 +183,9 @@ fn waves<T: Real, I: Instructions>(op: UnaryOp, d: &mut [T]) {
     if d.iter().any(|x| x.magnitude() > limit) {
         each(d, |x| T::from_f64(op.apply(x.to_f64())));
     } else if op == UnaryOp::Sin {
-        heavy(d, |x| x.function::<I>(UnaryOp::Sin));
+        heavy!(d, UnaryOp::Sin);
     } else {
-        heavy(d, |x| x.function::<I>(UnaryOp::Cos));
+        heavy!(d, UnaryOp::Cos);
     }
 }
 
