@@ -74,7 +74,7 @@ impl Workshop<'_> {
         (out.kernel.grid, out.kernel.blocks) = (grid, blocks);
         let program = program_of(self.p, self.x, self.types, vec![out.kernel.clone()]);
         out.cost = match contracts(self.p, self.x, &out.cone) {
-            true => self.cost_beside(&program, &Rc::default(), f64::INFINITY, (None, 0.0)),
+            true => self.cost_beside(&program, &Rc::default(), f64::INFINITY, (None, 0.0, 1.0)),
             false => self.cost_of_sweeps(&program, &Rc::default()),
         };
         Some(out)

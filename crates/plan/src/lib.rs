@@ -217,6 +217,7 @@ fn plan_by(
     let work = search.shop.work;
     search.shop.known.spent += work.tilings;
     let mut lost = search.lost(&division);
+    let seen = search.seen;
     let mut names = BTreeSet::new();
     let mut kernels = vec![];
     let mut planned = vec![];
@@ -238,8 +239,14 @@ fn plan_by(
     let extremes = seconds - division.kernels.iter().map(|k| k.cost.seconds).sum::<f64>();
     lost.iter_mut().for_each(|l| l.seconds += extremes);
     let least_seconds = seconds - division.kernels.iter().map(|k| k.cost.seconds - k.fastest()).sum::<f64>();
-    let idle = |k: &std::rc::Rc<build::Built>| shares::Idle::of(&problem, &exprs, k, machine);
-    let idle = if options.shares.is_none() { division.kernels.iter().filter_map(idle).collect() } else { vec![] };
+    // A division that lost may win in shares, if they save what it takes longer.
+    let longer = |d: &search::Division| (d.seconds - division.seconds).max(0.0);
+    let idle = |d: &search::Division| -> Vec<shares::Idle> {
+        let idle = d.kernels.iter().filter_map(|k| shares::Idle::of(&problem, &exprs, k, machine));
+        idle.map(|i| i.less(longer(d))).collect()
+    };
+    let looked_at = std::iter::once(&division).chain(seen.iter().map(|s| &s.1));
+    let idle = if options.shares.is_none() { looked_at.flat_map(idle).collect() } else { vec![] };
     let shares = shared;
     Ok(Some(Plan { program, kernels: planned, seconds, least_seconds, splits, merges, shares, idle, work, lost }))
 }

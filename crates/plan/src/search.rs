@@ -21,7 +21,7 @@ const AGAIN: usize = 1;
 const TRIES: usize = 16;
 
 /// Tilings that are looked at before the search for better divisions ends: about a second's work on large kernels.
-const TILINGS: usize = 3000;
+const TILINGS: usize = 2000;
 /// The same where only what moves is counted.
 const TILINGS_BY_CAPACITY: usize = 6000;
 /// The same for processors, whose kernels are emitted anew for most of the few tilings that each is looked at in.
@@ -71,7 +71,7 @@ pub(crate) struct Search<'a> {
     /// Times what inputs and outputs hold: so many elements may go through memory by choice.
     room: usize,
     /// Divisions that were worked out, the best so far among them.
-    seen: Vec<(String, Division)>,
+    pub(crate) seen: Vec<(String, Division)>,
 }
 
 /// A cut must save more than the model may err.

@@ -177,6 +177,12 @@ impl Idle {
         (extent >= 2 * LEAST).then_some(Self { folds, over, extent, points, gain: built.cost.seconds - least })
     }
 
+    /// The same in a division that takes so many seconds longer than the best.
+    pub(crate) fn less(mut self, seconds: f64) -> Self {
+        self.gain -= seconds;
+        self
+    }
+
     /// Lengths of shares that give all cores something to do.
     fn lengths(&self, cores: usize) -> Vec<usize> {
         let mut out: Vec<usize> = vec![];

@@ -150,7 +150,7 @@ impl Workshop<'_> {
     /// What the program's only kernel takes where lanes multiply, if that is less than `limit` seconds.
     pub(crate) fn cost_by_lanes(&mut self, program: &Program, counts: &Rc<Counts>, fit: &ByLanes, limit: f64) -> Cost {
         let slower = fit.slowdown();
-        let cost = self.cost_beside(program, counts, limit / slower, (fit.beside_products, fit.rest));
+        let cost = self.cost_beside(program, counts, limit / slower, (fit.beside_products, fit.rest, fit.uneven));
         Cost { seconds: cost.seconds * slower, ..cost }
     }
 

@@ -31,6 +31,10 @@ const RESERVE: usize = 40;
 const SPILLED: usize = 3;
 /// Bytes through which reductions pass from warp to warp, and vectors from one arrangement of threads to another.
 const EXCHANGE: u64 = 8 << 10;
+/// The part of the time of what is not multiplied, waits and all, that shows beside products by lanes, if what keeps the lanes busy is not
+/// more: measured on an H200, f32 attention of 16 heads of 4096 tokens of 64 in 20 tiles, full and causal (docs/gpu-log.md, "Products by
+/// lanes beside reductions").
+const WAITS_SHOW: f64 = 0.2;
 /// Rows and columns that a block's matrix instructions may reach beyond a tile's, in a kernel that has some.
 const REACH: usize = 32;
 
@@ -50,13 +54,14 @@ pub struct ByLanes {
     /// By axis, in the kernel's order: bytes of the tiles that are smaller if its tile is, those in shared memory
     /// first, then those in registers.
     pub by_axis: Vec<[u64; 2]>,
-    /// Seconds that products take of the cores beside their multiply-adds. `None` where a matrix unit takes them all, and
-    /// where reductions decide how threads share tiles, some factor does not stream or no result has two sides: then how threads
-    /// stand is not known here.
+    /// Seconds that products take of the cores beside their multiply-adds. `None` where a matrix unit takes some, and where no result has
+    /// two sides: then how threads stand is not known here.
     pub beside_products: Option<f64>,
-    /// Seconds of the cores for what is not multiplied, maps, reductions and their waits, if it fits and `beside_products` is not
-    /// known.
+    /// Seconds of the cores for what is not multiplied, maps, reductions and their waits, if it fits; 0 where products are all that
+    /// streams have. Where `beside_products` is known, which has most of the waits, only what shows beside it.
     pub rest: f64,
+    /// How many times longer all that takes because points of the grid differ in length, where `beside_products` is known.
+    pub uneven: f64,
     /// Blocks of a core at once.
     pub blocks: usize,
     /// Stages of the copies of what streams: with one nothing is copied while another chunk is multiplied.
@@ -132,7 +137,7 @@ pub fn by_lanes_of(program: &Program, kernel: &Kernel, machine: &Machine, struct
     let most = if in_unit.is_empty() { most } else { most.min(128) };
     let streams = |v: &&ValueId| block.structure.loaded.contains(*v) && !block.stays(**v);
     let area = results.iter().filter(|v| sides(kernel, **v).len() == 2).map(elements).max();
-    let by_blocks = !reduces && in_unit.is_empty() && factors.iter().all(|v| streams(&v));
+    let by_blocks = area.is_some() && !reduces && in_unit.is_empty() && factors.iter().all(|v| streams(&v));
     let at_most = |threads: usize| threads.clamp(32, most.max(32));
     let common = at_most(largest.div_ceil(ELEMENTS).next_power_of_two());
     let mut at_once = 0;
@@ -174,10 +179,12 @@ pub fn by_lanes_of(program: &Program, kernel: &Kernel, machine: &Machine, struct
     let by_registers = clock.registers() / ((registers + at_once).min(register_limit.max(1)).max(1) * block.threads);
     let by_points = grid_points(kernel).div_ceil(machine.cores.max(1));
     let blocks = by_shared.min(by_registers).min(lanes.threads / block.threads).min(by_points).max(1);
-    let awaited = if stages == 1 { streamed } else { 0 };
+    // Of several products one is multiplied while the factors of another are copied.
+    let awaited = if stages == 1 && results.len() == 1 { streamed } else { 0 };
     let mut found = ByLanes {
         beside_products: None,
         rest: 0.0,
+        uneven: 1.0,
         blocks,
         stages,
         threads: block.threads,
@@ -190,14 +197,32 @@ pub fn by_lanes_of(program: &Program, kernel: &Kernel, machine: &Machine, struct
     if found.misfit().is_some() {
         return Some(found);
     }
-    if by_blocks && area.is_some() {
+    if area.is_some() && in_unit.is_empty() {
         let stand = Stand { threads: block.threads, blocks, awaited };
         found.beside_products = beside(program, kernel, &clock, &in_unit, stand);
     }
-    if found.beside_products.is_none() {
-        found.rest = block.core_seconds(&block.task(grid_points(kernel)), &block.team(1, blocks), 0.0).seconds;
+    let between = kernel.body.iter().any(|op| matches!(op, Op::Stream { body, .. } if changes(body)));
+    if between || !by_blocks || found.beside_products.is_none() {
+        let rest = block.core_seconds(&block.task(grid_points(kernel)), &block.team(1, blocks), 0.0);
+        (found.rest, found.uneven) = match found.beside_products {
+            Some(_) => {
+                // Nothing else covers the waits of a core that has one block, and none after it.
+                let shows = if grid_points(kernel) <= machine.cores { 1.0 } else { WAITS_SHOW };
+                (rest.busiest.max(shows * rest.seconds / rest.uneven), rest.uneven)
+            }
+            None => (rest.seconds, 1.0),
+        };
     }
     Some(found)
+}
+
+/// Whether something is done beside loads, stores and products.
+fn changes(ops: &[Op]) -> bool {
+    ops.iter().any(|op| match op {
+        Op::Map { .. } | Op::Reduce { .. } | Op::Pick { .. } => true,
+        Op::Stream { body, .. } => changes(body),
+        _ => false,
+    })
 }
 
 /// Factors of the products that a matrix unit takes, with the bytes of an element there.

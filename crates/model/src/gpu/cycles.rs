@@ -183,6 +183,10 @@ impl Bound {
 #[derive(Clone, Debug)]
 pub(super) struct CoreTime {
     pub seconds: f64,
+    /// How many times longer it takes because points of the grid differ in length; 1 where they do not.
+    pub uneven: f64,
+    /// Seconds of the part that is busy longest, on the core with the most points.
+    pub busiest: f64,
     /// What bounds it most of the time.
     pub bound: String,
     /// How long each part of a core is busy on average.

@@ -77,7 +77,7 @@ impl Block<'_> {
     pub(super) fn core_seconds(&self, task: &Task, team: &Team, first: f64) -> CoreTime {
         let name = |b: Bound| b.name(self.unit.map(|u| u.name.as_str()));
         if task.samples.is_empty() {
-            return CoreTime { seconds: 0.0, bound: name(Bound::Latency), parts: vec![] };
+            return CoreTime { seconds: 0.0, uneven: 1.0, busiest: 0.0, bound: name(Bound::Latency), parts: vec![] };
         }
         let (points, count) = (task.points, task.samples.len() as f64);
         let mut spent = Spent::default();
@@ -99,9 +99,10 @@ impl Block<'_> {
             (longest, shortest) = (longest.max(cycles), shortest.min(cycles));
         }
         // Equal tasks come in waves. Of others the longest go first, so that at the end little is left over.
+        let alike = mean * points.div_ceil(cores) as f64;
         let cycles = match longest > 1.01 * shortest {
             true => longest.max(mean * points as f64 / cores as f64).max(least) + shortest,
-            false => mean * points.div_ceil(cores) as f64,
+            false => alike,
         };
         let bound = spent.bound.iter().fold((Bound::Latency, 0.0), |a, (&b, &c)| if c > a.1 { (b, c) } else { a });
         // Of all points on average, so that a wave that is not full shows.
@@ -110,6 +111,9 @@ impl Block<'_> {
         let parts = spent.busy.iter().map(|(&b, &c)| (b, c)).chain(waited);
         CoreTime {
             seconds: (cycles + first + self.clock.latency) / self.clock.hertz,
+            uneven: (cycles / alike.max(f64::MIN_POSITIVE)).max(1.0),
+            busiest: spent.busy.values().fold(0.0, |a, &b| b.max(a)) / count * points.div_ceil(cores) as f64
+                / self.clock.hertz,
             bound: name(bound.0),
             parts: parts.map(|(b, c)| (name(b), c * part)).collect(),
         }

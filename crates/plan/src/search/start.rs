@@ -17,6 +17,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How many times as wide limits are tried.
 const ROOMIER: usize = 4;
 
+/// How many times longer kernels are looked at that may leave cores idle: about as many as shares have been seen to gain.
+const IDLE: f64 = 8.0;
+
 const SMALL: &str = "small reductions through memory";
 const LARGE: &str = "larger reductions through memory as well";
 const TOGETHER: &str = "nothing through memory that need not be";
@@ -52,7 +55,10 @@ impl Search<'_> {
             .min(below.unwrap_or(f64::INFINITY));
         // After so much work a division is not begun whose kernels are the largest that there are.
         let ended = apart.is_some() && self.is_over();
-        let together = if ended { Ok(None) } else { self.divide_below(memory, limit) };
+        // What leaves cores idle may be the best in shares.
+        let shares = self.shop.machine.lanes.is_some() && self.shop.options.shares.is_none() && below.is_none();
+        let reach = if shares { IDLE * limit } else { limit };
+        let together = if ended { Ok(None) } else { self.divide_below(memory, reach) };
         let what = if self.room > 1 { LARGE } else { SMALL };
         let (cut, apart) = match (together, apart) {
             (Ok(Some(together)), apart) if apart.is_none() || together.seconds <= limit => {
@@ -70,7 +76,7 @@ impl Search<'_> {
                         seconds
                     }
                     Ok(None) if ended => "not looked at".to_string(),
-                    Ok(None) => format!("more than {}", time(limit)),
+                    Ok(None) => format!("more than {}", time(reach)),
                     Err(e) => e.to_string(),
                 };
                 let which = if self.room > 1 { "large" } else { "small" };
