@@ -183,8 +183,13 @@ impl<'a> Search<'a> {
 
     /// Whether no more divisions are tried. It depends on what was looked at, not on a clock: plans are the same every time.
     fn is_over(&self) -> bool {
+        self.has_done(1)
+    }
+
+    /// Whether so many times the work was done after which no more divisions are tried.
+    fn has_done(&self, times: usize) -> bool {
         let hurry = if self.shop.known.hurries.is_some() { HURRY } else { 1 };
-        self.left == 0 || self.shop.work.tilings >= most_tilings(self.shop.machine) / hurry
+        self.left == 0 || self.shop.work.tilings >= times * most_tilings(self.shop.machine) / hurry
     }
 
     /// What lost to this division: its kernels with other tiles, and other divisions.

@@ -54,7 +54,7 @@ impl Search<'_> {
             .map_or(f64::INFINITY, |a| a.division.seconds / WORTH_A_CUT)
             .min(below.unwrap_or(f64::INFINITY));
         // After so much work a division is not begun whose kernels are the largest that there are.
-        let ended = apart.is_some() && self.is_over();
+        let ended = apart.is_some() && self.has_done(2);
         // What leaves cores idle may be the best in shares.
         let shares = self.shop.machine.lanes.is_some() && self.shop.options.shares.is_none() && below.is_none();
         let reach = if shares { IDLE * limit } else { limit };
