@@ -9,7 +9,7 @@ use crate::cuts::{Roles, Style};
 use crate::frame::{Frame, HOPELESS, Memory, NEAR};
 use crate::gpu::KEPT;
 use crate::grid_order::orders;
-use crate::known::{Searched, unnamed};
+use crate::known::{SearchKey, Searched, unnamed};
 use crate::program::program_of;
 use crate::template::shape;
 use crate::{PlanError, Work};
@@ -196,7 +196,7 @@ impl Workshop<'_> {
     ) -> Vec<Result<Vec<Tried>, u64>> {
         let (limit, thorough) = (limit * memory.bandwidth(), self.thorough);
         let mut keys = vec![];
-        let mut unknown: Vec<(&(String, bool, bool), Program, Vec<Vec<AxisId>>)> = vec![];
+        let mut unknown: Vec<(&SearchKey, Program, Vec<Vec<AxisId>>)> = vec![];
         let of = |(tried, free): &(Tried, Vec<IndexId>)| {
             let program = program_of(self.p, self.x, self.types, vec![tried.kernel.clone()]);
             let axes: Vec<Vec<AxisId>> = free.iter().map(|&i| axes_of(&tried.kernel, &self.p[i].name)).collect();

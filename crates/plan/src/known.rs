@@ -22,7 +22,7 @@ const DIVISIONS: usize = 3;
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     /// For machines that count elements: by a kernel with free tiles, whether there was a limit, and how thorough the search was.
-    pub searches: FxHashMap<(String, bool, bool), Searches>,
+    pub searches: FxHashMap<SearchKey, Searches>,
     /// What kernels that are looked at side by side have in common.
     pub shared: Arc<Shared>,
     /// Numbers of kernels without tiles and the units they are for.
@@ -47,6 +47,9 @@ pub(crate) struct Shared {
     /// What bounds the traffic of kernels.
     pub bounds: KnownBounds,
 }
+
+/// A kernel with free tiles, whether there was a limit, and how thorough the search was.
+pub(crate) type SearchKey = (String, bool, bool);
 
 /// A kernel's number, its tiles, and the limit of its time as bits.
 type OnCore = (usize, Vec<usize>, u64);
