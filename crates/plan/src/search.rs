@@ -20,7 +20,8 @@ const AGAIN: usize = 1;
 /// Kernels that are built while looking for better divisions, at most, per node of the graph.
 const TRIES: usize = 16;
 
-/// Tilings that are looked at before the search for better divisions ends: about a second's work on large kernels.
+/// Tilings that are looked at before the search for better divisions ends: half a second's work on large kernels. With 3000 a layer of small
+/// sizes takes 3 s and is predicted 10 % faster.
 const TILINGS: usize = 2000;
 /// The same where only what moves is counted.
 const TILINGS_BY_CAPACITY: usize = 6000;

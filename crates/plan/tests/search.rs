@@ -141,7 +141,7 @@ fn the_search_looks_at_few_plans_and_always_the_same() {
 
 #[test]
 fn thirty_statements_are_no_more_work_than_two_seconds() {
-    // A division is begun until 3000 tilings have been looked at; what was begun then is finished, and divided again where
+    // A division is begun until 2000 tilings have been looked at; what was begun then is finished, and divided again where
     // reductions may be in shares.
     let layer = program("cascades/transformer_layer.ein");
     let bound = sized(&layer, "B=1, M=2048, C=4096, H=32, G=8, D=128, F=14336");
