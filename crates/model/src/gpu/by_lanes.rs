@@ -179,8 +179,8 @@ pub fn by_lanes_of(program: &Program, kernel: &Kernel, machine: &Machine, struct
     let by_registers = clock.registers() / ((registers + at_once).min(register_limit.max(1)).max(1) * block.threads);
     let by_points = grid_points(kernel).div_ceil(machine.cores.max(1));
     let blocks = by_shared.min(by_registers).min(lanes.threads / block.threads).min(by_points).max(1);
-    // Of several products one is multiplied while the factors of another are copied.
-    let awaited = if stages == 1 && results.len() == 1 { streamed } else { 0 };
+    // Of several products of a chunk one is multiplied while the factors of another are copied.
+    let awaited = if stages == 1 && together(&kernel.body) < 2 { streamed } else { 0 };
     let mut found = ByLanes {
         beside_products: None,
         rest: 0.0,
@@ -214,6 +214,13 @@ pub fn by_lanes_of(program: &Program, kernel: &Kernel, machine: &Machine, struct
         };
     }
     Some(found)
+}
+
+/// The most products that one body has.
+fn together(ops: &[Op]) -> usize {
+    let own = ops.iter().filter(|op| matches!(op, Op::Mma { .. })).count();
+    let inside = ops.iter().map(|op| if let Op::Stream { body, .. } = op { together(body) } else { 0 });
+    inside.fold(own, usize::max)
 }
 
 /// Whether something is done beside loads, stores and products.
