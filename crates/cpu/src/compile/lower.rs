@@ -36,7 +36,7 @@ pub(super) fn lower(
     lower.body(&body, &mut steps)?;
     beside::end(&mut steps, &below);
     let Lower { mut kernel, mut tiles, .. } = lower;
-    products::absorb(&tiles, &mut steps);
+    products::absorb(&tiles, &mut steps, unit);
     sweep::join(program, &mut kernel, &mut tiles, &mut steps);
     super::again::leave_asking(&mut steps);
     let uses = super::uses(&tiles, &steps);
@@ -242,6 +242,7 @@ impl Lower<'_> {
                     scale: None,
                     apart: false,
                     times: 1.0,
+                    sides: vec![],
                     parts: None,
                     made: false,
                     fold: None,

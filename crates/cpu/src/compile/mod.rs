@@ -202,6 +202,8 @@ pub(crate) struct Contract {
     pub apart: bool,
     /// What the result is multiplied by.
     pub times: f32,
+    /// Numbers of rows or of columns that are added after that, or subtracted where that is told: two at most, and only without a start.
+    pub sides: Vec<(ValueId, ElementKind, bool)>,
     /// How many numbers of bf16 the elements of the factors are the sums of, if the processor's matrix unit computes it.
     pub parts: Option<[usize; 2]>,
     /// The map just before makes the left factor, which nothing else reads, and may do so while the unit multiplies.
@@ -298,7 +300,13 @@ fn reads(step: &Step) -> Vec<ValueId> {
         Step::Relayout { src, .. } => vec![*src],
         Step::Contract(c) => {
             let start = c.fold.as_ref().and_then(|p| p.fold.start);
-            [c.left, c.right].into_iter().chain(c.start).chain(c.scale.map(|(v, _)| v)).chain(start).collect()
+            [c.left, c.right]
+                .into_iter()
+                .chain(c.start)
+                .chain(c.scale.map(|(v, _)| v))
+                .chain(c.sides.iter().map(|s| s.0))
+                .chain(start)
+                .collect()
         }
         Step::Reduce { src, start, .. } => [*src].into_iter().chain(*start).collect(),
         Step::Pick { src, picked, .. } => picked.tiles.iter().copied().chain([*src]).collect(),

@@ -1,25 +1,26 @@
 //! What contractions do in passing. Multiplications, while its result is in registers: of all that it gives by a
 //! constant, and of what it starts from by a tile that varies along one axis, or along none. Additions: of a tile that is
-//! where it was loaded from. And copies: of the tiles that the next chunk of a stream loads.
+//! where it was loaded from, and of numbers of rows or of columns. And copies: of the tiles that the next chunk of a stream loads.
 
 use super::{
-    Carrier, Contract, ElementKind, ExpressionPlan, Leaf, Product, Step, Strips, Tile, Viewable, reads, writes,
+    Carrier, Contract, ElementKind, ExpressionPlan, Leaf, Product, Step, Strips, Tile, Unit, Viewable, reads, writes,
 };
+use crate::kernels::contract::parts;
 use crate::kernels::strip::{self, Operand};
 use einloom_cascade::{BinaryOp, DType};
 use einloom_tile::ValueId;
 
-/// Absorbs what can be absorbed in all of `steps`.
-pub(super) fn absorb(tiles: &[Tile], steps: &mut Vec<Step>) {
+/// Absorbs what can be absorbed in all of `steps`, some of which the unit may compute.
+pub(super) fn absorb(tiles: &[Tile], steps: &mut Vec<Step>, unit: Option<Unit>) {
     let uses = super::uses(tiles, steps);
-    body(tiles, steps, &uses);
+    body(tiles, steps, &uses, unit);
 }
 
-fn body(tiles: &[Tile], steps: &mut Vec<Step>, uses: &[usize]) {
+fn body(tiles: &[Tile], steps: &mut Vec<Step>, uses: &[usize], unit: Option<Unit>) {
     let mut at = 0;
     while at < steps.len() {
         if let Step::Stream { body: inner, .. } = &mut steps[at] {
-            body(tiles, inner, uses);
+            body(tiles, inner, uses, unit);
             ahead(tiles, inner);
         }
         while let Some((of, by)) = inner(&steps[at], uses)
@@ -37,7 +38,7 @@ fn body(tiles: &[Tile], steps: &mut Vec<Step>, uses: &[usize]) {
         });
         if taken {
             steps.remove(at);
-        } else if !added(tiles, steps, at, uses) {
+        } else if !added(tiles, steps, at, uses) && !sides(tiles, steps, at, uses, unit) {
             at += 1;
         }
     }
@@ -71,6 +72,53 @@ fn added(tiles: &[Tile], steps: &mut Vec<Step>, at: usize, uses: &[usize]) -> bo
     (contract.dst, contract.start, contract.apart) = (dst, Some(with), contract.times != 1.0);
     steps[at - 1] = Step::Contract(contract);
     true
+}
+
+/// Lets a contraction by multiply-adds add numbers of rows or of columns to its result, if that is all that the map at `at` does: the contraction
+/// takes the map's place. False if it cannot, or if the unit may compute it, which does that otherwise.
+fn sides(tiles: &[Tile], steps: &mut Vec<Step>, at: usize, uses: &[usize], unit: Option<Unit>) -> bool {
+    let Some((dst, of, sides)) = with_sides(tiles, &steps[at]).filter(|(_, of, _)| uses[of.at()] == 1) else {
+        return false;
+    };
+    let Some(from) = steps[..at].iter().rposition(|s| matches!(s, Step::Contract(c) if c.dst == of)) else {
+        return false;
+    };
+    let by_lanes = giving(tiles, &mut steps[from..=from], of)
+        .is_some_and(|c| unit.is_none_or(|unit| !unit.may([c.left, c.right].map(|v| parts(tiles[v.at()].dtype)))));
+    let passes = |s: &Step| matches!(s, Step::Load { .. } | Step::Map { .. }) && !reads(s).contains(&of);
+    if !by_lanes || !steps[from + 1..at].iter().all(passes) {
+        return false;
+    }
+    let Step::Contract(mut contract) = steps.remove(from) else { unreachable!("it was found there") };
+    (contract.dst, contract.sides) = (dst, sides);
+    steps[at - 1] = Step::Contract(contract);
+    true
+}
+
+/// The tile that a map makes by adding numbers of rows or of columns to another, which is given, and these as contractions add them.
+fn with_sides(tiles: &[Tile], step: &Step) -> Option<(ValueId, ValueId, Vec<(ValueId, ElementKind, bool)>)> {
+    let Step::Map { dst, plan: ExpressionPlan { wide: false, variants, .. }, .. } = step else { return None };
+    let [strips] = variants.as_slice() else { return None };
+    let (strip::Step::Copy { d: 0, from: Operand::Leaf(of) }, rest @ [_, ..]) = strips.steps.split_first()? else {
+        return None;
+    };
+    let leaf = |number: u16| match strips.leaves.get(usize::from(number)) {
+        Some(Leaf::Tile(v, kind)) if tiles[v.at()].dtype == DType::F32 => Some((*v, *kind)),
+        _ => None,
+    };
+    let side = |step: &strip::Step| match *step {
+        strip::Step::Binary {
+            op: op @ (BinaryOp::Add | BinaryOp::Sub),
+            d: 0,
+            with: Operand::Leaf(with),
+            reversed: false,
+        } => leaf(with).filter(|(_, kind)| *kind != ElementKind::Full).map(|(v, kind)| (v, kind, op == BinaryOp::Sub)),
+        _ => None,
+    };
+    let sides: Vec<_> = rest.iter().map(side).collect::<Option<_>>()?;
+    let (of, kind) = leaf(*of)?;
+    let all = kind == ElementKind::Full && tiles[dst.at()].dtype == DType::F32 && sides.len() <= 2;
+    all.then_some((*dst, of, sides))
 }
 
 /// The tile that a map makes as the sum of two others of both its sides, all of f32, and these.
@@ -189,7 +237,7 @@ fn giving<'s>(tiles: &[Tile], steps: &'s mut [Step], of: ValueId) -> Option<&'s 
         Step::Contract(c) if c.dst == of => Some(c),
         _ => None,
     })?;
-    let free = contract.start.is_none() && contract.product == Product::Broadcast;
+    let free = contract.start.is_none() && contract.sides.is_empty() && contract.product == Product::Broadcast;
     (free && tiles[of.at()].carrier == Carrier::F32).then_some(contract)
 }
 

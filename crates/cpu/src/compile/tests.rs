@@ -137,6 +137,46 @@ fn contractions_add_what_maps_would_add_to_them() {
     }
 }
 
+/// A product times a constant, with numbers of rows added and, unless only one is, numbers of columns taken away; stored besides if `twice`.
+fn with_sides(both: bool, twice: bool) -> Program {
+    let mut p = Builder::new("with_sides");
+    let (q, k) = (p.input("Q", &[512, 64], F32), p.input("K", &[512, 64], F32));
+    let (row, column) = (p.input("Row", &[512], F32), p.input("Column", &[512], F32));
+    let y = p.output("Y", &[512, 512], F32);
+    let again = twice.then(|| p.output("S", &[512, 512], F32));
+    p.kernel("with_sides", |g| {
+        let (m, d, n) = (g.grid("m", 512, 64), g.whole("d", 64), g.grid("n", 512, 128));
+        let (q, k) = (g.load("q", q, [m, d]), g.load("k", k, [n, d]));
+        let scores = g.mma("scores", q, k);
+        let row = g.load("row", row, [m]);
+        let sum = Scalar::from(scores) * 0.3 + row;
+        let sum = if both { sum - g.load("column", column, [n]) } else { sum };
+        g.store(y, [m, n], sum);
+        if let Some(again) = again {
+            g.store(again, [m, n], scores);
+        }
+    });
+    p.finish().expect("well-formed")
+}
+
+#[test]
+fn contractions_add_numbers_of_rows_and_columns_unless_the_unit_computes_them() {
+    let fast = Unit { rates: None };
+    for (both, twice, unit, sides) in
+        [(true, false, None, 2), (false, false, None, 1), (true, true, None, 0), (true, false, Some(fast), 0)]
+    {
+        let program = with_sides(both, twice);
+        let plan = compile(&program, &program.kernels[0], unit).expect("planned");
+        let (mut found, mut maps) = (0, 0);
+        each_step(&plan.body, &mut |step| match step {
+            Step::Contract(c) => found += c.sides.len(),
+            Step::Map { .. } => maps += 1,
+            _ => {}
+        });
+        assert_eq!((found, maps), (sides, usize::from(sides == 0)));
+    }
+}
+
 /// Loads that stay where they are, steps that are reductions or stores, and what is joined to maps.
 fn joined(plan: &Plan) -> (Vec<Viewable>, usize, Vec<(usize, bool, bool)>) {
     let (mut loads, mut apart, mut ends) = (vec![], 0, vec![]);

@@ -137,7 +137,9 @@ enum Reads {
 
 /// Whether the unit can compute it.
 fn can(tiles: &[Tile], contract: &Contract) -> bool {
-    contract.product == Product::Broadcast && tiles[contract.dst.at()].carrier == Carrier::F32
+    contract.sides.is_empty()
+        && contract.product == Product::Broadcast
+        && tiles[contract.dst.at()].carrier == Carrier::F32
 }
 
 /// In how many streams each tile is made that is loaded or, by a map, computed.

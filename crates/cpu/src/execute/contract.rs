@@ -3,13 +3,13 @@
 use super::place::{Place, Rows, Tiles, pitch};
 use super::worker::Worker;
 use crate::compile::{Carrier, Contract, ElementKind, Fold, Passing, Product};
-use crate::kernels::contract::{Contraction, Dots, Element, Layout, Masks, Partly, Scale, Start};
+use crate::kernels::contract::{Contraction, Dots, Element, Layout, Masks, Partly, Scale, Side, Start};
 use crate::kernels::fold::{Monoid, Partial, Totals};
 use crate::kernels::isa::dispatch;
 use crate::kernels::live::Live;
 use crate::kernels::unit::Engaged;
 use bytemuck::Pod;
-use einloom_tile::{Coverage, Predicate, coverage};
+use einloom_tile::{Coverage, Predicate, ValueId, coverage};
 
 impl Worker<'_> {
     pub(super) fn contract(&mut self, contract: &Contract) {
@@ -115,7 +115,7 @@ impl Worker<'_> {
         times: Option<T>,
         run: impl FnOnce(Contraction<'_, '_, T>, Tiles<'_>, Option<Rows<'_, u16>>),
     ) {
-        let &Contract { dst, left, right, start, sum, product, scale, apart, .. } = contract;
+        let &Contract { dst, left, right, start, sum, product, scale, apart, ref sides, .. } = contract;
         let packed = if let Place::Packed(range) = self.places[left.at()] { Some(range) } else { None };
         let tile = self.job.plan.tiles[dst.at()];
         let mut target = std::mem::take(&mut self.arena.slots[tile.slot]);
@@ -127,7 +127,16 @@ impl Worker<'_> {
         let c = target.get_mut::<T>(m * c_i);
         let (a, b) = (tiles.rows::<T>(left), tiles.rows::<T>(right));
         // The tile whose buffer was taken is the one that the result replaces.
+        let vector = |(v, kind): (ValueId, ElementKind)| match kind {
+            ElementKind::Outer => Scale::Rows(tiles.rows::<T>(v).data),
+            ElementKind::Inner | ElementKind::Full => Scale::Columns(tiles.rows::<T>(v).data),
+            ElementKind::Single => Scale::Same(tiles.rows::<T>(v).data[0]),
+        };
         let start = match start {
+            None if !sides.is_empty() => Start::Sides(std::array::from_fn(|number| {
+                let &(v, kind, negated) = sides.get(number)?;
+                Some(Side { of: vector((v, kind)), by: if negated { T::MINUS } else { T::ONE } })
+            })),
             None => Start::Zero,
             Some(v) if tiles.is_in(v, tile.slot) => Start::Kept,
             Some(v) => {
@@ -143,11 +152,7 @@ impl Worker<'_> {
                     (true, Some(_)) => (a.pitch, 1),
                     (false, _) => (1, a.pitch),
                 };
-                let scale = scale.map_or(if apart { Scale::Apart } else { Scale::One }, |(v, kind)| match kind {
-                    ElementKind::Outer => Scale::Rows(tiles.rows::<T>(v).data),
-                    ElementKind::Inner | ElementKind::Full => Scale::Columns(tiles.rows::<T>(v).data),
-                    ElementKind::Single => Scale::Same(tiles.rows::<T>(v).data[0]),
-                });
+                let scale = scale.map_or(if apart { Scale::Apart } else { Scale::One }, vector);
                 let job = Contraction {
                     m,
                     n,

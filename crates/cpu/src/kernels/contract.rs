@@ -13,6 +13,7 @@ mod made;
 mod parts;
 mod rates;
 mod rescale;
+mod sides;
 mod squares;
 mod tiles;
 mod weights;
@@ -29,6 +30,7 @@ pub(crate) use left::PackedLeft;
 pub(crate) use parts::x86::{ODD, put_parts};
 pub(crate) use parts::{PackColumns, PackRight, Packed, Range, parts};
 pub use rates::{ProductRates, UnitRates};
+use sides::{Sides, add_sides};
 use std::ops::Range as IndexRange;
 pub(crate) use tiles::{Partly, Room};
 pub(crate) use weights::{Between, Scores, Weights};
@@ -89,13 +91,23 @@ pub(crate) enum Start<'a, T> {
     Kept,
     /// Another matrix with this row stride.
     From(&'a [T], usize),
+    /// Zero; and numbers of rows and of columns are added in the end, in this order, which are no part of what is multiplied.
+    Sides([Option<Side<'a, T>>; 2]),
 }
 
-impl<T> Start<'_, T> {
+/// Numbers of rows or of columns, times a factor.
+#[derive(Clone, Copy)]
+pub(crate) struct Side<'a, T> {
+    pub of: Scale<'a, T>,
+    pub by: T,
+}
+
+impl<T: Copy> Start<'_, T> {
     /// The same of a result's rows from one on.
     fn below(self, row: usize) -> Self {
         match self {
             Self::From(acc, stride) => Self::From(&acc[row * stride..], stride),
+            Self::Sides(sides) => Self::Sides(sides.map(|s| s.map(|s| Side { of: s.of.below(row), ..s }))),
             other => other,
         }
     }
@@ -253,6 +265,7 @@ impl<T: Element> Contraction<'_, '_, T> {
             Start::Zero => vec![T::default(); m * n],
             Start::Kept => rows(self.c, c_i),
             Start::From(from, pitch) => rows(from, pitch),
+            Start::Sides(_) => unreachable!("they are added in the end anyway"),
         };
         let c = &mut *self.c;
         let (start, scale) = (Start::Zero, Scale::One);
@@ -281,11 +294,14 @@ impl<T: Element> Contraction<'_, '_, T> {
         if let Start::From(acc, stride) = self.start {
             assert!(acc.len() >= extent([self.m, self.n], [stride, 1]), "acc is too short");
         }
-        match self.scale {
-            Scale::Rows(rows) => assert!(rows.len() >= self.m, "too few factors"),
-            Scale::Columns(columns) => assert!(columns.len() >= self.n, "too few factors"),
-            Scale::One | Scale::Same(_) => {}
-            Scale::Apart => assert!(self.times.is_some(), "nothing is multiplied in the end"),
+        let sides = if let Start::Sides(sides) = self.start { sides } else { [None; 2] };
+        for scale in sides.into_iter().flatten().map(|side| side.of).chain([self.scale]) {
+            match scale {
+                Scale::Rows(rows) => assert!(rows.len() >= self.m, "too few numbers"),
+                Scale::Columns(columns) => assert!(columns.len() >= self.n, "too few numbers"),
+                Scale::One | Scale::Same(_) => {}
+                Scale::Apart => assert!(self.times.is_some(), "nothing is multiplied in the end"),
+            }
         }
     }
 }
@@ -306,33 +322,57 @@ impl<T: Element> Dots<'_, T> {
 }
 
 macro_rules! element {
-    ($element:ty, $avx512:ident, $avx2:ident) => {
+    ($element:ty, $avx512:ident, $avx2:ident, $sided:literal) => {
         impl Element for $element {
             fn contract(token: Token, job: (Contraction<'_, '_, Self>, Masks<'_>)) {
+                // What adds sides is code of its own, so that the other has all registers.
+                let sided = matches!(job.0.start, Start::Sides(_));
                 #[cfg(target_arch = "x86_64")]
                 {
                     use super::lanes::x86::{$avx2, $avx512};
                     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma")]
-                    unsafe fn avx512(job: (Contraction<'_, '_, $element>, Masks<'_>)) {
+                    unsafe fn avx512<const SIDED: bool>(job: (Contraction<'_, '_, $element>, Masks<'_>)) {
                         // SAFETY: the features above and the caller's checks.
-                        unsafe { contract::<$avx512>(job) }
+                        unsafe { contract::<$avx512, SIDED>(job, avx512_sides) }
+                    }
+                    #[inline(never)]
+                    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma")]
+                    unsafe fn avx512_sides(sides: Sides<$element>) {
+                        // SAFETY: as above.
+                        unsafe { add_sides::<$avx512>(sides) }
                     }
                     #[target_feature(enable = "avx2,fma")]
-                    unsafe fn avx2(job: (Contraction<'_, '_, $element>, Masks<'_>)) {
+                    unsafe fn avx2<const SIDED: bool>(job: (Contraction<'_, '_, $element>, Masks<'_>)) {
                         // SAFETY: as above.
-                        unsafe { contract::<$avx2>(job) }
+                        unsafe { contract::<$avx2, SIDED>(job, avx2_sides) }
+                    }
+                    #[inline(never)]
+                    #[target_feature(enable = "avx2,fma")]
+                    unsafe fn avx2_sides(sides: Sides<$element>) {
+                        // SAFETY: as above.
+                        unsafe { add_sides::<$avx2>(sides) }
                     }
                     match token.isa() {
                         // SAFETY: the token proves the instructions; `Contraction::run` checked the slices.
-                        Isa::Avx512 => return unsafe { avx512(job) },
+                        Isa::Avx512 if sided => return unsafe { avx512::<$sided>(job) },
                         // SAFETY: as above.
-                        Isa::Avx2 => return unsafe { avx2(job) },
+                        Isa::Avx512 => return unsafe { avx512::<false>(job) },
+                        // SAFETY: as above.
+                        Isa::Avx2 if sided => return unsafe { avx2::<$sided>(job) },
+                        // SAFETY: as above.
+                        Isa::Avx2 => return unsafe { avx2::<false>(job) },
                         Isa::Portable => {}
                     }
                 }
                 let _ = token;
                 // SAFETY: arrays need no special instructions; `Contraction::run` checked the slices.
-                unsafe { contract::<Portable<$element>>(job) }
+                unsafe {
+                    if sided {
+                        contract::<Portable<$element>, $sided>(job, add_sides::<Portable<$element>>)
+                    } else {
+                        contract::<Portable<$element>, false>(job, add_sides::<Portable<$element>>)
+                    }
+                }
             }
 
             fn dots(token: Token, job: Dots<'_, Self>) {
@@ -365,6 +405,6 @@ macro_rules! element {
     };
 }
 
-element!(f32, F32x16, F32x8);
-element!(f64, F64x8, F64x4);
-element!(i32, I32x16, I32x8);
+element!(f32, F32x16, F32x8, true);
+element!(f64, F64x8, F64x4, false);
+element!(i32, I32x16, I32x8, false);

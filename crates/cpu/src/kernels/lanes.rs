@@ -8,6 +8,10 @@ use std::ops::{Add, Mul};
 
 /// What registers hold.
 pub(crate) trait Plus: Copy + Default {
+    /// One.
+    const ONE: Self;
+    /// One less than nothing.
+    const MINUS: Self;
     /// The sum; integers wrap.
     fn plus(self, other: Self) -> Self;
 }
@@ -103,6 +107,9 @@ pub(super) struct Portable<T>(pub [T; 8]);
 macro_rules! portable {
     ($element:ty, $fused:expr, $add:expr, $mul:expr) => {
         impl Plus for $element {
+            const ONE: Self = 1 as $element;
+            const MINUS: Self = -1 as $element;
+
             #[inline(always)]
             fn plus(self, other: Self) -> Self {
                 $add(self, other)

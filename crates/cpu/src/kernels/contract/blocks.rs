@@ -2,6 +2,7 @@
 //! part that the caches hold.
 
 use super::ahead::{Passing, Units};
+use super::sides::Sides;
 use super::{Contraction, Layout, Masks, Scale, Start};
 use crate::kernels::lanes::Lanes;
 use crate::kernels::memory::{at_hand, soon};
@@ -10,6 +11,8 @@ use std::ops::Range;
 /// Terms summed in registers before they are added to the result: keeps the part of `b` that is read again and again
 /// in the caches near by, and shortens the chains in which rounding errors grow.
 pub(super) const DEPTH: usize = 256;
+/// Rows after which numbers of rows and columns are added to what was stored: a multiple of those of all blocks.
+const NEAR: usize = 96;
 /// Elements of four bytes in a line of the caches.
 const UNIT: usize = 16;
 /// Terms between two units that are copied in passing.
@@ -51,13 +54,20 @@ struct Block<T: Copy> {
 /// # Safety
 /// The processor has `V`'s instructions, and the job's slices hold its matrices.
 #[inline(always)]
-pub(super) unsafe fn contract<V: Lanes>((job, masks): (Contraction<'_, '_, V::Element>, Masks<'_>)) {
+pub(super) unsafe fn contract<V: Lanes, const SIDED: bool>(
+    (job, masks): (Contraction<'_, '_, V::Element>, Masks<'_>),
+    add_sides: unsafe fn(Sides<V::Element>),
+) {
     let apart = matches!(job.scale, Scale::Apart);
     let c = job.c.as_mut_ptr();
     let (mut acc, mut acc_i) = match job.start {
         Start::Zero => (std::ptr::null(), 0),
         Start::Kept => (c.cast_const(), job.c_i),
         Start::From(acc, stride) => (acc.as_ptr(), stride),
+        Start::Sides(_) => {
+            assert!(SIDED, "only products of f32 have sides");
+            (std::ptr::null(), 0)
+        }
     };
     let wide = V::LANES * if V::WIDE { 4 } else { 2 };
     let mut passing = Passing::new(job.ahead, job.m.div_ceil(6) * job.n.div_ceil(wide) * job.k.div_ceil(DEPTH));
@@ -119,16 +129,28 @@ pub(super) unsafe fn contract<V: Lanes>((job, masks): (Contraction<'_, '_, V::El
             }
             let elsewhere = matches!(job.start, Start::From(..)) && k0 == 0;
             let beside = if elsewhere { acc.wrapping_add((j + columns) % job.n) } else { std::ptr::null() };
-            let place = Place { m: job.m, columns: j..j + columns, terms: k0..k0 + k, masks, beside };
+            let at = Place { row: 0, m: job.m, columns: j..j + columns, terms: k0..k0 + k, masks, beside };
             // SAFETY: rows 0..m of `columns` columns from `j` and terms `k0..k0 + k` lie in the checked slices.
             unsafe {
-                match (registers, block.last == V::LANES) {
-                    (4, true) => column::<V, 4, false>(place, block, &mut passing),
-                    (4, false) => column::<V, 4, true>(place, block, &mut passing),
-                    (2, true) => column::<V, 2, false>(place, block, &mut passing),
-                    (2, false) => column::<V, 2, true>(place, block, &mut passing),
-                    (_, true) => column::<V, 1, false>(place, block, &mut passing),
-                    (_, false) => column::<V, 1, true>(place, block, &mut passing),
+                if !SIDED {
+                    columns_of::<V>((registers, at), block, &mut passing);
+                } else {
+                    for row in (0..job.m).step_by(NEAR) {
+                        let m = NEAR.min(job.m - row);
+                        let at = Place { row, m, columns: j..j + columns, terms: k0..k0 + k, ..at };
+                        columns_of::<V>((registers, at), block, &mut passing);
+                        if let Start::Sides(sides) = &job.start
+                            && k0 + k == job.k
+                        {
+                            add_sides(Sides::new(sides, [row, j], (block.c, job.c_i), [m, columns]));
+                        }
+                        (block.next, block.lines) = (block.b, 0);
+                        block.a = block.a.wrapping_add(m * job.a_i);
+                        block.c = block.c.wrapping_add(m * job.c_i);
+                        if !block.acc.is_null() {
+                            block.acc = block.acc.wrapping_add(m * block.acc_i);
+                        }
+                    }
                 }
             }
             j += columns;
@@ -144,12 +166,33 @@ pub(super) unsafe fn contract<V: Lanes>((job, masks): (Contraction<'_, '_, V::El
 
 /// Which rows, columns and terms blocks are of, and what of these is left out.
 struct Place<'a, T> {
+    row: usize,
     m: usize,
     columns: Range<usize>,
     terms: Range<usize>,
     masks: Masks<'a>,
     /// What the first block of the columns beside these adds, if it comes from elsewhere; null otherwise.
     beside: *const T,
+}
+
+/// All rows of columns that so many registers hold.
+#[inline(always)]
+unsafe fn columns_of<V: Lanes>(
+    (registers, place): (usize, Place<'_, V::Element>),
+    block: Block<V::Element>,
+    passing: &mut Passing<'_, '_>,
+) {
+    // SAFETY: the caller's.
+    unsafe {
+        match (registers, block.last == V::LANES) {
+            (4, true) => column::<V, 4, false>(place, block, passing),
+            (4, false) => column::<V, 4, true>(place, block, passing),
+            (2, true) => column::<V, 2, false>(place, block, passing),
+            (2, false) => column::<V, 2, true>(place, block, passing),
+            (_, true) => column::<V, 1, false>(place, block, passing),
+            (_, false) => column::<V, 1, true>(place, block, passing),
+        }
+    }
 }
 
 /// All rows of `NR` registers of columns.
@@ -159,7 +202,7 @@ unsafe fn column<V: Lanes, const NR: usize, const RAGGED: bool>(
     mut block: Block<V::Element>,
     passing: &mut Passing<'_, '_>,
 ) {
-    let Place { m, columns, terms, masks, beside } = place;
+    let Place { row, m, columns, terms, masks, beside } = place;
     let masked = masks.left.is_some() || masks.result.is_some();
     let mut rows = m;
     // Lines of the next panel that no block has asked for; each asks for one a turn.
@@ -179,7 +222,7 @@ unsafe fn column<V: Lanes, const NR: usize, const RAGGED: bool>(
                     };
                 let first = m - rows;
                 let some = if masked {
-                    masks.of(first..first + $mr, columns.clone(), terms.clone())
+                    masks.of(row + first..row + first + $mr, columns.clone(), terms.clone())
                 } else {
                     Some(terms.clone())
                 };
@@ -288,8 +331,11 @@ unsafe fn registers<V: Lanes, const MR: usize, const NR: usize, const RAGGED: bo
                 Units::pass(x.units, at / TURN);
             }
             soon(x.next.wrapping_add(at / TURN * UNIT));
-            if !x.added.is_null() && at / TURN < MR {
-                (0..NR).for_each(|r| at_hand(x.added.wrapping_add(at / TURN * x.acc_i + r * V::LANES)));
+            // A core waits for few lines at a time, for those of its factors too: half a row a turn.
+            let ask = if V::WIDE && NR == 4 { 2 } else { 1 };
+            if !x.added.is_null() && at / TURN < ask * MR {
+                let (row, first) = (at / TURN / ask, at / TURN % ask * (NR / ask));
+                (first..first + NR / ask).for_each(|r| at_hand(x.added.wrapping_add(row * x.acc_i + r * V::LANES)));
             }
             term!(0);
             term!(1);

@@ -12,6 +12,7 @@ pub(super) unsafe fn dots<V: Lanes>(job: Dots<'_, V::Element>) {
         Start::Zero => std::ptr::null(),
         Start::Kept => c.cast_const(),
         Start::From(acc, _) => acc.as_ptr(),
+        Start::Sides(_) => unreachable!("only products by broadcasts add them"),
     };
     // SAFETY: every block below lies within the checked slices.
     unsafe {

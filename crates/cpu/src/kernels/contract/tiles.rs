@@ -260,6 +260,7 @@ impl Contraction<'_, '_, f32> {
                         Start::Zero => (std::ptr::null(), 0),
                         Start::Kept => (to.cast_const(), c_i),
                         Start::From(acc, stride) => (acc[i * stride + j..].as_ptr(), stride),
+                        Start::Sides(_) => unreachable!("only multiply-adds of f32 add them"),
                     };
                     let factor = Factor::at(scale, [i, j]);
                     let (sums, times) = (sums.cast_const(), times.unwrap_or(1.0));
