@@ -141,6 +141,35 @@ fn products_by_lanes_take_about_as_long_as_measured() {
     }
 }
 
+/// Microseconds of linear attention on an H200 (`docs/gpu-log.md`), whose scores lanes multiply beside a matrix unit: at sizes that the model was not
+/// set by.
+#[test]
+fn products_by_lanes_beside_a_matrix_unit_take_about_as_long_as_measured() {
+    let cascades = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cascades");
+    let attention = read(&std::fs::read_to_string(cascades.join("linear_attention.ein")).expect("a cascade"));
+    let machine = built_in("h200").expect("a machine");
+    for (sizes, chosen, narrower) in [
+        ("B=1, H=8, M=4096, N=4096", 440.5, 511.0),
+        ("B=1, H=32, M=1024, N=1024", 134.1, 153.4),
+        ("B=4, H=16, M=512, N=512", 81.1, 91.9),
+        ("B=1, H=4, M=16384, N=16384", 3366.0, 4022.0),
+    ] {
+        let bound = sized(&attention, &format!("{sizes}, D=64, E=64"));
+        let planned = |tiles| {
+            let options = Options { narrow_contractions: true, tiles, ..Options::default() };
+            plan(&derive(&attention).derived, &bound, &machine, &options).expect("a plan")
+        };
+        let tiles = [("m".to_string(), 64), ("n".to_string(), 128)].into();
+        let (own, other) = (planned(Default::default()), planned(tiles));
+        let [own_seconds, other_seconds] = [&own, &other].map(|plan| plan.seconds * 1e6);
+        assert!(own.kernels[0].group.contains(&("m".to_string(), 128)), "{sizes}: {:?}", own.kernels[0].group);
+        assert!(own_seconds < other_seconds, "{sizes}: {own_seconds} and {other_seconds} µs");
+        for (found, measured) in [(own_seconds, chosen), (other_seconds, narrower)] {
+            assert!((found / measured - 1.0f64).abs() < 0.2, "{sizes}: {found} µs, measured {measured}");
+        }
+    }
+}
+
 /// Milliseconds of attention in bf16 on an H200 by the unit that threads feed, with the tiles that were measured
 /// (`docs/gpu-log.md`).
 #[test]

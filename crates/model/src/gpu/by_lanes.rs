@@ -54,8 +54,8 @@ pub struct ByLanes {
     /// By axis, in the kernel's order: bytes of the tiles that are smaller if its tile is, those in shared memory
     /// first, then those in registers.
     pub by_axis: Vec<[u64; 2]>,
-    /// Seconds that products take of the cores beside their multiply-adds. `None` where a matrix unit takes some, and where no result has
-    /// two sides: then how threads stand is not known here.
+    /// Seconds that products by lanes take of the cores beside their multiply-adds. `None` where no result has two sides: then how threads
+    /// stand is not known here.
     pub beside_products: Option<f64>,
     /// Seconds of the cores for what is not multiplied, maps, reductions and their waits, if it fits; 0 where products are all that
     /// streams have. Where `beside_products` is known, which has most of the waits, only what shows beside it.
@@ -118,6 +118,12 @@ pub fn by_lanes_of(program: &Program, kernel: &Kernel, machine: &Machine, struct
     // What is only multiplied goes from memory to shared memory and is never held.
     block.shared =
         factors.iter().filter(|v| block.structure.loaded.contains(v) && !others.contains(v)).copied().collect();
+    let kept = in_registers(kernel, &in_unit, &block.structure.loaded);
+    let rows = unit_rows(kernel, &in_unit);
+    if !rows.is_empty() {
+        // Nor is what is computed to be multiplied, once it is there.
+        block.shared.extend(factors.iter().filter(|v| !kept.contains(v) && !others.contains(v)));
+    }
     let fused = block.structure.fused.clone();
     let all = (0..kernel.values.len() as u32).map(ValueId);
     let held: Vec<ValueId> = all.filter(|v| !block.shared.contains(v) && !fused.contains_key(v)).collect();
@@ -152,12 +158,15 @@ pub fn by_lanes_of(program: &Program, kernel: &Kernel, machine: &Machine, struct
             }
         }
     } else {
-        block.threads = common;
+        // Warps without rows would have nothing to multiply.
+        let most = rows.iter().map(|rows| block.size(*rows)).max();
+        block.threads = most.map_or(common, |rows| 32 * rows.div_ceil(16).next_power_of_two().min(4));
         block.settle();
     }
     let registers = pressure(&block).ceil() as usize + RESERVE;
     let register_limit = (clock.registers() / block.threads / 8 * 8).min(lanes.registers);
-    let passing: BTreeSet<ValueId> = factors.union(&block.structure.picked).copied().collect();
+    let passing: BTreeSet<ValueId> =
+        factors.union(&block.structure.picked).filter(|v| !kept.contains(v)).copied().collect();
     let shared: u64 = passing.iter().map(|&v| bytes(v)).sum();
     let by_axis = (0..kernel.axes.len() as u32).map(|k| {
         let own = |v: &ValueId| sides(kernel, *v).contains(&AxisId(k));
@@ -197,8 +206,8 @@ pub fn by_lanes_of(program: &Program, kernel: &Kernel, machine: &Machine, struct
     if found.misfit().is_some() {
         return Some(found);
     }
-    if area.is_some() && in_unit.is_empty() {
-        let stand = Stand { threads: block.threads, blocks, awaited };
+    if area.is_some() {
+        let stand = Stand { threads: block.threads, blocks, awaited, rows: &rows };
         found.beside_products = beside(program, kernel, &clock, &in_unit, stand);
     }
     let between = kernel.body.iter().any(|op| matches!(op, Op::Stream { body, .. } if changes(body)));
@@ -241,6 +250,34 @@ fn in_unit(kernel: &Kernel, machine: &Machine) -> BTreeMap<ValueId, usize> {
         let narrow = |v: &ValueId| kernel.value(*v).dtype.bytes() <= 2;
         if !flat && narrow(a) && narrow(b) && machine.matrix.iter().any(|u| operand(kernel, u, *a, *b).is_some()) {
             out.extend([(*a, 2), (*b, 2)]);
+        }
+    });
+    out
+}
+
+/// Axes of the rows of products that a matrix unit takes.
+fn unit_rows(kernel: &Kernel, in_unit: &BTreeMap<ValueId, usize>) -> BTreeSet<AxisId> {
+    let mut rows = BTreeSet::new();
+    each(&kernel.body, &mut |op| {
+        if let Op::Mma { dst, a, .. } = op
+            && in_unit.contains_key(a)
+        {
+            rows.extend(kernel.value(*dst).rows);
+        }
+    });
+    rows
+}
+
+/// Left factors of such products that are not loaded: threads have them as they computed them.
+fn in_registers(kernel: &Kernel, in_unit: &BTreeMap<ValueId, usize>, loaded: &BTreeSet<ValueId>) -> BTreeSet<ValueId> {
+    let mut out = BTreeSet::new();
+    each(&kernel.body, &mut |op| {
+        if let Op::Mma { dst, a, b, .. } = op
+            && in_unit.contains_key(a)
+        {
+            let rows = kernel.value(*dst).rows;
+            let left = [*a, *b].into_iter().find(|v| kernel.value(*v).rows == rows);
+            out.extend(left.filter(|v| !loaded.contains(v)));
         }
     });
     out

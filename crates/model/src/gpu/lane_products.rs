@@ -36,9 +36,13 @@ const CLASHES: [f64; 2] = [0.25, 1.6];
 /// Instructions beside a read of one element: conversion too.
 const BESIDE_SINGLE: f64 = 2.0;
 
+/// Sets of threads that fill the lanes where they stand as a matrix unit has them: f32 products of linear attention take twice as long with one as with
+/// two (H200, 64 by 256 and 32 by 128 for 64 by 128; docs/gpu-log.md).
+const SETS: f64 = 2.0;
+
 /// How a block stands on a core.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stand {
+pub(super) struct Stand<'a> {
     /// Threads of the block.
     pub threads: usize,
     /// Blocks of the core.
@@ -46,6 +50,8 @@ pub(super) struct Stand {
     /// Bytes of one chunk of factors for which a block waits, because there is no room to copy the next one meanwhile; 0 where
     /// there is.
     pub awaited: u64,
+    /// Axes whose rows warps share as a matrix unit has them, where one takes other products of the kernel.
+    pub rows: &'a BTreeSet<AxisId>,
 }
 
 /// Seconds of all cores at work that a kernel's products take beside their multiply-adds; products that a matrix unit takes are
@@ -55,7 +61,7 @@ pub(super) fn beside(
     kernel: &Kernel,
     clock: &Clock<'_>,
     in_unit: &BTreeMap<ValueId, usize>,
-    stand: Stand,
+    stand: Stand<'_>,
 ) -> Option<f64> {
     let threads = stand.threads as f64;
     let mut found = Count {
@@ -69,14 +75,16 @@ pub(super) fn beside(
         issued: 0.0,
         lost: 0.0,
         read: 0.0,
+        alone: 0.0,
         chunks: 0.0,
+        rows: stand.rows,
     };
     found.ops(&kernel.body, &mut grid_loops(kernel));
     let (cores, points) = (clock.machine.cores.max(1), grid_points(kernel).max(1));
     let blocks = stand.blocks as f64;
     // Sets of threads that fill the lanes once. A warp has one instruction at a time: fewer threads leave lanes without any.
     let sets = threads * blocks / clock.lanes.arithmetic as f64;
-    let filled = sets.min(1.0);
+    let filled = if stand.rows.is_empty() { sets.min(1.0) } else { (sets / SETS).min(1.0) };
     // Other sets cover a read. Those of one block leave its barriers together and read together, those of others do not.
     // A warp waits as long where there are too few of them to fill the lanes.
     let covers = sets.max(1.0) * blocks.min(sets.max(1.0)) * filled;
@@ -89,10 +97,11 @@ pub(super) fn beside(
         };
     let starts = clock.calibration.task + clock.latency;
     let waits = (wait * found.chunks + starts * points as f64) / blocks;
+    let all = clock.hertz * cores as f64;
     // As many slots as multiply-adds at the machine's rate.
     let slots = 2.0 * (found.issued + found.lost) / clock.machine.rate(DType::F32).0;
-    let all = clock.hertz * cores as f64;
-    let each = (found.multiplied + slots) / filled - found.needed + (shown + waits) / all;
+    let alone = found.alone / (found.clock.shared * all);
+    let each = (found.multiplied + slots + alone) / filled - found.needed + (shown + waits) / all;
     // As the multiply-adds, until the core with the most blocks has done them.
     let busiest = (points.div_ceil(cores) * cores) as f64 / points as f64;
     (found.chunks > 0.0).then_some(each * busiest)
@@ -112,10 +121,13 @@ struct Count<'a> {
     issued: f64,
     /// Slots of multiply-adds whose registers take another cycle to read.
     lost: f64,
-    /// Bytes of shared memory.
+    /// Bytes of shared memory; and those of products whose reads nothing covers.
     read: f64,
+    alone: f64,
     /// Tiles of factors that are multiplied.
     chunks: f64,
+    /// As [`Stand::rows`].
+    rows: &'a BTreeSet<AxisId>,
 }
 
 impl<'a> Count<'a> {
@@ -142,6 +154,12 @@ impl<'a> Count<'a> {
         let each = (own.iter().product::<f64>() / self.threads).max(1.0);
         let down = each.sqrt().log2().floor().exp2().min(own.iter().copied().fold(f64::INFINITY, f64::min)).max(1.0);
         let across = each / down;
+        let fragment = self.kernel.value(dst).rows.filter(|rows| self.rows.contains(rows)).map(|rows| {
+            // A thread has two rows of each sixteen, and two columns of each eight.
+            let warps = self.threads / 32.0;
+            let down = 2.0 * (size(&rows) / (16.0 * warps)).ceil();
+            (rows, down, (own.iter().product::<f64>() / size(&rows) / 4.0).max(2.0))
+        });
         let bytes = |v: ValueId| self.kernel.value(v).dtype.bytes().max(4) as f64;
         let f32s = [a, b].iter().all(|v| self.kernel.value(*v).dtype == DType::F32);
         let chunks = terms / axes.iter().map(size).product::<f64>();
@@ -158,7 +176,13 @@ impl<'a> Count<'a> {
         self.issued += terms * term / each;
         self.issued += chunks * BESIDE_CHUNK * self.threads;
         // A thread's rows are multiplied by as many columns, and the other way round.
-        for (v, uses) in [(a, across.max(down)), (b, across.min(down))] {
+        let uses = match fragment {
+            Some((rows, down, across)) => {
+                [a, b].map(|v| if sides(self.kernel, v).contains(&rows) { across } else { down })
+            }
+            None => [across.max(down), across.min(down)],
+        };
+        for (v, uses) in [a, b].into_iter().zip(uses) {
             let lies = if f32s { lying(self.program, self.kernel, dst, v) } else { Lying::singly() };
             let joined = self.clock.calibration.reads_joined;
             let (at_once, beside, part) = match lies.read {
@@ -169,7 +193,11 @@ impl<'a> Count<'a> {
                 Read::Converted => (1.0, BESIDE_SINGLE, 1.0),
             };
             self.issued += terms / uses * (1.0 + beside) / at_once;
-            self.read += part * terms * bytes(v) / uses;
+            if fragment.is_some() {
+                self.alone += terms * bytes(v) / uses;
+            } else {
+                self.read += part * terms * bytes(v) / uses;
+            }
             let tile = sides(self.kernel, v).iter().map(size).product::<f64>() * bytes(v);
             self.issued += chunks * BESIDE_COPY[usize::from(!lies.constant)] * tile / lies.copied;
         }
