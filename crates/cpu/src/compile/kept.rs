@@ -74,8 +74,9 @@ fn only(tiles: &[Tile], steps: &[Step], which: impl Fn(&Contract) -> Option<Valu
     each_step(steps, &mut |step| {
         let operand = match step {
             Step::Contract(c) if c.product == Product::Broadcast => {
-                let all = [Some(c.left), Some(c.right), c.start, c.scale.map(|(v, _)| v)];
-                which(c).filter(|v| all.iter().filter(|x| **x == Some(*v)).count() == 1)
+                let first = [Some(c.left), Some(c.right), c.start, c.scale.map(|(v, _)| v)].into_iter().flatten();
+                let all: Vec<ValueId> = first.chain(c.sides().map(|s| s.of)).collect();
+                which(c).filter(|v| all.iter().filter(|x| *x == v).count() == 1)
             }
             _ => None,
         };

@@ -242,7 +242,7 @@ impl Lower<'_> {
                     scale: None,
                     apart: false,
                     times: 1.0,
-                    sides: vec![],
+                    sides: None,
                     parts: None,
                     made: false,
                     fold: None,

@@ -202,8 +202,8 @@ pub(crate) struct Contract {
     pub apart: bool,
     /// What the result is multiplied by.
     pub times: f32,
-    /// Numbers of rows or of columns that are added after that, or subtracted where that is told: two at most, and only without a start.
-    pub sides: Vec<(ValueId, ElementKind, bool)>,
+    /// Numbers of rows or of columns that are added after that, and only without a start.
+    pub sides: Option<Box<[Option<Side>; 2]>>,
     /// How many numbers of bf16 the elements of the factors are the sums of, if the processor's matrix unit computes it.
     pub parts: Option<[usize; 2]>,
     /// The map just before makes the left factor, which nothing else reads, and may do so while the unit multiplies.
@@ -216,6 +216,22 @@ pub(crate) struct Contract {
     pub piecewise: bool,
     /// What need not be multiplied.
     pub masks: Masks,
+}
+
+impl Contract {
+    /// What is added in the end, in that order.
+    pub(crate) fn sides(&self) -> impl Iterator<Item = &Side> {
+        self.sides.iter().flat_map(|sides| sides.iter().flatten())
+    }
+}
+
+/// Numbers that a contraction adds to all of a row or of a column, or subtracts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Side {
+    pub of: ValueId,
+    /// How they vary: not with both axes.
+    pub kind: ElementKind,
+    pub negated: bool,
 }
 
 /// One operation of a planned kernel.
@@ -304,7 +320,7 @@ fn reads(step: &Step) -> Vec<ValueId> {
                 .into_iter()
                 .chain(c.start)
                 .chain(c.scale.map(|(v, _)| v))
-                .chain(c.sides.iter().map(|s| s.0))
+                .chain(c.sides().map(|s| s.of))
                 .chain(start)
                 .collect()
         }

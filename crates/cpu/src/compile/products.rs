@@ -3,7 +3,8 @@
 //! where it was loaded from, and of numbers of rows or of columns. And copies: of the tiles that the next chunk of a stream loads.
 
 use super::{
-    Carrier, Contract, ElementKind, ExpressionPlan, Leaf, Product, Step, Strips, Tile, Unit, Viewable, reads, writes,
+    Carrier, Contract, ElementKind, ExpressionPlan, Leaf, Product, Side, Step, Strips, Tile, Unit, Viewable, reads,
+    writes,
 };
 use crate::kernels::contract::parts;
 use crate::kernels::strip::{self, Operand};
@@ -90,13 +91,13 @@ fn sides(tiles: &[Tile], steps: &mut Vec<Step>, at: usize, uses: &[usize], unit:
         return false;
     }
     let Step::Contract(mut contract) = steps.remove(from) else { unreachable!("it was found there") };
-    (contract.dst, contract.sides) = (dst, sides);
+    (contract.dst, contract.sides) = (dst, Some(Box::new(sides)));
     steps[at - 1] = Step::Contract(contract);
     true
 }
 
 /// The tile that a map makes by adding numbers of rows or of columns to another, which is given, and these as contractions add them.
-fn with_sides(tiles: &[Tile], step: &Step) -> Option<(ValueId, ValueId, Vec<(ValueId, ElementKind, bool)>)> {
+fn with_sides(tiles: &[Tile], step: &Step) -> Option<(ValueId, ValueId, [Option<Side>; 2])> {
     let Step::Map { dst, plan: ExpressionPlan { wide: false, variants, .. }, .. } = step else { return None };
     let [strips] = variants.as_slice() else { return None };
     let (strip::Step::Copy { d: 0, from: Operand::Leaf(of) }, rest @ [_, ..]) = strips.steps.split_first()? else {
@@ -112,12 +113,20 @@ fn with_sides(tiles: &[Tile], step: &Step) -> Option<(ValueId, ValueId, Vec<(Val
             d: 0,
             with: Operand::Leaf(with),
             reversed: false,
-        } => leaf(with).filter(|(_, kind)| *kind != ElementKind::Full).map(|(v, kind)| (v, kind, op == BinaryOp::Sub)),
+        } => leaf(with).filter(|(_, kind)| *kind != ElementKind::Full).map(|(of, kind)| Side {
+            of,
+            kind,
+            negated: op == BinaryOp::Sub,
+        }),
         _ => None,
     };
-    let sides: Vec<_> = rest.iter().map(side).collect::<Option<_>>()?;
+    let sides = match rest {
+        [one] => [Some(side(one)?), None],
+        [one, other] => [Some(side(one)?), Some(side(other)?)],
+        _ => return None,
+    };
     let (of, kind) = leaf(*of)?;
-    let all = kind == ElementKind::Full && tiles[dst.at()].dtype == DType::F32 && sides.len() <= 2;
+    let all = kind == ElementKind::Full && tiles[dst.at()].dtype == DType::F32;
     all.then_some((*dst, of, sides))
 }
 
@@ -237,7 +246,7 @@ fn giving<'s>(tiles: &[Tile], steps: &'s mut [Step], of: ValueId) -> Option<&'s 
         Step::Contract(c) if c.dst == of => Some(c),
         _ => None,
     })?;
-    let free = contract.start.is_none() && contract.sides.is_empty() && contract.product == Product::Broadcast;
+    let free = contract.start.is_none() && contract.sides.is_none() && contract.product == Product::Broadcast;
     (free && tiles[of.at()].carrier == Carrier::F32).then_some(contract)
 }
 

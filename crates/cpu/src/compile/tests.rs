@@ -169,7 +169,7 @@ fn contractions_add_numbers_of_rows_and_columns_unless_the_unit_computes_them() 
         let plan = compile(&program, &program.kernels[0], unit).expect("planned");
         let (mut found, mut maps) = (0, 0);
         each_step(&plan.body, &mut |step| match step {
-            Step::Contract(c) => found += c.sides.len(),
+            Step::Contract(c) => found += c.sides().count(),
             Step::Map { .. } => maps += 1,
             _ => {}
         });

@@ -137,7 +137,7 @@ enum Reads {
 
 /// Whether the unit can compute it.
 fn can(tiles: &[Tile], contract: &Contract) -> bool {
-    contract.sides.is_empty()
+    contract.sides.is_none()
         && contract.product == Product::Broadcast
         && tiles[contract.dst.at()].carrier == Carrier::F32
 }

@@ -133,9 +133,9 @@ impl Worker<'_> {
             ElementKind::Single => Scale::Same(tiles.rows::<T>(v).data[0]),
         };
         let start = match start {
-            None if !sides.is_empty() => Start::Sides(std::array::from_fn(|number| {
-                let &(v, kind, negated) = sides.get(number)?;
-                Some(Side { of: vector((v, kind)), by: if negated { T::MINUS } else { T::ONE } })
+            None if sides.is_some() => Start::Sides(std::array::from_fn(|number| {
+                let side = sides.as_ref()?[number].as_ref()?;
+                Some(Side { of: vector((side.of, side.kind)), by: if side.negated { T::MINUS } else { T::ONE } })
             })),
             None => Start::Zero,
             Some(v) if tiles.is_in(v, tile.slot) => Start::Kept,
