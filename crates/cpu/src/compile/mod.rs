@@ -202,7 +202,7 @@ pub(crate) struct Contract {
     pub apart: bool,
     /// What the result is multiplied by.
     pub times: f32,
-    /// Numbers of rows or of columns that are added after that, and only without a start.
+    /// Numbers of rows or of columns that are added after that, and only without a start. Most contractions have none.
     pub sides: Option<Box<[Option<Side>; 2]>>,
     /// How many numbers of bf16 the elements of the factors are the sums of, if the processor's matrix unit computes it.
     pub parts: Option<[usize; 2]>,

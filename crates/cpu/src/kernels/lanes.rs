@@ -10,7 +10,7 @@ use std::ops::{Add, Mul};
 pub(crate) trait Plus: Copy + Default {
     /// One.
     const ONE: Self;
-    /// One less than nothing.
+    /// Minus one.
     const MINUS: Self;
     /// The sum; integers wrap.
     fn plus(self, other: Self) -> Self;

@@ -54,8 +54,8 @@ pub struct ByLanes {
     /// By axis, in the kernel's order: bytes of the tiles that are smaller if its tile is, those in shared memory
     /// first, then those in registers.
     pub by_axis: Vec<[u64; 2]>,
-    /// Seconds that products by lanes take of the cores beside their multiply-adds. `None` where no result has two sides: then how threads
-    /// stand is not known here.
+    /// Seconds that products by lanes take of the cores beside their multiply-adds. `None` where lanes compute none, and where no result has two
+    /// sides: then how threads stand is not known here.
     pub beside_products: Option<f64>,
     /// Seconds of the cores for what is not multiplied, maps, reductions and their waits, if it fits; 0 where products are all that
     /// streams have. Where `beside_products` is known, which has most of the waits, only what shows beside it.

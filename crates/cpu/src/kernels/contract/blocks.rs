@@ -440,13 +440,43 @@ fn independent<T>(p: *const T) -> *const T {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::DEPTH;
     use crate::kernels::contract::{Ahead, Contraction, Layout, Scale, Start};
     use crate::kernels::isa::{Isa, Token};
 
-    fn numbers(count: usize, step: usize) -> Vec<f32> {
+    /// Numbers of no order, between -2 and 2.
+    pub(in super::super) fn numbers(count: usize, step: usize) -> Vec<f32> {
         (0..count).map(|i| ((i * step + i / 7) % 61) as f32 / 16.0 - 2.0).collect()
+    }
+
+    /// A quarter of a product of `m` by `k` and `k` by `n` elements, and of what it starts from unless that is told to be apart.
+    pub(in super::super) fn quarter(
+        token: Token,
+        [m, n, k]: [usize; 3],
+        [a, b]: [&[f32]; 2],
+        (start, scale): (Start<'_, f32>, Scale<'_, f32>),
+    ) -> Vec<f32> {
+        let (mut c, mut ahead) = (vec![f32::NAN; m * n], Ahead::default());
+        let job = Contraction {
+            m,
+            n,
+            k,
+            a,
+            a_i: k,
+            a_k: 1,
+            b,
+            b_layout: Layout::Rows(n),
+            c: &mut c,
+            c_i: n,
+            start,
+            scale,
+            times: Some(0.25),
+            ahead: &mut ahead,
+            packed: None,
+        };
+        job.run(token);
+        c
     }
 
     /// Sums go on from what was stored, which is not scaled again.
@@ -462,25 +492,7 @@ mod tests {
                         .into_iter()
                         .enumerate()
                 {
-                    let (mut c, mut ahead) = (vec![0.0; m * n], Ahead::default());
-                    let job = Contraction {
-                        m,
-                        n,
-                        k,
-                        a: &a,
-                        a_i: k,
-                        a_k: 1,
-                        b: &b,
-                        b_layout: Layout::Rows(n),
-                        c: &mut c,
-                        c_i: n,
-                        start: Start::From(&acc, n),
-                        scale,
-                        times: Some(0.25),
-                        ahead: &mut ahead,
-                        packed: None,
-                    };
-                    job.run(token);
+                    let c = quarter(token, [m, n, k], [&a, &b], (Start::From(&acc, n), scale));
                     for (at, &got) in c.iter().enumerate() {
                         let (i, j) = (at / n, at % n);
                         let sum: f64 = (0..k).map(|t| f64::from(a[i * k + t]) * f64::from(b[t * n + j])).sum();

@@ -78,12 +78,9 @@ pub(super) unsafe fn add_sides<V: Lanes>(x: Sides<V::Element>) {
 
 #[cfg(test)]
 mod tests {
-    use crate::kernels::contract::{Ahead, Contraction, Layout, Scale, Side, Start};
+    use crate::kernels::contract::blocks::tests::{numbers, quarter};
+    use crate::kernels::contract::{Scale, Side, Start};
     use crate::kernels::isa::{Isa, Token};
-
-    fn numbers(count: usize, step: usize) -> Vec<f32> {
-        (0..count).map(|i| ((i * step + i / 7) % 61) as f32 / 16.0 - 2.0).collect()
-    }
 
     /// After the multiplication, once, and to the right rows however many there are.
     #[test]
@@ -95,25 +92,8 @@ mod tests {
             let (r, c) = (Some((Scale::Rows(&rows), 1.0)), Some((Scale::Columns(&columns), -1.0)));
             for sides in [[r, c], [c, r], [c, none], [Some((Scale::Same(3.0), -1.0)), r]] {
                 for token in Isa::ALL.into_iter().filter_map(Token::new) {
-                    let (mut to, mut ahead) = (vec![f32::NAN; m * n], Ahead::default());
-                    let job = Contraction {
-                        m,
-                        n,
-                        k,
-                        a: &a,
-                        a_i: k,
-                        a_k: 1,
-                        b: &b,
-                        b_layout: Layout::Rows(n),
-                        c: &mut to,
-                        c_i: n,
-                        start: Start::Sides(sides.map(|s| s.map(|(of, by)| Side { of, by }))),
-                        scale: Scale::One,
-                        times: Some(0.25),
-                        ahead: &mut ahead,
-                        packed: None,
-                    };
-                    job.run(token);
+                    let start = Start::Sides(sides.map(|s| s.map(|(of, by)| Side { of, by })));
+                    let to = quarter(token, [m, n, k], [&a, &b], (start, Scale::One));
                     for (at, &got) in to.iter().enumerate() {
                         let (i, j) = (at / n, at % n);
                         let sum: f64 = (0..k).map(|t| f64::from(a[i * k + t]) * f64::from(b[t * n + j])).sum();
