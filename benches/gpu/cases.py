@@ -105,6 +105,27 @@ def variants():
         yield Case("variants", what, path, sizes | more, flops, moved, make)
 
 
+def recurrences():
+    """Causal sums of which a state is all that the past leaves: linear in the number of positions."""
+    for what, program, batch, heads, t, d in (
+        ("linear attention", PROGRAMS / "linear_attention.ein", 2, 16, 8192, 64),
+        ("linear attention", PROGRAMS / "linear_attention.ein", 4, 4, 4096, 128),
+        ("linear attention", PROGRAMS / "linear_attention.ein", 1, 4, 65536, 64),
+        ("retention", CASCADES / "retention.ein", 2, 16, 8192, 64),
+        ("retention", CASCADES / "retention.ein", 1, 8, 32768, 128),
+    ):
+        sizes = {"B": batch, "H": heads, "M": t, "N": t, "D": d, "E": d}
+        name = f"{what} {batch}x{heads} S{t // 1024}k d{d}"
+        make = ("recurrence", what, batch, heads, t, d, d)
+        yield Case("recurrences", name, program, sizes, 4 * batch * heads * t * d * d, 4 * bf16(batch, heads, t, d), make, "fla")
+    for heads, t, p, n in ((16, 2048, 64, 128), (64, 4096, 64, 128), (24, 32768, 64, 64)):
+        moved = 2 * bf16(heads, t, p) + 2 * bf16(t, n) + 4 * heads * t
+        make = ("recurrence", "mamba2", 1, heads, t, n, p)
+        sizes = {"H": heads, "T": t, "P": p, "N": n}
+        name = f"mamba2 {heads} S{t // 1024}k {p}x{n}"
+        yield Case("recurrences", name, PROGRAMS / "mamba2.ein", sizes, 4 * heads * t * p * n, moved, make, "fla")
+
+
 def huge():
     """Tensors of more than 2³¹ elements and 2³² bytes, and rows that begin at odd elements: for check.py."""
     m, n = 65539, 32771
@@ -117,5 +138,5 @@ def huge():
     yield Case("huge", "attention", CASCADES / "attention.ein", sizes, 4 * heads * m * n * d, moved, ("keys", heads, m, n, d))
 
 
-GROUPS = {"matmul": matmul, "attention": attention, "rows": rows, "sm80": sm80, "variants": variants, "huge": huge}
+GROUPS = {"matmul": matmul, "attention": attention, "rows": rows, "sm80": sm80, "variants": variants, "recurrences": recurrences, "huge": huge}
 USUAL = ",".join(group for group in GROUPS if group != "huge")

@@ -8,6 +8,13 @@ try:
 except ImportError:
     fa3 = None
 
+try:
+    from fla.ops.linear_attn import chunk_linear_attn  # the wheel fla-core
+    from fla.ops.retention import chunk_retention
+    from fla.ops.simple_gla import chunk_simple_gla
+except ImportError:
+    chunk_linear_attn = None
+
 BF16 = torch.bfloat16
 
 
@@ -51,6 +58,31 @@ def rows(what, m, n):
         "cross_entropy": lambda: F.cross_entropy(x, label, reduction="none"),
     }
     return {"copy": lambda: out.copy_(x), "torch": eager[what]}
+
+
+def graphed(call):
+    """The same without what Python takes to launch several kernels."""
+    for _ in range(3):
+        call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad(), torch.cuda.graph(graph):
+        call()
+    return graph.replay
+
+
+def recurrence(what, batch, heads, t, d, e):
+    """Their layout: heads beside the head dimension. Mamba-2 has keys and queries of its own for each head there."""
+    if chunk_linear_attn is None:
+        return {}
+    q, k, v = randn(batch, t, heads, d), randn(batch, t, heads, d), randn(batch, t, heads, e)
+    g = -torch.rand(batch, t, heads, device="cuda")
+    calls = {
+        "linear attention": lambda: chunk_linear_attn(q, k, v, scale=1.0, normalize=False),
+        "retention": lambda: chunk_retention(q, k, v),
+        "mamba2": lambda: chunk_simple_gla(q, k, v, g=g, scale=1.0),
+    }
+    return {"fla": graphed(calls[what])}
 
 
 def keys(*_):

@@ -64,3 +64,30 @@ def by_heads(batch, heads, kv_heads, m, n, d, what, window=0):
             p = x / x.norm(dim=-1, keepdim=True) if what == "l2" else torch.softmax(x, -1)
             out[b, h] = p @ v[b, j].float()
     return inputs, out
+
+
+def recurrence(what, batch, heads, t, d, e, chunk=256):
+    """In f64, a state at the start of each chunk and the scores inside."""
+    if what == "mamba2":
+        inputs = {"X": randn(heads, t, e), "a": torch.rand(heads, t, device="cuda"), "B": randn(t, d), "C": randn(t, d)}
+        q, k, v, decay = inputs["C"][None], inputs["B"][None], inputs["X"], -inputs["a"].double()
+    else:
+        inputs = {"Q": randn(batch, heads, t, d), "K": randn(batch, heads, t, d), "V": randn(batch, heads, t, e)}
+        q, k, v, decay = inputs["Q"], inputs["K"], inputs["V"], torch.zeros(1, 1, t, device="cuda", dtype=torch.float64)
+    scale = 1.0
+    if what == "retention":
+        inputs["decay"] = torch.rand(heads, device="cuda") / 16
+        decay, scale = -inputs["decay"].double()[:, None].expand(heads, t), 1 / math.sqrt(d)
+    out, state = torch.empty(v.shape, device="cuda"), 0
+    for at in range(0, t, chunk):
+        here = slice(at, min(at + chunk, t))
+        qc, kc, vc = q[..., here, :].double(), k[..., here, :].double(), v[..., here, :].double()
+        passed = decay[..., here].cumsum(-1)
+        between = (passed[..., :, None] - passed[..., None, :]).tril()
+        scores = ((qc @ kc.mT) * between.exp()).tril()
+        y = scores @ vc + (qc * passed.exp()[..., None]) @ state if at else scores @ vc
+        out[..., here, :] = (y * scale).float()
+        left = (passed[..., -1:] - passed).exp()[..., None]
+        added = (kc * left).mT @ vc
+        state = passed[..., -1].exp()[..., None, None] * state + added
+    return inputs, out

@@ -1,7 +1,7 @@
 //! One kernel: its tiling chosen among a few, by predicted time.
 
 use crate::cone::{Cone, ConeError};
-use crate::cuts::{Roles, Style, contracts};
+use crate::cuts::{Roles, Style, contracts, multiplies};
 use crate::emit::{Fail, emit};
 use crate::expr::Exprs;
 use crate::frame::{HOPELESS, Memory};
@@ -243,7 +243,8 @@ impl Workshop<'_> {
 
     /// Whether a kernel has contractions, and the best way found to compute it on a GPU multiplies no tiles.
     fn lost_products(&self, cone: &Cone, tried: &[Tried]) -> bool {
-        tried.first().and_then(|t| t.gpu.as_ref()).is_some_and(|g| g.unit.is_none()) && contracts(self.p, self.x, cone)
+        let unit = tried.first().and_then(|t| t.gpu.as_ref()).is_none_or(|g| g.unit.is_some());
+        !unit && (contracts(self.p, self.x, cone) || multiplies(self.p, self.x, cone))
     }
 
     /// The kernels of a few common tilings, best first, and why the last of those failed that did. What its arithmetic alone

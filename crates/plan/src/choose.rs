@@ -2,6 +2,7 @@
 
 use crate::build::time;
 use crate::capacity::with_enough;
+use crate::chunks::Chunk;
 use crate::known::Known;
 use crate::{Lost, Options, Plan, PlanError, Work, in_one_piece, in_shares};
 use einloom_algebra::{Alternative, Derivation, Graph, Rule};
@@ -82,7 +83,7 @@ pub fn choose(
 }
 
 /// The place of the plan to take, as [`choose`] does.
-fn fastest(plans: &[Result<(usize, Plan), PlanError>], machine: &Machine) -> Option<usize> {
+fn fastest(plans: &[Result<(Chunk, Plan), PlanError>], machine: &Machine) -> Option<usize> {
     let sure = if machine.lanes.is_some() { SURE_WITH_LANES } else { 1.0 };
     let seconds = |k: usize| plans[k].as_ref().ok().map(|p| p.1.seconds * if k == 0 { 1.0 } else { sure });
     (0..plans.len()).filter_map(|k| Some((k, seconds(k)?))).min_by(|a, b| a.1.total_cmp(&b.1)).map(|b| b.0)
@@ -92,7 +93,7 @@ fn chosen(forms: &[Form<'_>], bound: &Bound, machine: &Machine, options: &Option
     let mut known = Known::default();
     let dear = dear(forms, bound);
     // All in one piece first: that a form is better shows there, and shares of one would use up the work that others need.
-    let mut plans: Vec<Result<(usize, Plan), PlanError>> =
+    let mut plans: Vec<Result<(Chunk, Plan), PlanError>> =
         forms.iter().map(|f| Err(PlanError::unsupported(&f.graph.cascade.name, ENDED))).collect();
     // Those that differ least from what is written come first: of a large program not all are looked at.
     let mut turns: Vec<usize> = (0..forms.len()).collect();

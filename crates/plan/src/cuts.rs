@@ -2,7 +2,7 @@
 
 use crate::cone::Cone;
 use crate::expr::{Expr, ExprId, Exprs};
-use crate::facts::Facts;
+use crate::facts::{Fact, Facts};
 use crate::problem::{Fold, FoldMonoid, ItemDef, Problem};
 use crate::tiling::{Cut, Tiling};
 use einloom_algebra::NodeId;
@@ -237,6 +237,27 @@ fn factors_read(x: &Exprs, e: ExprId) -> usize {
 pub(crate) fn contracts(p: &Problem, x: &Exprs, cone: &Cone) -> bool {
     let mut facts = Facts::default();
     cone.folds.iter().any(|(&n, fold)| is_contraction(p, x, &mut facts, n, fold))
+}
+
+/// Whether some sum of the cone is one of products of two factors of which each has an index of the result that the other has not: a product of
+/// matrices, if tiles are cut so. What [`contracts`] leaves out are weights that are made of positions alone.
+pub(crate) fn multiplies(p: &Problem, x: &Exprs, cone: &Cone) -> bool {
+    let mut facts = Facts::default();
+    let mut of = |fold: &Fold| {
+        let (mut factors, mut todo) = (vec![], vec![fold.body]);
+        while let Some(e) = todo.pop() {
+            match *x.get(e) {
+                Expr::Binary(BinaryOp::Mul, a, b) => todo.extend([a, b]),
+                Expr::Binary(BinaryOp::Div, a, _) | Expr::Unary(UnaryOp::Neg, a) => todo.push(a),
+                _ => factors.push(facts.of(p, x, e)),
+            }
+        }
+        let summed = |f: &Fact| fold.over.iter().any(|i| f.free.contains(i));
+        factors.retain(|f| summed(f));
+        let more = |a: &Fact, b: &Fact| a.free.iter().any(|i| !b.free.contains(i) && !fold.over.contains(i));
+        factors.iter().any(|a| factors.iter().any(|b| more(a, b) && more(b, a)))
+    };
+    cone.folds.values().any(|fold| fold.monoid == FoldMonoid::Sum && of(fold))
 }
 
 /// Whether a reduction is a sum of products over operands that share no further index.

@@ -334,7 +334,7 @@ impl Exprs {
     }
 
     /// The value as positions with integer coefficients (constant 0) plus a real constant.
-    fn affine(&self, id: ExprId) -> Option<(Linear, f64)> {
+    pub(crate) fn affine(&self, id: ExprId) -> Option<(Linear, f64)> {
         let combine = |a, b, sign: i64| {
             let ((la, ca), (lb, cb)): ((Linear, f64), (Linear, f64)) = (self.affine(a)?, self.affine(b)?);
             Some((la.plus(&lb.scaled(sign)?)?, ca + sign as f64 * cb))

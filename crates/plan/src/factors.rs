@@ -120,7 +120,8 @@ impl Problem {
     }
 }
 
-fn factors_of(x: &Exprs, e: ExprId, out: &mut Vec<ExprId>) {
+/// The factors of a product.
+pub(crate) fn factors_of(x: &Exprs, e: ExprId, out: &mut Vec<ExprId>) {
     match *x.get(e) {
         Expr::Binary(BinaryOp::Mul, a, b) => {
             factors_of(x, a, out);
@@ -130,6 +131,7 @@ fn factors_of(x: &Exprs, e: ExprId, out: &mut Vec<ExprId>) {
     }
 }
 
-fn product(x: &mut Exprs, factors: &[ExprId]) -> Option<ExprId> {
+/// The product of factors, if there are some.
+pub(crate) fn product(x: &mut Exprs, factors: &[ExprId]) -> Option<ExprId> {
     factors.iter().copied().reduce(|a, b| x.binary(BinaryOp::Mul, a, b))
 }

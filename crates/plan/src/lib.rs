@@ -48,6 +48,7 @@ mod search;
 mod sections;
 mod shares;
 mod shrink;
+mod side_by_side;
 mod straighten;
 mod substitute;
 mod summaries;
@@ -60,11 +61,12 @@ pub use choose::{Form, choose};
 pub use doubled::{Doubled, doubled};
 pub use lost::Lost;
 pub use merged::Merge;
-pub use options::{Fusion, Merging, Options, Plan, PlanError, PlannedKernel, Work};
+pub use options::{Chunks, Fusion, Merging, Options, Plan, PlanError, PlannedKernel, Work};
 pub use parts::Part;
 pub use quotients::Split;
 pub use shares::Shares;
 
+use chunks::Chunk;
 use einloom_algebra::Graph;
 use einloom_cascade::Bound;
 use einloom_machine::Machine;
@@ -115,9 +117,9 @@ fn in_one_piece(
     machine: &Machine,
     options: &Options,
     known: &mut known::Known,
-) -> Result<(usize, Plan), PlanError> {
+) -> Result<(Chunk, Plan), PlanError> {
     let merge = if known.hurries.is_some() { Merging::Never } else { options.merge };
-    chunks::best(graph, bound, options, &mut |chunk| {
+    chunks::best(graph, bound, (machine, options), &mut |chunk| {
         indices::best(merge, &mut |indices| plan_by(graph, bound, machine, options, (chunk, indices, &[]), known))
     })
 }
@@ -128,7 +130,7 @@ fn in_shares(
     bound: &Bound,
     machine: &Machine,
     options: &Options,
-    (chunk, plan): (usize, Plan),
+    (chunk, plan): (Chunk, Plan),
     known: &mut known::Known,
 ) -> Plan {
     shares::best(machine, plan, &mut |shares| {
@@ -147,14 +149,19 @@ fn plan_by(
     bound: &Bound,
     machine: &Machine,
     options: &Options,
-    (chunk, indices, shares): (usize, Indices, &[Shares]),
+    (chunk, indices, shares): (Chunk, Indices, &[Shares]),
     known: &mut known::Known,
 ) -> Result<Option<Plan>, PlanError> {
     let mut exprs = expr::Exprs::default();
     let mut types = types::Types::default();
     let mut problem = problem::Problem::new(graph, bound, &mut exprs)?;
-    problem.chunk = chunk;
-    let (mut splits, mut merges) = (vec![], vec![]);
+    problem.chunk = chunk.positions;
+    let liberty = options.narrow_contractions && !options.exact;
+    let (mut splits, mut merges, mut chunks) = (vec![], vec![], vec![]);
+    if chunk.side_by_side {
+        let refused = |why: String| PlanError::unsupported(&graph.cascade.name, why);
+        chunks = problem.side_by_side(&mut exprs, &mut types, liberty).map_err(refused)?;
+    }
     if indices != Indices::AsWritten {
         splits = problem.split_quotients(&mut exprs);
     }
@@ -169,7 +176,8 @@ fn plan_by(
     if !changed {
         return Ok(None);
     }
-    problem.part_factors(&mut exprs, &mut types, options.narrow_contractions && !options.exact);
+    problem.part_factors(&mut exprs, &mut types, liberty);
+    splits.splice(0..0, chunks);
     let mut options = options.in_parts(&splits).in_one(&merges);
     let mut shared = vec![];
     let asked = options.shares.as_ref().map(|all| problem.asked(all, &exprs)).transpose()?.unwrap_or_default();

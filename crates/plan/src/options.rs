@@ -27,6 +27,8 @@ pub struct Options {
     pub narrow_contractions: bool,
     /// Whether several nodes may share a kernel.
     pub fuse: Fusion,
+    /// Whether chunks of a recurrence are side by side.
+    pub chunks: Chunks,
     /// Plan for the machine's matrix unit of this name. Without it for the first that takes a kernel's products.
     pub matrix: Option<String>,
 }
@@ -39,6 +41,18 @@ pub enum Fusion {
     Auto,
     /// One kernel per reduction and per output; pointwise parts are computed where they are read.
     None,
+}
+
+/// Whether the chunks of a recurrence that goes by chunks are computed side by side, from states in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Chunks {
+    /// Where the predicted time says so.
+    #[default]
+    Auto,
+    /// One after the other.
+    InOrder,
+    /// Side by side wherever that is possible.
+    SideBySide,
 }
 
 /// Whether indices that always go together are one, as [`Merge`] tells.

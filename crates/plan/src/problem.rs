@@ -130,7 +130,7 @@ pub(crate) struct Problem {
 
 impl ItemDef {
     /// The same of other expressions.
-    fn map(&mut self, f: &mut dyn FnMut(ExprId) -> ExprId) {
+    pub(crate) fn map(&mut self, f: &mut dyn FnMut(ExprId) -> ExprId) {
         match self {
             Self::Input => {}
             Self::Map(e) => *e = f(*e),

@@ -10,7 +10,7 @@ mod support;
 
 use einloom_algebra::derive;
 use einloom_machine::{Bytes, built_in};
-use einloom_plan::{Options, plan};
+use einloom_plan::{Form, Options, choose, plan};
 use std::path::Path;
 use support::{read, sized};
 
@@ -168,6 +168,44 @@ fn products_by_lanes_beside_a_matrix_unit_take_about_as_long_as_measured() {
             assert!((found / measured - 1.0f64).abs() < 0.2, "{sizes}: {found} µs, measured {measured}");
         }
     }
+}
+
+/// Microseconds of recurrences with their chunks side by side on an H200 (`docs/gpu-log.md`, "Chunks side by side"), of which most were not looked at
+/// when the model was set.
+#[test]
+fn chunks_side_by_side_take_about_as_long_as_measured() {
+    let cascades = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cascades");
+    let machine = built_in("h200").expect("a machine");
+    let (mut errors, mut told) = (vec![], vec![]);
+    for (name, sizes, measured) in [
+        ("mamba2", "H=16, T=2048, P=64, N=128", 104.3),
+        ("mamba2", "H=64, T=4096, P=64, N=128", 701.7),
+        ("mamba2", "H=24, T=1000, P=64, N=64", 59.4),
+        ("linear_attention", "B=2, H=16, M=8192, N=8192, D=64, E=64", 420.8),
+        ("linear_attention", "B=4, H=4, M=4096, N=4096, D=128, E=128", 310.9),
+        ("linear_attention", "B=8, H=16, M=2048, N=2048, D=64, E=64", 399.4),
+        ("linear_attention", "B=1, H=4, M=16384, N=16384, D=64, E=64", 144.9),
+        ("retention", "B=2, H=16, M=8192, N=8192, D=64, E=64", 144.5),
+        ("retention", "B=1, H=8, M=32768, N=32768, D=128, E=128", 274.3),
+        ("exponential_moving_average", "T=65536, C=64", 76.0),
+        ("exponential_moving_average", "T=16384, C=512", 97.2),
+        ("cumulative_softmax", "M=4, N=65536", 58.7),
+        ("discounted_returns", "B=64, T=16384", 69.8),
+        ("two_sided_exponential", "C=16, T=65536", 268.2),
+    ] {
+        let cascade = read(&std::fs::read_to_string(cascades.join(format!("{name}.ein"))).expect("a cascade"));
+        let derivation = derive(&cascade);
+        let options = Options { narrow_contractions: true, ..Options::default() };
+        let bound = sized(&cascade, sizes);
+        let (_, plan) = choose(&Form::all(&derivation), &bound, &machine, &options).expect("a plan");
+        assert!(plan.splits.iter().any(|s| s.outer.ends_with("_chunk")), "{name}, {sizes}");
+        let found = plan.seconds * 1e6;
+        told.push(format!("{name}, {sizes}: {found:.0} µs, measured {measured}"));
+        errors.push((found / measured).ln().abs());
+    }
+    errors.sort_by(f64::total_cmp);
+    let (middle, worst) = (errors[errors.len() / 2].exp(), errors[errors.len() - 1].exp());
+    assert!(middle < 1.25 && worst < 2.1, "off by a factor of {middle:.2}, at most {worst:.2}: {told:#?}");
 }
 
 /// Milliseconds of attention in bf16 on an H200 by the unit that threads feed, with the tiles that were measured

@@ -255,10 +255,27 @@ fn replace_displaced(
         }
         let map = |i: IndexId| axes.iter().position(|&a| a == i).map(|k| at[k].clone());
         let inlined = def.substitute(&map)?;
+        if backwards(&inlined, graph) {
+            return None;
+        }
         *left = left.saturating_sub(operations(def));
         names.push((graph[n].name.clone(), show::term(graph, &show::unguarded(term))));
         Some(replace_displaced(&inlined, graph, names, depth + 1, left))
     })
+}
+
+/// Whether it reads a recurrence at positions that go down as an index goes up. What is made of a state at the position at hand is
+/// read so instead: then its recurrence may go by chunks, which have no other position.
+fn backwards(term: &Term, graph: &Graph) -> bool {
+    let mut found = false;
+    term.visit(&mut |t| {
+        if let Term::Read(n, at) = t
+            && let Def::Iterative { dim, .. } = &graph[*n].def
+        {
+            found |= at[*dim].terms.iter().any(|(c, _)| c.as_constant().is_some_and(|c| c < 0));
+        }
+    });
+    found
 }
 
 /// Rewrites products and logarithms so that exponentials meet and cancel.

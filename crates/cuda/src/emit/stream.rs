@@ -64,8 +64,10 @@ impl Emitter<'_> {
         if ahead {
             self.w.line(format!("int {name}_stage = 0;"));
         }
+        let plain = !ahead && !guarded && splits.is_none();
+        let unrolled = if plain { crate::schedule::ahead(&self.facts, self.schedule, axis, body) } else { 1 };
         let one = |e: &mut Self, head: String, full: bool| {
-            e.w.line("#pragma unroll 1");
+            e.w.line(format!("#pragma unroll {unrolled}"));
             e.w.open(head);
             if ahead {
                 e.w.line(format!("copies_wait<{}>();", stages - 2));

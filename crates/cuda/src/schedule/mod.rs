@@ -18,9 +18,11 @@
 //! | `hold` | operands that stay in registers through a stream |
 //! | `packing` | tiles kept as 16-bit operands |
 //! | `fuse` | tiles that are packed and summed as they come into being |
+//! | `ahead` | loops whose loads are on their way for several positions |
 //! | `order` | in which order the grid's points are visited |
 
 mod access;
+mod ahead;
 pub(crate) mod facts;
 mod frame;
 pub(crate) mod frames;
@@ -45,6 +47,7 @@ mod threads;
 mod tolerance;
 
 pub(crate) use access::{adjacent, affine};
+pub(crate) use ahead::ahead;
 pub use facts::Carrier;
 pub(crate) use facts::{Facts, gathers};
 pub use frame::{Arrangement, Digit, Frame, FrameId, Side, Span};

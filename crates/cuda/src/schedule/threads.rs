@@ -10,7 +10,7 @@ use super::frame::{Arrangement, Frame, FrameId, Side};
 use super::frames::Frames;
 use super::product::{Instruction, Product};
 use super::registers::pressure_without;
-use super::{Made, Schedule, access, packing};
+use super::{Made, Schedule, access, ahead, packing};
 use einloom_cascade::DType;
 use einloom_tile::{Op, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -205,6 +205,7 @@ pub(crate) fn resident(facts: &Facts<'_>, schedule: &Schedule) -> Option<usize> 
     let needed = needs.collect::<Option<Vec<_>>>()?.into_iter().max()?;
     let multiplies = schedule.products.keys().any(|v| facts.axes(*v).len() == 2);
     let needed = if multiplies { needed.max(schedule.registers + FACTORS) } else { needed };
+    let needed = needed + ahead::registers(facts, schedule);
     let enough = |blocks: usize| {
         let warps = (schedule.warps * blocks).div_ceil(4);
         PARTITION / (32 * warps) / 8 * 8 >= needed

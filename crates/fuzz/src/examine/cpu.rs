@@ -11,7 +11,7 @@ use einloom_algebra::{Derivation, derive};
 use einloom_cascade::meaning::{self, Array, Arrays};
 use einloom_cascade::{Cascade, DType, Expr, ExprKind, Role, TensorId};
 use einloom_machine::Machine;
-use einloom_plan::{Fusion, Merging};
+use einloom_plan::{Chunks, Fusion, Merging};
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -24,6 +24,7 @@ struct Cut {
     /// Of reductions over the first index that takes them, 0 for the planner's.
     shares: usize,
     merge: Merging,
+    chunks: Chunks,
 }
 
 impl fmt::Display for Cut {
@@ -31,6 +32,9 @@ impl fmt::Display for Cut {
         write!(f, "tile {}, {:?}", self.tile, self.fuse)?;
         if self.merge == Merging::Always {
             write!(f, ", merged")?;
+        }
+        if self.chunks == Chunks::SideBySide {
+            write!(f, ", chunks side by side")?;
         }
         if self.shares > 0 { write!(f, ", {} shares", self.shares) } else { Ok(()) }
     }
@@ -47,7 +51,8 @@ impl Subject {
             let fuse = if random.unit() < 0.2 { Fusion::None } else { Fusion::Auto };
             let shares = random.pick(&[0, 0, 0, 2, 3, 5]);
             let merge = if random.unit() < 0.5 { Merging::Always } else { Merging::Auto };
-            let cut = Cut { tile, fuse, shares, merge };
+            let chunks = if random.unit() < 0.5 { Chunks::SideBySide } else { Chunks::Auto };
+            let cut = Cut { tile, fuse, shares, merge, chunks };
             let Some(planned) = self.plan(&derived, machine, cut, report) else { continue };
             for (k, &kind) in effort.kinds.iter().enumerate() {
                 let inputs = prove::inputs(planned.cascade(), &self.bound, kind, seed.wrapping_add(k as u64));
@@ -62,14 +67,15 @@ impl Subject {
         for (way, derived) in [(Way::CpuWide, wide), (Way::Cpu, &declared)] {
             let forms = forms(derived.derivation());
             for tile in [0, 1, 2, 3, 4] {
-                for (fuse, shares, merge) in [
-                    (Fusion::Auto, 0, Merging::Auto),
-                    (Fusion::None, 0, Merging::Auto),
-                    (Fusion::Auto, 0, Merging::Always),
-                    (Fusion::Auto, 2, Merging::Auto),
-                    (Fusion::Auto, 3, Merging::Always),
+                for (fuse, shares, merge, chunks) in [
+                    (Fusion::Auto, 0, Merging::Auto, Chunks::Auto),
+                    (Fusion::None, 0, Merging::Auto, Chunks::Auto),
+                    (Fusion::Auto, 0, Merging::Always, Chunks::Auto),
+                    (Fusion::Auto, 2, Merging::Auto, Chunks::Auto),
+                    (Fusion::Auto, 3, Merging::Always, Chunks::Auto),
+                    (Fusion::Auto, 0, Merging::Auto, Chunks::SideBySide),
                 ] {
-                    let cut = Cut { tile, fuse, shares, merge };
+                    let cut = Cut { tile, fuse, shares, merge, chunks };
                     let Some(planned) = self.plan(derived, machine, cut, report) else { continue };
                     self.run(&planned, &forms, way, inputs, None, cut.to_string(), report);
                 }
@@ -83,7 +89,8 @@ impl Subject {
             0 => Default::default(),
             tile => indices().map(|i| (i, tile)).collect(),
         };
-        let options = PlanOptions { tiles, fuse: cut.fuse, merge: cut.merge, ..PlanOptions::default() };
+        let Cut { fuse, merge, chunks, .. } = cut;
+        let options = PlanOptions { tiles, fuse, merge, chunks, ..PlanOptions::default() };
         // The first index that some reduction can be in shares of.
         let in_shares = |index: String| {
             let options = PlanOptions { shares: Some([(index, cut.shares)].into()), ..options.clone() };

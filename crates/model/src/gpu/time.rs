@@ -9,6 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Points of the grid that are looked at where they differ, at most, beside the first and the last.
 const SAMPLES: usize = 8;
 
+/// Registers of a thread for what a loop loads ahead.
+const AHEAD: usize = 64;
+
 /// Where cycles go.
 #[derive(Default)]
 struct Spent {
@@ -64,7 +67,7 @@ impl Block<'_> {
         let mut at = |point: usize| {
             set_grid_point(self.kernel, point, &mut windows);
             let mut out = Point::default();
-            self.bodies(&self.kernel.body, &mut windows, 1.0, true, &mut out);
+            self.bodies(&self.kernel.body, &mut windows, 1.0, (true, 1.0), &mut out);
             out
         };
         let samples: Vec<Point> =
@@ -163,9 +166,38 @@ impl Block<'_> {
         all.into_iter().filter(|pick| pick.1 > 0).collect()
     }
 
+    /// Positions of a loop that goes one by one for which all that they load is on its way at once: the emitter writes as many one after the other
+    /// as registers hold, where threads neither wait for each other nor load what they store.
+    fn together(&self, axis: AxisId, body: &[Op]) -> f64 {
+        let (mut loaded, mut stored, mut registers) = (vec![], vec![], 0);
+        for op in body {
+            match op {
+                Op::Load { dst, tensor, .. } if self.unit.is_none() && !self.shared.contains(dst) => {
+                    loaded.push(*tensor);
+                    registers += (self.elements(*dst) as usize).div_ceil(self.threads);
+                }
+                Op::Store { tensor, .. } => stored.push(*tensor),
+                Op::Map { .. } => {}
+                _ => return 1.0,
+            }
+        }
+        let alone = self.kernel.axis(axis).tile == 1 && loaded.iter().all(|t| !stored.contains(t));
+        let fits = |n: &usize| alone && !loaded.is_empty() && n * registers <= AHEAD;
+        [8, 4, 2].into_iter().find(fits).unwrap_or(1) as f64
+    }
+
     /// What a body does `times` times, and the streams in it; `whole` for that of the kernel.
-    fn bodies(&self, ops: &[Op], windows: &mut Vec<Window>, times: f64, whole: bool, out: &mut Point) {
+    /// `together` positions of a loop wait as one.
+    fn bodies(
+        &self,
+        ops: &[Op],
+        windows: &mut Vec<Window>,
+        times: f64,
+        (whole, together): (bool, f64),
+        out: &mut Point,
+    ) {
         let mut busy = self.busy(ops, windows);
+        busy.waits /= together;
         for op in ops {
             let Op::Stream { axis, within, body, .. } = op else { continue };
             let decl = self.kernel.axis(*axis);
@@ -173,10 +205,11 @@ impl Block<'_> {
             let first = low - low % decl.tile;
             let count = (high - first).div_ceil(decl.tile);
             let before = windows[axis.at()];
+            let together = self.together(*axis, body);
             for (k, part) in self.picks(*axis, count) {
                 let base = first + k * decl.tile;
                 windows[axis.at()] = Window { base, len: decl.tile.min(high - base) };
-                self.bodies(body, windows, times * part as f64, false, out);
+                self.bodies(body, windows, times * part as f64, (false, together), out);
             }
             windows[axis.at()] = before;
         }
