@@ -223,22 +223,23 @@ impl Template {
         with_parameter(&out, self.holes.len())
     }
 
-    /// Whether every parameter stands in the body of a kernel: elsewhere there is none.
+    /// Whether every parameter stands in the body of a kernel, in what is computed: elsewhere there is none.
     fn holes_are_in_kernels(&self) -> bool {
-        let (mut inside, mut signature) = (false, false);
+        let (mut inside, mut signature, mut pragma) = (false, false, false);
         let mut holes = self.holes.iter().peekable();
         for (k, text) in self.pieces.texts.iter().enumerate() {
             for line in text.split_inclusive('\n') {
                 if line.contains(KERNEL) {
                     (inside, signature) = (true, true);
                 }
+                pragma |= line.trim_start().starts_with("#pragma");
                 if line.ends_with('\n') {
-                    signature = false;
+                    (signature, pragma) = (false, false);
                     // A function ends where a line begins with a closing brace.
                     inside &= !line.starts_with('}');
                 }
             }
-            if holes.next_if(|h| h.0 == k).is_some() && (!inside || signature) {
+            if holes.next_if(|h| h.0 == k).is_some() && (!inside || signature || pragma) {
                 return false;
             }
         }
@@ -350,6 +351,12 @@ mod tests {
         let helper =
             |n: usize| Pieces::of(&format!("DEVICE int f() {{\n  return {n};\n}}\n{KERNEL}void k(float* x) {{\n}}\n"));
         assert_eq!(Template::of(&helper(1), &helper(2)), None);
+        let unrolled = |n: usize| {
+            Pieces::of(&format!(
+                "{KERNEL}void k(float* x) {{\n  #pragma unroll {n}\n  for (;;) f(x);\n  f(x + 1);\n}}\n"
+            ))
+        };
+        assert_eq!(Template::of(&unrolled(4), &unrolled(8)), None);
         let after =
             |n: usize| Pieces::of(&format!("{KERNEL}void k(float* x) {{\n}}\nDEVICE int f() {{\n  return {n};\n}}\n"));
         assert_eq!(Template::of(&after(1), &after(2)), None);
