@@ -155,10 +155,7 @@ impl Problem {
     fn merge(&mut self, [first, second]: [IndexId; 2], x: &mut Exprs) -> Merge {
         let of = [first, second].map(|i| self[i].name.clone());
         let by = self[second].extent;
-        let mut name = of.join("_");
-        while self.indices.iter().any(|i| i.name == name) {
-            name.push('\'');
-        }
+        let name = self.fresh_name(&of.join("_"));
         let merge = Merge { of, index: name.clone(), by };
         let extents = [first, second].map(|i| (i, self[i].extent)).into();
         let extent = self[first].extent * by;

@@ -304,6 +304,15 @@ impl Problem {
         }
     }
 
+    /// The name for an index, or one like it that none has.
+    pub(crate) fn fresh_name(&self, wanted: &str) -> String {
+        let mut name = wanted.to_string();
+        while self.indices.iter().any(|i| i.name == name) {
+            name.push('\'');
+        }
+        name
+    }
+
     /// The value of a reduction over nothing.
     pub(crate) fn identity(&self, monoid: FoldMonoid) -> f64 {
         match monoid {

@@ -128,13 +128,7 @@ impl Problem {
 
     fn split(&mut self, index: IndexId, by: usize, x: &mut Exprs) -> Split {
         let written = self[index].clone();
-        let name = |end: &str| {
-            let mut name = format!("{}_{end}", written.name);
-            while self.indices.iter().any(|i| i.name == name) {
-                name.push('\'');
-            }
-            name
-        };
+        let name = |end: &str| self.fresh_name(&format!("{}_{end}", written.name));
         let split = Split { index: written.name.clone(), outer: name("outer"), inner: name("inner"), by };
         let inner = IndexId(self.indices.len() as u32);
         self.indices.push(Index { name: split.inner.clone(), extent: by });

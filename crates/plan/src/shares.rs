@@ -360,10 +360,7 @@ impl Problem {
     }
 
     fn new_index(&mut self, wanted: &str, extent: usize) -> IndexId {
-        let mut name = wanted.to_string();
-        while self.indices.iter().any(|i| i.name == name) {
-            name.push('\'');
-        }
+        let name = self.fresh_name(wanted);
         self.indices.push(Index { name, extent });
         IndexId(self.indices.len() as u32 - 1)
     }

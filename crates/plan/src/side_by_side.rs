@@ -54,13 +54,7 @@ impl Problem {
         let mut splits = vec![];
         for &i in &found.group {
             let written = self[i].clone();
-            let name = |end: &str| {
-                let mut name = format!("{}_{end}", written.name);
-                while self.indices.iter().any(|i| i.name == name) {
-                    name.push('\'');
-                }
-                name
-            };
+            let name = |end: &str| self.fresh_name(&format!("{}_{end}", written.name));
             let split = Split { index: written.name.clone(), outer: name("chunk"), inner: name("within"), by };
             let within = IndexId(self.indices.len() as u32);
             self.indices.push(Index { name: split.inner.clone(), extent: by });

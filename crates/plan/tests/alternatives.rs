@@ -5,7 +5,7 @@ mod support;
 
 use einloom_cascade::meaning::evaluate;
 use einloom_plan::{Form, Options, Work, choose, plan};
-use support::{inputs, interpret, machine, read, sized};
+use support::{RETENTION, STATE_SPACE, inputs, interpret, machine, read, sized};
 
 /// Plans every form, by chunks of `chunk` positions of `index`, and compares with the meaning. The number of forms.
 fn check(text: &str, sizes: &str, index: &str, chunk: Option<usize>) -> usize {
@@ -34,14 +34,6 @@ fn check(text: &str, sizes: &str, index: &str, chunk: Option<usize>) -> usize {
     }
     forms.len()
 }
-
-const RETENTION: &str = "input Q[h,m,d]: f32, K[h,n,d]: f32, V[h,n,e]: f32, decay[h]: f32\noutput O: f32\n\
-    S[h,m,n] = sum(d) Q[h,m,d] * K[h,n,d] / sqrt(D)\n\
-    O[h,m,e] = sum(n: n <= m) S[h,m,n] * exp(-abs(decay[h]) * (m - n)) * V[h,n,e]";
-
-const STATE_SPACE: &str = "input X[h,t,p]: f32, a[h,t]: f32, B[t,n]: f32, C[t,n]: f32\noutput Y: f32\n\
-    H[h,0,p,n] = 0\nH[h,t+1,p,n] = exp(-abs(a[h,t])) * H[h,t,p,n] + B[t,n] * X[h,t,p]\n\
-    Y[h,t,p] = sum(n) C[t,n] * H[h,t+1,p,n]";
 
 #[test]
 fn a_causal_sum_with_decay() {

@@ -5,7 +5,7 @@ mod support;
 use einloom_cascade::meaning::evaluate;
 use einloom_machine::built_in;
 use einloom_plan::{Chunks, Form, Options, Plan, choose, plan};
-use support::{inputs, interpret, read, sized};
+use support::{RETENTION, STATE_SPACE, inputs, interpret, read, sized};
 
 /// Plans every form for both machines, `chunk` positions of `index` side by side, and compares with the meaning. How many of the plans have
 /// chunks side by side.
@@ -48,14 +48,6 @@ fn check(text: &str, sizes: &str, index: &str, chunk: usize) -> usize {
 fn is_beside(plan: &Plan) -> bool {
     plan.splits.iter().any(|s| s.outer.ends_with("_chunk"))
 }
-
-const RETENTION: &str = "input Q[h,m,d]: f32, K[h,n,d]: f32, V[h,n,e]: f32, decay[h]: f32\noutput O: f32\n\
-    S[h,m,n] = sum(d) Q[h,m,d] * K[h,n,d] / sqrt(D)\n\
-    O[h,m,e] = sum(n: n <= m) S[h,m,n] * exp(-abs(decay[h]) * (m - n)) * V[h,n,e]";
-
-const STATE_SPACE: &str = "input X[h,t,p]: f32, a[h,t]: f32, B[t,n]: f32, C[t,n]: f32\noutput Y: f32\n\
-    H[h,0,p,n] = 0\nH[h,t+1,p,n] = exp(-abs(a[h,t])) * H[h,t,p,n] + B[t,n] * X[h,t,p]\n\
-    Y[h,t,p] = sum(n) C[t,n] * H[h,t+1,p,n]";
 
 #[test]
 fn nothing_changes() {

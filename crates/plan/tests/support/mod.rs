@@ -10,6 +10,16 @@ use einloom_cascade::{Bound, Cascade, DType, Given, bind, parse};
 use einloom_machine::{Machine, built_in};
 use einloom_plan::{Options, Plan, plan};
 
+/// Causal attention without a softmax, with a decay per head.
+pub const RETENTION: &str = "input Q[h,m,d]: f32, K[h,n,d]: f32, V[h,n,e]: f32, decay[h]: f32\noutput O: f32\n\
+    S[h,m,n] = sum(d) Q[h,m,d] * K[h,n,d] / sqrt(D)\n\
+    O[h,m,e] = sum(n: n <= m) S[h,m,n] * exp(-abs(decay[h]) * (m - n)) * V[h,n,e]";
+
+/// A recurrence with a decay per step.
+pub const STATE_SPACE: &str = "input X[h,t,p]: f32, a[h,t]: f32, B[t,n]: f32, C[t,n]: f32\noutput Y: f32\n\
+    H[h,0,p,n] = 0\nH[h,t+1,p,n] = exp(-abs(a[h,t])) * H[h,t,p,n] + B[t,n] * X[h,t,p]\n\
+    Y[h,t,p] = sum(n) C[t,n] * H[h,t+1,p,n]";
+
 /// A machine to plan for.
 pub fn machine() -> Machine {
     built_in("cpu-generic").expect("built in")
