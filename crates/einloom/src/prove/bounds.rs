@@ -152,6 +152,10 @@ impl Domain for Rounded<'_> {
         let value = self.reals.round(dtype, v.value);
         match dtype.is_float() {
             true if (value - v.value).is_finite() => Near { value, error: v.error + (value - v.value).abs() },
+            // Infinite, or not but for rounding.
+            true if v.error > 0.0 && v.ends().iter().any(|&x| self.reals.round(dtype, x) != value) => {
+                Near { value, error: f64::INFINITY }
+            }
             true => Near { value, ..v },
             false => Near { value, error: Near::moved(value, v.ends().map(|x| self.reals.round(dtype, x))) },
         }
@@ -260,6 +264,13 @@ mod tests {
             assert!(bounds(&of(f), [1.0; 2], [1.0; 2])[0].is_infinite(), "{f}");
         }
         assert_eq!(bounds(&of("where(q > 1, 2, 3)"), [1.0; 2], [1.0; 2]).len(), 2);
+    }
+
+    #[test]
+    fn what_is_beyond_a_narrow_type_but_for_rounding_is_not_determined() {
+        let text = "input X[n]: f64, Y[n]: f64\noutput Z: f64\nU[n]: f16 = 1e25 * (X[n] / 3 * 3 - Y[n])\nZ[n] = 1 / (U[n] + 1)\n";
+        let b = bounds(text, [1.0 + 2f64.powi(-52), 2.0], [1.0, 1.0]);
+        assert!(b[0].is_infinite() && b[1] < 1e-300, "{b:?}");
     }
 
     #[test]
