@@ -127,12 +127,38 @@ fn planned(text: &str, sizes: &str, machine: &str, chunks: Chunks) -> Plan {
 fn few_points_of_a_grid_decide() {
     let beside = |sizes: &str, machine: &str| is_beside(&planned(STATE_SPACE, sizes, machine, Chunks::Auto));
     assert!(beside("H=16,T=2048,P=64,N=128", "h200"));
-    // So many heads fill the cores, and two cores have enough to do.
+    // So many heads fill the cores; a processor's are few.
     assert!(!beside("H=512,T=512,P=64,N=64", "h200"));
     assert!(!beside("H=16,T=2048,P=64,N=128", "cpu-generic"));
     // Where bytes alone are counted states stay inside.
     assert!(!beside("H=1,T=256,P=8,N=8", "two-level"));
     assert!(!is_beside(&planned(STATE_SPACE, "H=16,T=2048,P=64,N=128", "h200", Chunks::InOrder)));
+}
+
+/// With liberty to round, where a state is read for products with bf16 alone.
+#[test]
+fn states_go_through_memory_as_they_are_multiplied() {
+    let text = STATE_SPACE.replace("B[t,n]: f32, C[t,n]: f32", "B[t,n]: bf16, C[t,n]: bf16");
+    let cascade = read(&text);
+    let bound = sized(&cascade, "H=2,T=12,P=3,N=4");
+    let arrays = inputs(&cascade, &bound, 3);
+    let expected = &evaluate(&cascade, &bound, &arrays).expect("a meaning")["Y"].values;
+    let derivation = einloom_algebra::derive(&cascade);
+    let form = Form::all(&derivation).into_iter().find(|f| f.name.ends_with("by chunks")).expect("chunks");
+    for (narrow_contractions, exact, count) in [(true, false, 1), (true, true, 0), (false, false, 0)] {
+        let tiles = [("t".to_string(), 3)].into();
+        let options = Options { narrow_contractions, exact, tiles, chunks: Chunks::SideBySide, ..Options::default() };
+        let plan = plan(form.graph, &bound, &built_in("h200").expect("built in"), &options).expect("a plan");
+        assert!(is_beside(&plan));
+        let narrow = plan.program.tensors.iter().filter(|t| t.name == "H.bf16").count();
+        assert_eq!(narrow, count, "{narrow_contractions} {exact}");
+        let found = &interpret::interpret(&plan.program, &arrays).expect("it runs")["Y"].values;
+        let tolerance = if count == 1 { 2e-2 } else { 2e-4 };
+        let largest = expected.iter().fold(1.0f64, |m, v| m.max(v.abs()));
+        for (w, g) in expected.iter().zip(found) {
+            assert!((w - g).abs() <= tolerance * largest, "{g}, not {w}");
+        }
+    }
 }
 
 /// Random recurrences: states with decays of every kind, read before and after a step, from either end, and joined.
