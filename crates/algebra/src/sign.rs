@@ -153,7 +153,7 @@ fn is_finite(term: &Term, graph: &Graph, depth: usize) -> bool {
 }
 
 /// Whether the term is a number from 1 on and addends that cannot be negative.
-fn is_one_and_more(term: &Term, graph: &Graph, depth: usize) -> bool {
+pub(crate) fn is_one_and_more(term: &Term, graph: &Graph, depth: usize) -> bool {
     if depth == 0 {
         return false;
     }

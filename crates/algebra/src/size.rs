@@ -22,10 +22,55 @@ pub(crate) fn is_within_one(term: &Term, graph: &Graph, depth: usize) -> bool {
         ) => true,
         Term::Unary(UnaryOp::Exp | UnaryOp::Exp2, x) => sign::at_most_zero(x, graph, depth - 1),
         Term::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Relu | UnaryOp::Sqrt, x) => go(x),
-        Term::Binary(BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max, a, b) => go(a) && go(b),
+        Term::Unary(UnaryOp::Rsqrt, x) => sign::is_one_and_more(x, graph, depth - 1),
+        Term::Binary(BinaryOp::Mul, a, b) => go(a) && go(b),
+        Term::Binary(BinaryOp::Min | BinaryOp::Max, ..) => {
+            is_one_at_most(term, graph, depth - 1) && is_minus_one_at_least(term, graph, depth - 1)
+        }
+        Term::Binary(BinaryOp::Div, a, b) => go(a) && sign::is_one_and_more(b, graph, depth - 1),
+        // What is left of 1, or of less.
+        Term::Binary(BinaryOp::Sub, a, b) => {
+            matches!(**a, Term::Number(v) if (0.0..=1.0).contains(&v))
+                && go(b)
+                && sign::at_least_zero(b, graph, depth - 1)
+        }
+        Term::Binary(BinaryOp::Pow, a, b) => go(a) && matches!(**b, Term::Number(p) if p >= 0.0),
+        Term::Binary(op, ..) if op.is_predicate() => true,
+        // What is added where something holds, and what where it does not.
+        Term::Binary(BinaryOp::Add, x, y) => match (&**x, &**y) {
+            (Term::Select(c, a, b), Term::Select(d, e, f)) if c == d => [(a, e), (b, f)].into_iter().all(|(x, y)| {
+                let zero = |t: &Term| t.as_number() == Some(0.0);
+                zero(x) && go(y) || zero(y) && go(x)
+            }),
+            _ => false,
+        },
         Term::Select(_, a, b) => go(a) && go(b),
         Term::Read(n, _) => matches!(&graph[*n].def, Def::Map(t) if go(t)),
         _ => false,
+    }
+}
+
+fn is_one_at_most(term: &Term, graph: &Graph, depth: usize) -> bool {
+    if depth == 0 {
+        return false;
+    }
+    let go = |t: &Term| is_one_at_most(t, graph, depth - 1);
+    match term {
+        Term::Binary(BinaryOp::Min, a, b) => go(a) || go(b),
+        Term::Binary(BinaryOp::Max, a, b) => go(a) && go(b),
+        _ => is_within_one(term, graph, depth - 1) || sign::at_most_zero(term, graph, depth - 1),
+    }
+}
+
+fn is_minus_one_at_least(term: &Term, graph: &Graph, depth: usize) -> bool {
+    if depth == 0 {
+        return false;
+    }
+    let go = |t: &Term| is_minus_one_at_least(t, graph, depth - 1);
+    match term {
+        Term::Binary(BinaryOp::Max, a, b) => go(a) || go(b),
+        Term::Binary(BinaryOp::Min, a, b) => go(a) && go(b),
+        _ => is_within_one(term, graph, depth - 1) || sign::at_least_zero(term, graph, depth - 1),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Questions about terms and rewriting of terms.
 
 use crate::{Def, Graph, NodeId, Term};
-use einloom_cascade::{BinaryOp, IndexAtom, IndexExpr, IndexId, UnaryOp};
+use einloom_cascade::{BinaryOp, Bound, IndexAtom, IndexExpr, IndexId, UnaryOp};
 use std::collections::BTreeSet;
 
 /// One place at which a node reads another.
@@ -74,6 +74,29 @@ impl Graph {
 }
 
 impl Term {
+    /// Whether it is made of literals, parameters and sizes.
+    pub(crate) fn is_of_numbers(&self) -> bool {
+        let mut all = true;
+        self.visit(&mut |t| {
+            all &= !matches!(t, Self::Read(..) | Self::Old(..) | Self::Argument(_) | Self::Position(_));
+        });
+        all
+    }
+
+    /// Its value, if it is made of literals, parameters and sizes.
+    pub fn number(&self, bound: &Bound) -> Option<f64> {
+        let go = |t: &Self| t.number(bound);
+        match self {
+            Self::Number(v) => Some(*v),
+            Self::Param(p) => Some(bound.param(*p)),
+            Self::Size(s) => s.eval(|r| bound.size(r) as i64).map(|n| n as f64),
+            Self::Unary(op, x) => Some(op.apply(go(x)?)),
+            Self::Binary(op, a, b) => Some(op.apply(go(a)?, go(b)?)),
+            Self::Select(c, a, b) => go(if go(c)? != 0.0 { a } else { b }),
+            _ => None,
+        }
+    }
+
     /// Adds every index that occurs.
     pub fn indices(&self, out: &mut BTreeSet<IndexId>) {
         self.visit(&mut |t| match t {

@@ -101,3 +101,13 @@ fn sequences() {
         check(file, "one pass");
     }
 }
+
+#[test]
+fn what_leaves_a_sum_leaves_the_sum_around_it() {
+    // The square of a sum, written as a sum of sums: no more passes than as written.
+    let text = "input A[m,n]: f32\noutput O: f32\nindex n, k in N\nO[m] = sum(n) (sum(k) A[m,n] * A[m,k])\n";
+    let parsed = einloom_cascade::parse(text);
+    assert!(parsed.diagnostics.iter().all(|d| !d.is_error()), "{:?}", parsed.diagnostics);
+    let d = derive(&parsed.cascade);
+    assert!(d.passes.ranks.iter().all(|r| r.tensors.iter().all(|t| t.derived == 1)), "{:?}", d.passes);
+}

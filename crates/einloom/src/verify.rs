@@ -5,7 +5,7 @@ mod range;
 mod sizes;
 
 use crate::compare::{Distance, Precision, Tolerance, distance, unit_roundoff};
-use crate::prove::{beyond_bounds, rounding_bounds, sensitivity};
+use crate::prove::{beyond_bounds, moved, rounding_bounds};
 use crate::{Error, Planned, Tensor};
 use einloom_algebra::flatten;
 use einloom_algebra::stream::Cut;
@@ -23,8 +23,8 @@ pub struct Verified {
     pub distance: Distance,
     /// How far it may be.
     pub tolerance: Tolerance,
-    /// Integers that the text's own rounding does not determine, as the position of the larger of two equal sums: not counted in the
-    /// distance.
+    /// Elements that the text's own rounding does not determine, as the position of the larger of two equal sums, or what is finite or not by
+    /// the last digits of what it is made of: not counted in the distance.
     pub undetermined: usize,
     /// It does not agree because the text itself leaves the range of f32 there, or the meaning that of f64: everything else of it agrees.
     pub range: Option<LeavesRange>,
@@ -97,7 +97,15 @@ fn compare(
         if distance.scaled > tolerance.total() && dtype.is_float() {
             let inputs: Arrays = inputs.iter().map(|(name, t)| (name.clone(), range::array(t))).collect();
             let step = tolerance.arithmetic + tolerance.rounding;
-            tolerance.sensitivity = sensitivity(cascade, planned.bound(), &inputs, id, step, 0)?;
+            let moved = moved(cascade, planned.bound(), &inputs, id, step, 0)?;
+            tolerance.sensitivity = moved.most;
+            // What is finite or not by rounding is excused by itself; the others must agree.
+            let mut left = found.values();
+            moved.undetermined.iter().for_each(|&at| left[at] = expected.values[at]);
+            let among = crate::compare::distance(&left, &expected.values, row, precision.floor(dtype));
+            if among.scaled <= tolerance.total() {
+                (distance, undetermined) = (among, moved.undetermined.len());
+            }
             if distance.scaled > tolerance.total() {
                 let own = range::leaves_range(cascade, planned.bound(), &inputs, id, expected, &found.values());
                 let agrees = |rest: &[f64]| {

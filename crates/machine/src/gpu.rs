@@ -119,11 +119,11 @@ pub struct MatrixUnit {
     pub columns: usize,
     /// Columns come in multiples of this.
     pub column_step: usize,
-    /// Of a factor's row, what one instruction sums over.
+    /// Of a factor's row, what one instruction sums over: an element of each of its number types at least.
     pub depth: Bytes,
     /// Threads that issue one instruction together, and hold its result in their registers.
     pub group_threads: usize,
-    /// How many groups of a block may multiply.
+    /// How many groups of a block may multiply. All of them, and the feeder, are no more threads than a block has.
     pub groups: Vec<usize>,
     /// Instructions' rows that a group stacks at most.
     pub row_blocks: usize,
@@ -131,7 +131,8 @@ pub struct MatrixUnit {
     pub feeder_threads: usize,
     /// Registers of such a thread.
     pub feeder_registers: usize,
-    /// Registers of a group's thread that are for no tile: addresses, loop counters, operands in flight.
+    /// Registers of a group's thread that are for no tile: addresses, loop counters, operands in flight. Fewer than a
+    /// thread may have with the fewest groups.
     pub reserve: usize,
     /// Products run while their group goes on.
     pub asynchronous: bool,

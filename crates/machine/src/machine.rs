@@ -3,6 +3,7 @@
 use crate::{Bytes, BytesPerSecond, Hertz, JoulesPerByte, Lanes, MatrixUnit, Overhead, Pipe, Watts, pipe};
 use crate::{FlopsPerSecond, Work};
 use einloom_cascade::DType;
+use std::iter::successors;
 
 /// A machine: equal cores under a tree of memory levels.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +17,8 @@ pub struct Machine {
     /// The cores' clock.
     pub clock: Hertz,
     /// An abstract machine counts elements: its memories hold each in this many bytes, whatever its number type.
-    /// What moves between memories still counts the number types' bytes.
+    /// What moves between memories still counts the number types' bytes. Each memory holds at least one; what is left over
+    /// of whole ones holds nothing.
     pub element: Option<Bytes>,
     /// What it may draw for long, where that is known: no kernel that lasts takes more energy a second.
     pub power: Option<Watts>,
@@ -80,30 +82,10 @@ pub struct Level {
 
 impl Machine {
     /// The memories that a plan's data pass, outermost first: from the root along levels of [`LevelKind::Memory`].
-    /// Where several lie side by side it is the one listed first.
+    /// Where several lie side by side it is the one listed first. A description whose trunk ends at a memory that more
+    /// cores share than some memory beside it is refused: plans would never come to what is near the cores.
     pub fn trunk(&self) -> impl DoubleEndedIterator<Item = &Level> + ExactSizeIterator + Clone {
-        let mut path: Vec<&Level> = vec![];
-        let mut at = None;
-        while let Some(k) = self.next_memory(at) {
-            path.push(&self.levels[k]);
-            at = Some(k);
-        }
-        path.into_iter()
-    }
-
-    /// The first memory inside `outer` with no memory in between.
-    fn next_memory(&self, outer: Option<usize>) -> Option<usize> {
-        let memory = |k: &usize| self.levels[*k].kind == LevelKind::Memory;
-        (0..self.levels.len()).filter(memory).find(|&k| self.memory_outside(k) == outer)
-    }
-
-    /// The nearest memory around a level.
-    fn memory_outside(&self, level: usize) -> Option<usize> {
-        let mut at = self.levels[level].parent;
-        while let Some(k) = at.filter(|&k| self.levels[k].kind != LevelKind::Memory) {
-            at = self.levels[k].parent;
-        }
-        at
+        trunk(&self.levels).into_iter().map(|k| &self.levels[k])
     }
 
     /// The level with this name.
@@ -202,7 +184,7 @@ impl Machine {
     fn consistent(mut self) -> Result<Self, String> {
         self.fill_exchanges();
         let mut contradictions = (0..self.levels.len()).filter_map(|k| {
-            let text = not_less(&self.levels, k)?;
+            let text = not_less(&self.levels, k).or_else(|| holds_none(&self.levels[k], self.element))?;
             Some(format!("{} has a capacity that contradicts another: {text}", self.levels[k].name))
         });
         match contradictions.next() {
@@ -227,6 +209,21 @@ impl Machine {
         let instances = (self.levels[level].shared_by / inner.shared_by.max(1)).max(1) as u64;
         Some(Bytes(inner.capacity?.0.saturating_mul(instances)))
     }
+}
+
+/// The places of a [`Machine::trunk`].
+pub(crate) fn trunk(levels: &[Level]) -> Vec<usize> {
+    let memory = |k: &usize| levels[*k].kind == LevelKind::Memory;
+    // The nearest memory around a level.
+    let outside = |k: usize| successors(levels[k].parent, |&p| levels[p].parent).find(memory);
+    let inside = |outer: Option<usize>| (0..levels.len()).filter(memory).find(|&k| outside(k) == outer);
+    successors(inside(None), |&k| inside(Some(k))).collect()
+}
+
+/// Why a memory of a machine that counts elements holds none, for people.
+pub(crate) fn holds_none(level: &Level, element: Option<Bytes>) -> Option<String> {
+    let capacity = level.capacity.filter(|_| level.kind == LevelKind::Memory)?;
+    element.filter(|e| capacity < *e).map(|e| format!("{capacity} hold no element of {e}"))
 }
 
 /// Why a memory's capacity and that of the memory around it cannot both be, for people: memories shrink inwards.

@@ -11,7 +11,8 @@ pub struct Pipe {
     pub name: String,
     /// What it does.
     pub work: Work,
-    /// All cores together, by the number type of the operands; a multiply-add counts as two.
+    /// All cores together, by the number type of the operands; a multiply-add counts as two. At least one; in a
+    /// description no two pipes do the same work on the same number type, for only the faster would ever count.
     pub rates: BTreeMap<DType, FlopsPerSecond>,
     /// Energy per operation counted as in `rates`, where it is known.
     pub energy: BTreeMap<DType, JoulesPerOperation>,

@@ -70,7 +70,8 @@ impl std::error::Error for MachineError {}
 ///
 /// # Errors
 /// Every mistake at once: wrong syntax, unknown or missing keys, wrong types and units, parents that do not exist or
-/// go in circles, memories that do not shrink inwards, and figures that contradict each other.
+/// go in circles or lead plans past the memories near the cores, memories that do not shrink inwards or hold no element,
+/// and figures that contradict each other.
 pub fn parse(text: &str) -> Result<Machine, Vec<MachineError>> {
     let (root, syntax) = DeTable::parse_recoverable(text);
     let mut reader = Reader { text, errors: vec![] };
@@ -149,13 +150,14 @@ impl<'t> Reader<'t> {
         if let Some(many) = cores.filter(|&c| c > MOST_CORES) {
             self.at(&top, "cores", format!("{many} are more than the {MOST_CORES} that can be planned for"));
         }
-        let levels = self.levels(&top, cores);
+        let levels = self.levels(&top, cores, element);
         let pipes = self.pipes(&top);
         let (lanes, matrix) = (self.lanes(&top), self.matrix(&top));
         let (name, cores, clock) = (name?, cores?, clock?);
         let mut machine =
             Machine { name, description, cores, clock, element, power, overhead, levels, pipes, lanes, matrix };
         self.agreement(&top, &machine);
+        self.units_fit(&top, &machine);
         machine.fill_exchanges();
         Some(machine)
     }

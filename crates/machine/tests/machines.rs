@@ -209,6 +209,44 @@ fn mistakes_in_lanes_and_matrix_units_point_at_their_place() {
 }
 
 #[test]
+fn matrix_units_that_can_never_run_are_refused() {
+    check_gpu("depth = \"32 B\"", "depth = \"0 B\"", "32:9: matrix unit 1 depth: 0 B hold no element of bf16");
+    check_gpu("depth = \"32 B\"", "depth = \"2 B\"", "");
+    check_gpu(
+        "block_threads = 1024",
+        "block_threads = 96",
+        "33:17: matrix unit 1 group_threads: 128 threads are more than a block has, 96",
+    );
+    check_gpu(
+        "groups = [1, 2]",
+        "groups = [1, 8, 9]",
+        "34:10: matrix unit 1 groups: 9 groups have 1152 threads, more than a block has, 1024",
+    );
+    check_gpu(
+        "groups = [1, 2]",
+        "groups = [1, 8]\nfeeder_threads = 128\nfeeder_registers = 24",
+        "34:10: matrix unit 1 groups: 8 groups with the feeder have 1152 threads, more than a block has, 1024",
+    );
+    check_gpu("reserve = 24", "reserve = 254", "");
+    check_gpu(
+        "reserve = 24",
+        "reserve = 255",
+        "36:11: matrix unit 1 reserve: 255 registers leave none for tiles of the 255 that a thread may have",
+    );
+    // A core's 65536 among the threads of the fewest groups.
+    check_gpu(
+        "groups = [1, 2]\nrow_blocks = 1\nreserve = 24",
+        "groups = [8, 4]\nrow_blocks = 1\nreserve = 128",
+        "36:11: matrix unit 1 reserve: 128 registers leave none for tiles of the 128 that a thread may have",
+    );
+    check_gpu(
+        "groups = [1, 2]\nrow_blocks = 1\nreserve = 24",
+        "groups = [4]\nrow_blocks = 1\nreserve = 122\nfeeder_threads = 128\nfeeder_registers = 24",
+        "36:11: matrix unit 1 reserve: 122 registers leave none for tiles of the 122 that a thread may have",
+    );
+}
+
+#[test]
 fn wrong_syntax_is_an_error_with_its_place() {
     let errors = parse("name = \n").expect_err("no value");
     assert_eq!(errors[0].line, 1);

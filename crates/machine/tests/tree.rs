@@ -127,6 +127,87 @@ fn what_is_no_tree_is_refused() {
     );
 }
 
+/// The errors of a built-in description with a piece replaced, whose line is `LINE`.
+fn check_built_in(name: &str, from: &str, to: &str, expected: &str) {
+    let text = BUILT_IN.iter().find(|m| m.0 == name).expect("built in").1;
+    let before = text.split_once(from).expect(from).0;
+    let line = (before.matches('\n').count() + 1).to_string();
+    assert_eq!(errors(&text.replacen(from, to, 1)), expected.replace("LINE", &line));
+}
+
+#[test]
+fn plans_come_as_near_to_the_cores_as_any_memory_is() {
+    let far = "plans end at `L2`, shared by 132, and never come to `shared memory`, shared by 1 \
+        (write `parent = \"L2\"`; of memories side by side plans pass the one listed first)";
+    // What is blamed is the branch, not all that is on it.
+    check_built_in("h200", "parent = \"L2\"", "parent = \"device memory\"", &format!("LINE:10: level 3 parent: {far}"));
+    // Beside the trunk there may be memories as near, and further ones.
+    check("name = \"texture\"", "name = \"texture\"\nshared_by = 1", "");
+    check(
+        "name = \"texture\"",
+        "name = \"texture\"\nshared_by = 2",
+        "26:10: level 5 parent: plans end at `texture`, shared by 2, and never come to `shared`, shared by 1 \
+         (of memories side by side plans pass the one listed first)",
+    );
+    // What more cores share than the trunk's last memory does not belong inside that one, nor what holds more.
+    let wide = r#"name = "wide"
+cores = 8
+clock = "1 GHz"
+rates = { f32 = "1 GFLOP/s" }
+level = [
+    { name = "memory", bandwidth = "1 GB/s" },
+    { name = "pairs", capacity = "1 MiB", shared_by = 2, bandwidth = "1 GB/s" },
+    { name = "all", parent = "memory", capacity = "512 KiB", shared_by = 8, bandwidth = "1 GB/s" },
+    { name = "own", capacity = "1 KiB", bandwidth = "1 GB/s" },
+    { name = "close", capacity = "512 B", bandwidth = "1 GB/s" },
+]
+"#;
+    assert_eq!(
+        errors(wide),
+        "8:30: level 3 parent: plans end at `pairs`, shared by 2, and never come to `own`, shared by 1 \
+         (of memories side by side plans pass the one listed first)"
+    );
+}
+
+#[test]
+fn a_memory_that_counts_elements_holds_one() {
+    let buffer = "capacity = \"16 KiB\"       # 4096 elements";
+    check_built_in("two-level", buffer, "capacity = \"3 B\"", "LINE:12: level 2 capacity: 3 B hold no element of 4 B");
+    check_built_in("two-level", buffer, "capacity = \"0 B\"", "LINE:12: level 2 capacity: is zero");
+    // What is left over of whole elements holds nothing, and does no harm.
+    check_built_in("two-level", buffer, "capacity = \"7 B\"", "");
+    // No number is that long: not the memory is too small, but the element too large.
+    check_built_in(
+        "three-level",
+        "element = \"4 B\"",
+        "element = \"4 GB\"",
+        "LINE:11: element: 4 GB are more than the 16 KiB of `buffer`",
+    );
+    let machine = built_in("two-level").expect("built in");
+    let less = machine.with_level_capacity(1, Bytes(3)).expect_err("no room");
+    assert_eq!(less, "buffer has a capacity that contradicts another: 3 B hold no element of 4 B");
+}
+
+#[test]
+fn pipes_that_would_never_count_are_refused() {
+    let vector = "work = \"arithmetic\"\n[pipe.rates]\nf32 = \"100 GFLOP/s\"\n";
+    let beside =
+        |dtype: &str| format!("{vector}[[pipe]]\nname = \"other\"\nwork = \"arithmetic\"\n[pipe.rates]\n{dtype}");
+    check(
+        vector,
+        &beside("f32 = \"50 GFLOP/s\"\n"),
+        "48:8: pipe 3 work: `vector` does arithmetic in f32 too: only the faster would count",
+    );
+    // Another number type may have a pipe of its own.
+    check(vector, &beside("f64 = \"50 GFLOP/s\"\n"), "");
+    check(vector, &beside(""), "49:1: pipe 3 rates: is empty");
+    check(
+        "[[pipe]]",
+        "[rates]\nbf16 = \"1 GFLOP/s\"\nf32 = \"1 GFLOP/s\"\n[[pipe]]",
+        "46:8: pipe 2 work: `arithmetic` does arithmetic in f32 too: only the faster would count",
+    );
+}
+
 #[test]
 fn capacities_and_counts_that_contradict_each_other_are_refused() {
     check("count = 4", "count = 3", "26:9: level 5 count: 8 cores cannot be divided among 3");

@@ -74,6 +74,11 @@ impl Workshop<'_> {
     }
 }
 
+/// What a kernel that goes by blocks is compared by, of what it costs: the slowest level's time, and a part of the time of all.
+pub(crate) fn price(cost: &Cost) -> f64 {
+    cost.seconds + BESIDE * cost.parts.iter().map(|p| p.1).sum::<f64>()
+}
+
 /// The memories that may keep blocks, outermost first, each with the elements that it holds.
 fn between(machine: &Machine) -> Option<Vec<(String, u64)>> {
     let element = machine.element.filter(|_| machine.cores <= 1)?.0.max(1);

@@ -83,6 +83,8 @@ pub(crate) struct Tried {
     pub demoted: BTreeSet<IndexId>,
     /// Another index could have given way.
     pub choice: bool,
+    /// An index of the grid gave way where a tile had reduced ones too.
+    pub crowded: bool,
     pub repeats: bool,
     pub notes: Vec<String>,
     /// Number types of the factors of products that have two.
@@ -199,8 +201,12 @@ impl Workshop<'_> {
         {
             return Err(BuildError::Slower(FAR * limit));
         }
-        let others: Vec<(String, Cost)> =
-            tried.iter().skip(1).map(|t| (self.describe(&t.tiling), t.cost.clone())).collect();
+        let others: Vec<(String, Cost)> = tried
+            .iter()
+            .skip(1)
+            .filter(|t| t.cost.seconds.is_finite())
+            .map(|t| (self.describe(&t.tiling), t.cost.clone()))
+            .collect();
         let lost: Vec<String> =
             others.iter().take(2).map(|(tiles, c)| format!("{tiles}: {}", time(c.seconds))).collect();
         let Some(best) = tried.into_iter().next() else {
@@ -319,7 +325,7 @@ impl Workshop<'_> {
         name: &str,
     ) -> Result<Tried, PlanError> {
         let mut demoted = BTreeSet::new();
-        let mut choice = false;
+        let (mut choice, mut crowded) = (false, false);
         let mut notes = vec![];
         loop {
             let tiling = roles.tiling(self.p, style, &demoted, tiles);
@@ -338,6 +344,7 @@ impl Workshop<'_> {
                         tiling,
                         demoted,
                         choice,
+                        crowded,
                         repeats,
                         notes,
                         mixed,
@@ -357,6 +364,7 @@ impl Workshop<'_> {
                         );
                         return Err(PlanError::unsupported(name, reason));
                     };
+                    crowded |= !roles.inner.contains(&i) && indices.iter().any(|i| roles.inner.contains(i));
                     notes.push(format!("{} by 1: a tile would have the axes {names}", self.p[i].name));
                 }
             }

@@ -6,7 +6,7 @@
 use crate::build::{Built, Tried, Workshop};
 use crate::cone::Cone;
 use crate::cuts::{Roles, Style};
-use crate::frame::{Frame, HOPELESS, Memory, NEAR};
+use crate::frame::{CLOSE, FAR, Frame, HOPELESS, Looked, Memory, NEAR};
 use crate::gpu::KEPT;
 use crate::grid_order::orders;
 use crate::known::{SearchKey, Searched, unnamed};
@@ -16,13 +16,16 @@ use crate::{PlanError, Work};
 use einloom_algebra::NodeId;
 use einloom_cascade::IndexId;
 use einloom_machine::{Bytes, Machine};
-use einloom_model::{compute_seconds, of_each};
+use einloom_model::{Held, compute_seconds, of_each};
 use einloom_tile::{AxisId, AxisKind, Kernel, Program};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 /// Indices of loops that are each taken whole or streamed, at most: a kernel is written for every choice.
 const MOST_CHOICES: usize = 4;
+/// Reduced indices of a kernel, at most, of which each is tried in the place of an index of the grid that gave way.
+const MOST_CROWDED: usize = 2;
 /// A style in which only tiles that are asked for matter.
 const WHATEVER: Style =
     Style { rows: 2, cols: 2, stream: 2, whole: 1, whole_stored: 1, steps: [1, 1], parallel_first: false };
@@ -109,20 +112,23 @@ impl Workshop<'_> {
         (frames, failed)
     }
 
-    /// Where a reduced index is visited one by one, for tiles have two axes: the same with each of the others in its place. Which
-    /// of them should be depends on what is read again, which only the search for tiles knows.
+    /// Where a reduced index is visited one by one, for tiles have two axes: the same with each of the others in its place; and with each of all where an
+    /// index of the grid is, which a reduced one may take the place of. Which of them should be depends on what is read again, which only the search
+    /// for tiles knows.
     fn others_one_by_one(
         &self,
         roles: &Roles,
         tried: &Tried,
         tiles: &BTreeMap<String, usize>,
     ) -> Vec<BTreeMap<String, usize>> {
-        if !tried.demoted.iter().any(|i| roles.inner.contains(i)) {
+        let crowded = tried.crowded && roles.inner.len() <= MOST_CROWDED;
+        if !crowded && !tried.demoted.iter().any(|i| roles.inner.contains(i)) {
             return vec![];
         }
         let open = |i: &&IndexId| {
             let (name, extent) = (&self.p[**i].name, self.p[**i].extent);
-            extent > 1 && !tried.demoted.contains(i) && !roles.state.contains(i) && !tiles.contains_key(name)
+            let gave_way = tried.demoted.contains(i) && !crowded;
+            extent > 1 && !gave_way && !roles.state.contains(i) && !tiles.contains_key(name)
         };
         let one = |&i: &IndexId| {
             let with = [(self.p[i].name.clone(), 1)];
@@ -195,8 +201,8 @@ impl Workshop<'_> {
         limit: f64,
     ) -> Vec<Result<Vec<Tried>, u64>> {
         let (limit, thorough) = (limit * memory.bandwidth(), self.thorough);
-        let mut keys = vec![];
-        let mut unknown: Vec<(&SearchKey, Program, Vec<Vec<AxisId>>)> = vec![];
+        let mut keys: Vec<SearchKey> = vec![];
+        let mut unknown: Vec<Unknown<'_>> = vec![];
         let of = |(tried, free): &(Tried, Vec<IndexId>)| {
             let program = program_of(self.p, self.x, self.types, vec![tried.kernel.clone()]);
             let axes: Vec<Vec<AxisId>> = free.iter().map(|&i| axes_of(&tried.kernel, &self.p[i].name)).collect();
@@ -207,24 +213,67 @@ impl Workshop<'_> {
             keys.push((unnamed(program, axes), limit.is_finite(), thorough));
         }
         for (key, (program, axes)) in keys.iter().zip(programs) {
-            let known = self.known.searches.get(key).is_some_and(|s| s.below(HOPELESS * limit).is_some());
-            if !known && unknown.iter().all(|u| u.0 != key) {
-                unknown.push((key, program, axes));
+            let open = self.known.searches.get(key).is_none_or(|s| s.whole.is_none());
+            if open && unknown.iter().all(|u| u.key != key) {
+                unknown.push(Unknown { key, program, axes, held: None, looked: Looked::default() });
             }
         }
-        let found = of_each(&unknown, |(_, program, axes)| {
-            search(Frame::new(program.clone(), axes.clone()), memory, limit, thorough)
+        // With one size of tiles each, then with a few, before any is searched to the end: what moves far more than the best is not.
+        let new: Vec<&Unknown<'_>> =
+            unknown.iter().filter(|u| self.known.searches.get(u.key).is_none_or(|s| s.glance.is_none())).collect();
+        let glances = of_each(&new, |u| {
+            let mut frame = u.frame();
+            (frame.glance(memory), frame.held)
         });
-        for ((key, ..), (first, found)) in unknown.into_iter().zip(found) {
-            let searches = self.known.searches.entry(key.clone()).or_default();
-            searches.first = first;
-            match first {
-                Some(bytes) if bytes as f64 > HOPELESS * limit => searches.ended = Some(found),
-                _ => searches.whole = Some(found),
+        let new: Vec<SearchKey> = new.into_iter().map(|u| u.key.clone()).collect();
+        for (key, (glance, held)) in new.into_iter().zip(glances) {
+            let searches = self.known.searches.entry(key).or_default();
+            searches.held = Some(held);
+            match glance {
+                Ok(bytes) => searches.glance = Some(bytes),
+                Err(elements) => searches.whole = Some(Searched { tiles: Err(elements), work: Work::default() }),
             }
         }
-        let found: Vec<Searched> =
-            keys.iter().filter_map(|key| self.known.searches.get(key)?.below(HOPELESS * limit).cloned()).collect();
+        let glance = |key: &SearchKey| self.known.searches.get(key).and_then(|s| s.glance);
+        let near = keys.iter().filter_map(glance).min().map_or(u64::MAX, |bytes| bytes.saturating_mul(FAR));
+        let far: Vec<bool> = keys.iter().map(|key| glance(key).is_some_and(|bytes| bytes > near)).collect();
+        unknown.retain(|u| glance(u.key).is_some_and(|bytes| bytes <= near));
+        for u in &mut unknown {
+            u.held = self.known.searches.get(u.key).and_then(|s| s.held.clone());
+        }
+        let new: Vec<&Unknown<'_>> =
+            unknown.iter().filter(|u| self.known.searches.get(u.key).is_none_or(|s| s.first.is_none())).collect();
+        let looks = of_each(&new, |u| u.frame().look(memory, thorough));
+        let new: Vec<SearchKey> = new.into_iter().map(|u| u.key.clone()).collect();
+        for (key, look) in new.iter().zip(looks) {
+            let searches = self.known.searches.entry(key.clone()).or_default();
+            match look {
+                Ok(looked) => {
+                    searches.first = Some(looked.bytes);
+                    unknown.iter_mut().filter(|u| u.key == key).for_each(|u| u.looked = looked.clone());
+                }
+                Err(elements) => searches.whole = Some(Searched { tiles: Err(elements), work: Work::default() }),
+            }
+        }
+        let first = |key: &SearchKey| self.known.searches.get(key).and_then(|s| s.first);
+        let beside = keys.iter().zip(&far).filter(|k| !k.1).map(|k| k.0);
+        let best = beside.filter_map(first).min().map_or(f64::INFINITY, |bytes| CLOSE * bytes as f64);
+        let hopeless = best.min(HOPELESS * limit);
+        unknown.retain(|u| self.known.searches.get(u.key).is_none_or(|s| s.below(hopeless).is_none()));
+        let ends = |u: &Unknown<'_>| first(u.key).is_some_and(|bytes| bytes as f64 > hopeless);
+        let found = of_each(&unknown, |u| search(u.frame(), memory, ends(u), thorough, u.looked.work));
+        let found: Vec<(SearchKey, bool, Searched)> =
+            unknown.iter().zip(found).map(|(u, found)| (u.key.clone(), ends(u), found)).collect();
+        for (key, ended, found) in found {
+            let searches = self.known.searches.entry(key).or_default();
+            if ended { searches.ended = Some(found) } else { searches.whole = Some(found) }
+        }
+        let nothing = || Searched { tiles: Ok(vec![]), work: Work::default() };
+        let of = |(key, far): (&SearchKey, &bool)| match far {
+            true => Some(nothing()),
+            false => self.known.searches.get(key)?.below(hopeless).cloned(),
+        };
+        let found: Vec<Searched> = keys.iter().zip(&far).filter_map(of).collect();
         ways.iter().zip(found).map(|((tried, free), found)| self.with_tiles(tried, free, found)).collect()
     }
 
@@ -245,13 +294,42 @@ impl Workshop<'_> {
     }
 }
 
-/// The best tiles, and what the first look came to if there was one. A limit is one of bytes.
-fn search(mut frame: Frame, memory: Memory<'_>, limit: f64, thorough: bool) -> (Option<u64>, Searched) {
-    let mut work = Work::default();
-    let first = match frame.descend(memory, limit, thorough, &mut work) {
-        Ok(descent) => descent.first,
-        Err(elements) => return (None, Searched { tiles: Err(elements), work }),
-    };
+/// A kernel whose tiles are to be found.
+struct Unknown<'a> {
+    key: &'a SearchKey,
+    program: Program,
+    axes: Vec<Vec<AxisId>>,
+    /// What it holds, if that is known.
+    held: Option<Arc<Held>>,
+    /// What a first look at it found in this search.
+    looked: Looked,
+}
+
+impl Unknown<'_> {
+    fn frame(&self) -> Frame {
+        let (program, axes) = (self.program.clone(), self.axes.clone());
+        let mut frame = match &self.held {
+            Some(held) => Frame::with(program, axes, held.clone()),
+            None => Frame::new(program, axes),
+        };
+        frame.known.clone_from(&self.looked.known);
+        frame
+    }
+}
+
+/// The best tiles. Nothing beyond a first look is done if the search `ends` with it.
+fn search(mut frame: Frame, memory: Memory<'_>, ends: bool, thorough: bool, mut work: Work) -> Searched {
+    if frame.known.is_empty() {
+        match frame.look(memory, thorough) {
+            Ok(looked) => (frame.known, work) = (looked.known, looked.work),
+            Err(elements) => return Searched { tiles: Err(elements), work },
+        }
+    }
+    if ends {
+        work.pruned += 1;
+    } else if let Err(elements) = frame.descend(memory, thorough, &mut work) {
+        return Searched { tiles: Err(elements), work };
+    }
     let known = std::mem::take(&mut frame.known);
     let least = known.values().min().copied().unwrap_or(0);
     let mut all: Vec<(u64, Seconds, Vec<usize>)> = vec![];
@@ -273,7 +351,7 @@ fn search(mut frame: Frame, memory: Memory<'_>, limit: f64, thorough: bool) -> (
         let cost = frame.outside(memory.machine);
         (sizes, cost)
     };
-    (first, Searched { tiles: Ok(all.into_iter().map(|(_, _, sizes)| sizes).map(cost).collect()), work })
+    Searched { tiles: Ok(all.into_iter().map(|(_, _, sizes)| sizes).map(cost).collect()), work }
 }
 
 /// Times, of which the second counts where the first are the same.

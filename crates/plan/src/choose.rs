@@ -5,7 +5,7 @@ use crate::capacity::with_enough;
 use crate::chunks::Chunk;
 use crate::known::Known;
 use crate::{Lost, Options, Plan, PlanError, Work, in_one_piece, in_shares};
-use einloom_algebra::{Alternative, Derivation, Graph, Rule};
+use einloom_algebra::{Alternative, Derivation, Graph, Rule, Term};
 use einloom_cascade::{Bound, RankId, SizeExpr};
 use einloom_machine::Machine;
 
@@ -20,19 +20,36 @@ pub struct Form<'a> {
     pub cost: Option<&'a SizeExpr>,
     /// How many reductions are in another order than written.
     pub changes: usize,
+    /// Numbers that must lie between -1 and 1.
+    pub within_one: &'a [Term],
 }
 
 impl<'a> Form<'a> {
     /// The forms of a derivation: the one in the order written, then its alternatives.
     pub fn all(derivation: &'a Derivation) -> Vec<Self> {
-        let mut forms = vec![Self { name: "in the order written", graph: &derivation.derived, cost: None, changes: 0 }];
+        let mut forms = vec![Self {
+            name: "in the order written",
+            graph: &derivation.derived,
+            cost: None,
+            changes: 0,
+            within_one: &[],
+        }];
         let changes = |a: &Alternative| a.steps.iter().filter(|s| s.rule == Rule::Reassociate).count();
         let other = |a: &'a Alternative| {
             let (name, graph) = (a.name.as_str(), &a.derived);
-            Self { name, graph, cost: a.cost.as_ref(), changes: changes(a) }
+            Self { name, graph, cost: a.cost.as_ref(), changes: changes(a), within_one: &a.within_one }
         };
         forms.extend(derivation.alternatives.iter().map(other));
         forms
+    }
+
+    /// Why it is not to be run for these parameters and sizes, if it is not.
+    fn overflows(&self, bound: &Bound) -> Option<String> {
+        let large = |t: &Term| t.number(bound).filter(|v| v.is_nan() || v.abs() > 1.0);
+        let decay = self.within_one.iter().find_map(large)?;
+        Some(format!(
+            "a decay of {decay} overflows over a chunk where a state is 0 or small, and step by step it does not"
+        ))
     }
 }
 
@@ -102,10 +119,11 @@ fn chosen(forms: &[Form<'_>], bound: &Bound, machine: &Machine, options: &Option
         let f = &forms[k];
         // Forms of a large program are compared by their first divisions.
         let so_far = plans.iter().flatten().map(|p| p.1.seconds).fold(f64::INFINITY, f64::min);
-        known.hurries = (known.spent >= crate::search::most_tilings(machine)).then_some(so_far).filter(|_| k > 0);
+        known.hurries = (known.spent >= crate::search::most_work(machine)).then_some(so_far).filter(|_| k > 0);
         let refuse = |reason: &str| Err(PlanError::unsupported(&f.graph.cascade.name, reason));
-        plans[k] = match dear[k].then_some(DEAR) {
-            Some(reason) => refuse(reason),
+        let unfit = f.overflows(bound).or_else(|| dear[k].then(|| DEAR.to_string()));
+        plans[k] = match unfit {
+            Some(reason) => refuse(&reason),
             None if k > 0 && known.is_spent(machine) => continue,
             None => in_one_piece(f.graph, bound, machine, options, &mut known),
         };

@@ -10,14 +10,19 @@ use einloom_model::{Counts, Held, compute_seconds_counted, level_transfers, move
 use einloom_tile::{AxisId, Kernel, Program};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Tiles of one index that are tried at first, at most; then those near the best. Fewer where there are many pairs of indices.
 const MOST_TILES: usize = 96;
-const FEWEST_TILES: usize = 16;
+const FEWEST_TILES: usize = 8;
 /// Times what moves whatever the tiles: a search that comes so near does not begin elsewhere again.
 pub(crate) const NEAR: f64 = 1.05;
 /// Times a limit: what still moves so much after a first look is left alone.
 pub(crate) const HOPELESS: f64 = 3.0;
+/// Times what moves in the best of several ways to write a kernel with one size of tiles: others are not looked at.
+pub(crate) const FAR: u64 = 4;
+/// Times what moves in the best of several ways to write a kernel after a first look at each: others are left alone too.
+pub(crate) const CLOSE: f64 = 2.0;
 /// Passes over all pairs of indices, at most.
 const ROUNDS: usize = 3;
 
@@ -52,8 +57,16 @@ pub(crate) struct Descent {
     /// What moves with the best tiles.
     pub bytes: u64,
     pub sizes: Vec<usize>,
-    /// What moves with those of the first look, if there was one.
-    pub first: Option<u64>,
+}
+
+/// What a first look came to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Looked {
+    /// What moves with the best tiles that it saw.
+    pub bytes: u64,
+    /// What moves with all of them.
+    pub known: BTreeMap<Vec<usize>, u64>,
+    pub work: Work,
 }
 
 /// A program of one kernel, with what is known of its tiles.
@@ -64,14 +77,19 @@ pub(crate) struct Frame {
     pub free: Vec<Vec<AxisId>>,
     /// By the free tiles: the bytes that those that fit move.
     pub known: BTreeMap<Vec<usize>, u64>,
-    held: Rc<Held>,
+    pub held: Arc<Held>,
     /// What was counted for other tiles.
     counts: Rc<Counts>,
 }
 
 impl Frame {
     pub(crate) fn new(program: Program, free: Vec<Vec<AxisId>>) -> Self {
-        let held = Rc::new(Held::new(&program.kernels[0]));
+        let held = Arc::new(Held::new(&program.kernels[0]));
+        Self::with(program, free, held)
+    }
+
+    /// The same where it is known what the kernel holds.
+    pub(crate) fn with(program: Program, free: Vec<Vec<AxisId>>, held: Arc<Held>) -> Self {
         Self { program, free, known: BTreeMap::new(), held, counts: Rc::default() }
     }
 
@@ -140,32 +158,42 @@ impl Frame {
         levels.iter().rev().nth(1).map_or(0, |l| l.bound_bytes)
     }
 
-    /// The best tiles that fit and the bytes that they move; if none fits, how many elements the smallest tiles take. What
-    /// moves far more than `limit` bytes is not searched to the end.
-    pub(crate) fn descend(
-        &mut self,
-        memory: Memory<'_>,
-        limit: f64,
-        thorough: bool,
-        work: &mut Work,
-    ) -> Result<Descent, u64> {
+    /// Where a search begins: with the smallest tiles; if they do not fit, how many elements they take.
+    fn start(&mut self, memory: Memory<'_>, work: &mut Work) -> Result<Way, u64> {
         let tiles: Rc<[Vec<usize>]> = self.extents().into_iter().map(even_tiles).collect();
         let mut way = Way { at: vec![0; tiles.len()], bytes: 0, tiles };
         if !self.fits(&way.sizes(), memory) {
             return Err(self.held.elements(self.kernel()));
         }
-        let smallest = way.at.clone();
         way.bytes = self.moved(&way.sizes(), memory, work);
-        let mut first = None;
-        if limit.is_finite() {
-            let mut far = way.clone();
-            self.rounds(&mut far, [FEWEST_TILES, 1], thorough, memory, work);
-            first = Some(far.bytes);
-            if far.bytes as f64 > HOPELESS * limit {
-                work.pruned += 1;
-                return Ok(Descent { bytes: far.bytes, sizes: far.sizes(), first });
-            }
-        }
+        Ok(way)
+    }
+
+    /// What tiles as long as each other, as far as indices are long, move where they are as large as fits; if none fits, how many elements the smallest
+    /// take.
+    pub(crate) fn glance(&mut self, memory: Memory<'_>) -> Result<u64, u64> {
+        let way = self.start(memory, &mut Work::default())?;
+        let longest = way.tiles.iter().filter_map(|t| t.last()).max().copied().unwrap_or(1);
+        let of = |side: usize| -> Vec<usize> {
+            way.tiles.iter().map(|t| t[t.partition_point(|&tile| tile <= side).saturating_sub(1)]).collect()
+        };
+        let sides = longest.next_power_of_two().trailing_zeros() as usize + 1;
+        let largest = last(sides, |k| self.fits(&of(1 << k), memory));
+        Ok(self.moved(&of(1 << largest), memory, &mut Work::default()))
+    }
+
+    /// What a few tiles, far apart, move; if none fits, how many elements the smallest take.
+    pub(crate) fn look(&mut self, memory: Memory<'_>, thorough: bool) -> Result<Looked, u64> {
+        let mut work = Work::default();
+        let mut way = self.start(memory, &mut work)?;
+        self.rounds(&mut way, [FEWEST_TILES, 1], thorough, memory, &mut work);
+        Ok(Looked { bytes: way.bytes, known: self.known.clone(), work })
+    }
+
+    /// The best tiles that fit and the bytes that they move; if none fits, how many elements the smallest tiles take.
+    pub(crate) fn descend(&mut self, memory: Memory<'_>, thorough: bool, work: &mut Work) -> Result<Descent, u64> {
+        let mut way = self.start(memory, work)?;
+        let smallest = way.at.clone();
         let most = (6 * MOST_TILES / pairs(self.free.len()).len().max(1)).clamp(FEWEST_TILES, MOST_TILES);
         self.rounds(&mut way, [most, ROUNDS], thorough, memory, work);
         if self.free.len() > 2 && way.bytes as f64 > NEAR * self.least(memory) as f64 {
@@ -201,7 +229,7 @@ impl Frame {
                 self.rounds(&mut way, [most, ROUNDS], thorough, memory, work);
             }
         }
-        Ok(Descent { bytes: way.bytes, sizes: way.sizes(), first })
+        Ok(Descent { bytes: way.bytes, sizes: way.sizes() })
     }
 
     /// Looks at all pairs of indices so many `rounds`, at first at `most` tiles of one of them, then near the best.
@@ -293,6 +321,10 @@ pub(crate) fn pairs(count: usize) -> Vec<(usize, usize)> {
     (0..count).flat_map(|a| (0..count).filter(move |b| *b != a).map(move |b| (a, b))).collect()
 }
 
+/// Extents up to here have all their even tiles looked at, some thousands; of longer ones those that differ by a part of [`CLOSER`].
+const LONG: usize = 1 << 24;
+const CLOSER: usize = 512;
+
 /// Tiles that cut an extent into so many parts with the least left over, ascending.
 pub(crate) fn even_tiles(extent: usize) -> Vec<usize> {
     let mut tiles: Vec<usize> = vec![];
@@ -305,6 +337,9 @@ pub(crate) fn even_tiles(extent: usize) -> Vec<usize> {
             tiles.push(least);
         }
         tile = if parts > 1 { extent.div_ceil(parts - 1).max(tile + 1) } else { extent };
+        if extent > LONG {
+            tile = tile.max(least + least / CLOSER);
+        }
     }
     tiles.push(extent);
     tiles.dedup();
@@ -321,6 +356,8 @@ mod tests {
         assert_eq!(even_tiles(13), [1, 2, 3, 4, 5, 7, 13]);
         assert_eq!(even_tiles(2), [1, 2]);
         assert_eq!(even_tiles(1 << 20).len(), 2 * 1024 - 1);
+        assert!(even_tiles((1 << 53) + 1).len() < 1 << 15);
+        assert!(even_tiles((1 << 53) + 1).is_sorted());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::Work;
 use crate::lost::Cost;
 use crate::parts::Cut;
 use einloom_machine::Machine;
-use einloom_model::{Below, ByLanes, KnownBounds, Misfit, Structure};
+use einloom_model::{Below, ByLanes, Held, KnownBounds, Misfit, Structure};
 use einloom_tile::{AxisId, Program, alike};
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex};
@@ -57,6 +57,10 @@ type OnCore = (usize, Vec<usize>, u64);
 /// Searches for the tiles of one kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Searches {
+    /// What the kernel holds, whatever its tiles.
+    pub held: Option<Arc<Held>>,
+    /// Bytes that tiles of one size move.
+    pub glance: Option<u64>,
     /// Bytes that the first look came to, after which a search ends that is far above its limit.
     pub first: Option<u64>,
     /// What such a search found.
@@ -92,7 +96,7 @@ impl Known {
 
     /// Whether no more plans are begun that a first one is compared with. It depends on what was looked at, not on a clock.
     pub(crate) fn is_spent(&self, machine: &Machine) -> bool {
-        self.spent >= DIVISIONS * crate::search::most_tilings(machine)
+        self.spent >= DIVISIONS * crate::search::most_work(machine)
     }
 
     /// The number of a kernel whatever its tiles, for a matrix unit or none.

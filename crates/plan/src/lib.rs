@@ -223,7 +223,7 @@ fn plan_by(
     let mut search = search::Search::new(shop);
     let division = search.run()?;
     let work = search.shop.work;
-    search.shop.known.spent += work.tilings;
+    search.shop.known.spent += work.done(problem.items.len());
     let mut lost = search.lost(&division);
     let seen = search.seen;
     let mut names = BTreeSet::new();

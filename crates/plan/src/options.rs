@@ -105,6 +105,20 @@ pub struct Work {
     pub pruned: usize,
 }
 
+impl Work {
+    /// Tilings that cost as much to write down as a kernel does.
+    const EMITTED: usize = 4;
+
+    /// Items of a program that is large, and of one whose kernels are no smaller than the smallest are taken to be.
+    const LARGE: usize = 30;
+    const SMALL: usize = 6;
+
+    /// What was done, in tilings of a large program: those of one of so many items are smaller.
+    pub(crate) fn done(&self, items: usize) -> usize {
+        (self.tilings + Self::EMITTED * self.emitted) * items.clamp(Self::SMALL, Self::LARGE) / Self::LARGE
+    }
+}
+
 impl std::ops::Add for Work {
     type Output = Self;
     fn add(mut self, other: Self) -> Self {

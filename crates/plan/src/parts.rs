@@ -235,7 +235,7 @@ fn in_two(
     let left = extents[index] - at;
     let mut part = frame.of(frame.free[index][0], at, left)?;
     let before = part.moved(&tail, memory, work);
-    if let Ok(found) = part.descend(memory, f64::INFINITY, false, work)
+    if let Ok(found) = part.descend(memory, false, work)
         && found.bytes < before
     {
         (bytes, tail) = (bytes - before + found.bytes, found.sizes);

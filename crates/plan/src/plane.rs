@@ -203,7 +203,7 @@ impl Plane {
         let (mut bytes, k, mut sizes) = best?;
         let along = ways[k].along(place);
         // What is searched for it alone may be better still.
-        if let Ok(found) = ways[k].of(place)?.descend(memory, f64::INFINITY, false, work)
+        if let Ok(found) = ways[k].of(place)?.descend(memory, false, work)
             && found.bytes < bytes
         {
             (bytes, sizes) = (found.bytes, found.sizes);

@@ -1,5 +1,6 @@
 //! Which nodes go to memory, and which of them share a kernel.
 
+use crate::blocks;
 use crate::build::{BuildError, Built, Workshop, time};
 use crate::cone::ConeError;
 use crate::frame::Memory;
@@ -20,16 +21,15 @@ const AGAIN: usize = 1;
 /// Kernels that are built while looking for better divisions, at most, per node of the graph.
 const TRIES: usize = 16;
 
-/// Tilings that are looked at before the search for better divisions ends: half a second's work on large kernels. With 3000 a layer of small
-/// sizes takes 3 s and is predicted 10 % faster.
-const TILINGS: usize = 2000;
+/// Work, in tilings, that is done before the search for better divisions ends.
+const TILINGS: usize = 3000;
 /// The same where only what moves is counted.
-const TILINGS_BY_CAPACITY: usize = 6000;
+const TILINGS_BY_CAPACITY: usize = 3000;
 /// The same for processors, whose kernels are emitted anew for most of the few tilings that each is looked at in.
-const TILINGS_ON_PROCESSORS: usize = 2200;
+const TILINGS_ON_PROCESSORS: usize = 3000;
 
-/// Tilings that are looked at before the search for better divisions ends.
-pub(crate) fn most_tilings(machine: &Machine) -> usize {
+/// Work, in tilings, that is done before the search for better divisions ends.
+pub(crate) fn most_work(machine: &Machine) -> usize {
     match (Memory::of(machine), machine.lanes) {
         (Some(_), _) => TILINGS_BY_CAPACITY,
         (None, Some(_)) => TILINGS,
@@ -105,8 +105,12 @@ impl<'a> Search<'a> {
         if Memory::of(self.shop.machine).is_some() {
             let kernels: Vec<&Built> = best.kernels.iter().map(Rc::as_ref).collect();
             let found = self.shop.side_by_side(&kernels, |shop, kernel| {
-                let parts = shop.in_parts(kernel).unwrap_or_else(|| vec![kernel.clone()]);
-                parts.into_iter().map(|part| shop.in_blocks(&part).unwrap_or(part)).collect::<Vec<_>>()
+                let whole = vec![shop.in_blocks(kernel).unwrap_or_else(|| kernel.clone())];
+                let Some(parts) = shop.in_parts(kernel) else { return whole };
+                let parts: Vec<Built> = parts.into_iter().map(|p| shop.in_blocks(&p).unwrap_or(p)).collect();
+                // What parts save at the innermost memory they may cost at those outside it.
+                let price = |kernels: &[Built]| kernels.iter().map(|k| blocks::price(&k.cost)).sum::<f64>();
+                if price(&parts) < price(&whole) { parts } else { whole }
             });
             best.kernels = found.into_iter().flatten().map(Rc::new).collect();
         }
@@ -190,7 +194,7 @@ impl<'a> Search<'a> {
     /// Whether so many times the work was done after which no more divisions are tried.
     fn has_done(&self, times: usize) -> bool {
         let hurry = if self.shop.known.hurries.is_some() { HURRY } else { 1 };
-        self.left == 0 || self.shop.work.tilings >= times * most_tilings(self.shop.machine) / hurry
+        self.left == 0 || self.shop.work.done(self.p.items.len()) >= times * most_work(self.shop.machine) / hurry
     }
 
     /// What lost to this division: its kernels with other tiles, and other divisions.

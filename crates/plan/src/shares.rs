@@ -24,9 +24,17 @@ const WORTH_SHARES: f64 = 0.9;
 /// Points of the grid that are aimed at, in multiples of the cores, as long as more are faster. A kernel for shares may have fewer points
 /// for each than the one it takes the place of.
 const WAVES: [usize; 5] = [1, 2, 4, 8, 16];
-/// Points of the grid for each core, below which shares are looked at: so few are one wave and a part of one, and their tiles may be
+/// Counts of shares that are looked at besides, powers of two up to this one: they divide most lengths into equal parts.
+const HALVINGS: u32 = 5;
+/// Lengths of shares, one longer than the other by no more than this part of it, of which one is looked at.
+const ALIKE: usize = 8;
+/// Lengths in turn that are slower than one before, after which shorter ones are not looked at.
+const SLOWER: usize = 3;
+/// Points of the grid for each core, below which shares are looked at: so few are a few waves, and their tiles may be
 /// small for no other reason than that there are not fewer.
-const FEW: usize = 2;
+const FEW: usize = 4;
+/// What lanes take of their time in tiles that are not small for want of points: an estimate of what they may save.
+const IN_LARGER_TILES: f64 = 0.5;
 /// Positions of a share at least: a tile of a matrix unit, or a line of a cache.
 const LEAST: usize = 64;
 /// Parts of a share that its length is rounded to, so that tiles divide it.
@@ -78,28 +86,30 @@ pub(crate) type Planner<'p> = dyn FnMut(&[Shares]) -> Option<Result<Plan, PlanEr
 /// Divides reductions of the plan, for as long as that is predicted to gain.
 pub(crate) fn best(machine: &Machine, mut best: Plan, plan: &mut Planner<'_>) -> Plan {
     let mut shares: Vec<Shares> = vec![];
+    // Reductions that gained nothing.
+    let mut left: Vec<BTreeSet<NodeId>> = vec![];
     for _ in 0..ROUNDS {
         let worth = |i: &&Idle| i.gain > (1.0 - WORTH_SHARES) * best.seconds;
-        let open = |i: &&Idle| worth(i) && shares.iter().all(|s| s.folds.is_disjoint(&i.folds));
+        let taken = |i: &Idle| shares.iter().map(|s| &s.folds).chain(&left).any(|folds| !folds.is_disjoint(&i.folds));
+        let open = |i: &&Idle| worth(i) && !taken(i);
         let most = best.idle.iter().filter(open).max_by(|a, b| a.gain.total_cmp(&b.gain));
         let Some(idle) = most.cloned() else { break };
-        let mut before = best.seconds;
+        let (mut fastest, mut slower) = (f64::INFINITY, 0);
         let (mut better, mut lost): (Option<(Plan, Shares)>, Vec<Plan>) = (None, vec![]);
         for each in idle.lengths(machine.cores) {
             let one = Shares::new(idle.folds.clone(), idle.over, idle.extent, each);
             let all: Vec<Shares> = shares.iter().cloned().chain([one.clone()]).collect();
             let Some(found) = plan(&all) else { break };
             let Ok(found) = found else { continue };
-            let slower = found.seconds >= before;
-            before = found.seconds;
+            slower = if found.seconds < fastest { 0 } else { slower + 1 };
+            fastest = fastest.min(found.seconds);
             let limit = better.as_ref().map_or(best.seconds * WORTH_SHARES, |b| b.0.seconds);
             if found.seconds < limit {
                 lost.extend(better.replace((found, one)).map(|b| b.0));
             } else {
                 lost.push(found);
             }
-            // More are slower still.
-            if slower {
+            if slower == SLOWER {
                 break;
             }
         }
@@ -124,7 +134,7 @@ pub(crate) fn best(machine: &Machine, mut best: Plan, plan: &mut Planner<'_>) ->
             kernel.notes.push(note);
         }
         if !gained {
-            break;
+            left.push(idle.folds);
         }
     }
     best
@@ -161,6 +171,7 @@ impl Idle {
         let stays = |(name, seconds): &(String, f64)| match name.as_str() {
             name if eased.contains(&name) => 0.0,
             name if outermost.contains(&name) => seconds * once,
+            "compute" | "issue" if machine.lanes.is_some() => seconds * used * IN_LARGER_TILES,
             _ => seconds * used,
         };
         let least = built.cost.parts.iter().map(stays).fold(0.0, f64::max) + 2.0 * machine.overhead.kernel.0;
@@ -183,16 +194,19 @@ impl Idle {
         self
     }
 
-    /// Lengths of shares that give all cores something to do.
+    /// Lengths of shares, the longest first: those that give all cores something to do, and those of equal shares.
     fn lengths(&self, cores: usize) -> Vec<usize> {
+        let busy = WAVES.into_iter().map(|waves| (self.extent * self.points).div_ceil(cores * waves));
+        let equal = (1..=HALVINGS).map(|k| self.extent.div_ceil(1 << k));
+        // Of lengths that are about the same the equal ones come first.
         let mut out: Vec<usize> = vec![];
-        for waves in WAVES {
-            let wanted = (self.extent * self.points).div_ceil(cores * waves).max(LEAST);
-            let each = rounded(wanted);
-            if each < self.extent && !out.contains(&each) {
+        for each in equal.chain(busy).map(|wanted| rounded(wanted.max(LEAST))) {
+            let alike = |&other: &usize| other.abs_diff(each) * ALIKE <= other.max(each);
+            if each < self.extent && !out.iter().any(alike) {
                 out.push(each);
             }
         }
+        out.sort_by(|a, b| b.cmp(a));
         out
     }
 }

@@ -3,7 +3,7 @@
 mod support;
 
 use einloom_algebra::derive;
-use einloom_cascade::DType;
+use einloom_cascade::{DType, Given, bind};
 use einloom_machine::built_in;
 use einloom_plan::{Form, Options, Plan, choose};
 use einloom_tile::{Kernel, Op};
@@ -111,4 +111,23 @@ fn rows_that_no_core_holds_are_taken_whole_as_long_as_the_shared_cache_holds_the
         let tiles = tiles_of_rows(text, &format!("M=1024, N={columns}"));
         assert_eq!(tiles.contains("n:whole: predicted"), whole, "{columns} columns: {tiles}");
     }
+}
+
+/// The form that is chosen for this parameter of a recurrence, by its name.
+fn form_for(a: f64) -> String {
+    let text = "input Q[t,d]: f32, K[t,d]: f32, V[t,e]: f32\noutput O: f32\nparam a = 0.5\nS[0,d,e] = 0\n\
+        S[t+1,d,e] = a * S[t,d,e] + K[t,d] * V[t,e]\nO[t,e] = sum(d) Q[t,d] * S[t+1,d,e]\n";
+    let (cascade, machine) = (read(text), built_in("cpu-generic").expect("built in"));
+    let sizes = [("T", 4096), ("D", 64), ("E", 64)].map(|(rank, size)| (rank.to_string(), size));
+    let given = Given { sizes: sizes.into(), params: [("a".to_string(), a)].into(), ..Given::default() };
+    let bound = bind(&cascade, &given).expect("sizes");
+    let derivation = derive(&cascade);
+    let forms = Form::all(&derivation);
+    forms[choose(&forms, &bound, &machine, &Options::default()).expect("planned").0].name.to_string()
+}
+
+#[test]
+fn a_decay_that_grows_goes_position_by_position() {
+    assert!([0.5, -1.0, 1.0].into_iter().all(|a| form_for(a).ends_with("by chunks")));
+    assert!([1.5, -30.0, f64::INFINITY].into_iter().all(|a| !form_for(a).ends_with("by chunks")));
 }

@@ -110,3 +110,41 @@ fn tiles_that_are_asked_for_are_taken() {
     assert_eq!(plan.kernels.len(), 1);
     assert_eq!(plan.kernels[0].group.iter().find(|g| g.0 == "m").map(|g| g.1), Some(5));
 }
+
+#[test]
+fn a_reduced_index_may_give_way_for_one_of_the_grid() {
+    // Tiles have two axes: with one channel at a time positions and outputs are those, and the window stays whole.
+    let text = "input X[b,c,l]: f32, W[o,c,r]: f32\noutput Y: f32\nrank I = L - R + 1\n\
+        Y[b,o,i] = sum(c, r) X[b,c,i + r] * W[o,c,r]\n";
+    for (sizes, capacity) in
+        [("B=3, C=11, L=22, O=6, R=5", 150), ("B=1, C=24, L=165, O=4, R=8", 150), ("B=4, C=31, L=177, O=9, R=8", 1000)]
+    {
+        let machine = built_in("two-level").and_then(|m| m.with_capacity(capacity).ok()).expect("room for elements");
+        let cascade = read(text);
+        let bound = sized(&cascade, sizes);
+        let one = Options { tiles: [("c".to_string(), 1)].into(), ..Options::default() };
+        let [own, one] = [Options::default(), one].map(|o| planned_on(&machine, &cascade, &bound, true, &o).seconds);
+        assert!(own <= 1.02 * one, "{sizes}: {own} s, {one} with one channel at a time");
+        check_on(&machine, sizes, &cascade, &bound, &Options::default(), 7);
+    }
+}
+
+#[test]
+fn parts_are_judged_by_all_memories() {
+    // A tile that is asked for keeps a kernel whole; k by 1 is the planner's own.
+    let text = "input A[m,k]: f32, B[k,n]: f32\noutput C: f32\nC[m,n] = sum(k) A[m,k] * B[k,n]\n";
+    for (sizes, capacity) in [
+        ("M=221, N=128, K=331", 4096),
+        ("M=526, N=409, K=202", 20000),
+        ("M=147, N=324, K=279", 8000),
+        ("M=615, N=310, K=64", 2000),
+    ] {
+        let machine = built_in("three-level").and_then(|m| m.with_capacity(capacity).ok()).expect("room for elements");
+        let cascade = read(text);
+        let bound = sized(&cascade, sizes);
+        let whole = Options { tiles: [("k".to_string(), 1)].into(), ..Options::default() };
+        let [own, whole] =
+            [Options::default(), whole].map(|o| planned_on(&machine, &cascade, &bound, true, &o).seconds * 1e6);
+        assert!(own <= 1.02 * whole, "{sizes}: {own:.0} us, {whole:.0} in one piece");
+    }
+}

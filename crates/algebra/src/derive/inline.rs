@@ -2,7 +2,7 @@
 
 use super::{Deriver, Scaled};
 use crate::{Def, Graph, Node, NodeId, Product, Reduction, Rule, Term, show};
-use einloom_cascade::{BinaryOp, DType, IndexExpr, IndexId, UnaryOp};
+use einloom_cascade::{BinaryOp, DType, IndexExpr, IndexId, Monoid, UnaryOp};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -88,8 +88,8 @@ impl Deriver<'_> {
         result
     }
 
-    /// Inlines pointwise nodes that carry a reduced index and depend on a reduction over it, and those that are
-    /// exponentials, so that the rules see what they are made of. Condition: all of it stays below [`LARGEST`]. Each
+    /// Inlines pointwise nodes that carry a reduced index and depend on a reduction over it, those from which a reduction over
+    /// the same rank leaves, as it does not carry the index, and those that are exponentials, so that the rules see what they are made of. Condition: all of it stays below [`LARGEST`]. Each
     /// definition that reads the one before twice doubles it.
     pub(super) fn inline_barriers(&mut self, term: &Term, over: &[IndexId]) -> Term {
         let mut left = LARGEST;
@@ -117,7 +117,7 @@ impl Deriver<'_> {
             if too_large.is_some() || rounds(node) || !at.iter().any(|e| moves(e, over)) {
                 return None;
             }
-            if !self.waits(def, over, 0) && !is_exponential(def) {
+            if !self.waits(def, over, 0) && !is_exponential(def) && !self.has_sum_beside(def, n, at, over) {
                 return None;
             }
             *left = left.saturating_sub(operations(def));
@@ -130,6 +130,23 @@ impl Deriver<'_> {
             let inlined = self.where_positions(inlined, over);
             Some(self.with_barriers(&inlined, over, left, too_large))
         })
+    }
+
+    /// Whether the definition of a node that is read there has a factor that is a reduction over the rank of one of the indices and carries none.
+    fn has_sum_beside(&self, def: &Term, n: NodeId, at: &[IndexExpr], over: &[IndexId]) -> bool {
+        let ranks: Vec<_> = over.iter().map(|&i| self.out.cascade[i].rank).collect();
+        let moving: Vec<IndexId> =
+            self.out[n].axes.iter().zip(at).filter(|(_, e)| moves(e, over)).map(|(&axis, _)| axis).collect();
+        let is_one = |t: &Term| match t {
+            Term::Read(m, at) => {
+                let over_rank = |r: &Reduction| r.over.iter().any(|&i| ranks.contains(&self.out.cascade[i].rank));
+                matches!(&self.out[*m].def, Def::Reduce(r) if r.monoid == Monoid::Sum && over_rank(r))
+                    && !at.iter().any(|e| moves(e, &moving))
+            }
+            _ => false,
+        };
+        let def = self.where_positions(def.clone(), over);
+        Product::of(&def, &self.out).factors.iter().any(|(t, _)| is_one(t))
     }
 
     /// A term where these indices have positions: whether their ranks are empty is no question there.

@@ -74,6 +74,8 @@ pub struct Alternative {
     pub passes: Passes,
     /// Of a form whose reductions are nested in one of several orders: what these cost, in operations.
     pub cost: Option<SizeExpr>,
+    /// Numbers made of parameters and sizes that must lie between -1 and 1: with others it overflows where the text does not.
+    pub within_one: Vec<Term>,
 }
 
 impl Derivation {
@@ -95,7 +97,7 @@ pub fn derive(cascade: &Cascade) -> Derivation {
     let (nested, refused) = distribute::alternatives(&written);
     refusals.extend(refused);
     let name = "in the order written".into();
-    let main = Alternative { name, derived, steps, refusals, passes, cost: None };
+    let main = Alternative { name, derived, steps, refusals, passes, cost: None, within_one: vec![] };
     let (main, chunked) = in_chunks(main);
     let mut alternatives: Vec<Alternative> = chunked.into_iter().collect();
     for r in rewritten {
@@ -104,7 +106,8 @@ pub fn derive(cascade: &Cascade) -> Derivation {
         let mut steps = r.steps;
         steps.extend(own);
         let passes = passes::compare(&written, &derived);
-        let (one, chunked) = in_chunks(Alternative { name, derived, steps, refusals, passes, cost: None });
+        let (one, chunked) =
+            in_chunks(Alternative { name, derived, steps, refusals, passes, cost: None, within_one: vec![] });
         alternatives.push(one);
         alternatives.extend(chunked);
     }
@@ -112,7 +115,8 @@ pub fn derive(cascade: &Cascade) -> Derivation {
         let (derived, own, refusals) = streaming(&n.graph);
         let steps = n.steps.into_iter().chain(own).collect();
         let passes = passes::compare(&written, &derived);
-        let form = Alternative { name: n.name, derived, steps, refusals, passes, cost: Some(n.cost) };
+        let form =
+            Alternative { name: n.name, derived, steps, refusals, passes, cost: Some(n.cost), within_one: vec![] };
         let (one, chunked) = in_chunks(form);
         alternatives.push(one);
         alternatives.extend(chunked);
@@ -134,6 +138,7 @@ fn in_chunks(mut form: Alternative) -> (Alternative, Option<Alternative>) {
         refusals: form.refusals.iter().chain(&chunked.refusals).cloned().collect(),
         passes: form.passes.clone(),
         cost: form.cost.clone(),
+        within_one: chunked.within_one,
     });
     form.refusals.extend(chunked.refusals);
     (form, other)

@@ -126,7 +126,11 @@ fn filled(row: RowJson, planned: &Planned) -> RowJson {
     let longest = all.iter().max_by(|a, b| a.0.seconds.total_cmp(&b.0.seconds));
     let outer = || all.iter().filter_map(|(k, t)| Some((k, t.levels.first()?)));
     let bytes = outer().map(|(_, l)| l.bytes).sum::<u64>();
-    let bound = outer().map(|(k, l)| bound(k, l)).sum::<u64>();
+    // Where a program is cut is the plan's: of several kernels only what comes in and goes out is any plan's.
+    let (bound, from) = match all.len() {
+        0 | 1 => (outer().map(|(k, l)| bound(k, l)).sum::<u64>(), bounds_from(outer().map(|(k, l)| (*k, l)))),
+        _ => (planned.least_bytes(planned.transfers()), BTreeSet::from([BoundFrom::Once])),
+    };
     let tiles = longest.map(|(kernel, _)| {
         let tiled = kernel.group.iter().chain(&kernel.stream).filter(|t| t.1 > 1);
         tiled.map(|(name, tile)| format!("{name}:{tile}")).collect::<Vec<_>>().join(" ")
@@ -137,7 +141,7 @@ fn filled(row: RowJson, planned: &Planned) -> RowJson {
         flops: Some(all.iter().map(|(_, t)| t.flops).sum()),
         bytes: Some(bytes),
         bound_bytes: Some(bound),
-        bound_from: Some(bounds_from(outer().map(|(k, l)| (*k, l)))),
+        bound_from: Some(from),
         ratio: (bound > 0).then(|| bytes as f64 / bound as f64),
         energy_joules: all.iter().map(|(_, t)| t.energy.joules()).sum(),
         known_joules: Some(all.iter().map(|(_, t)| t.energy.known_joules()).sum()),

@@ -27,7 +27,7 @@ pub use exact::{ExactProof, prove_exactly};
 pub use inputs::{Kind, inputs};
 pub use reads::in_reads;
 pub use report::{Disagreement, Proof};
-pub use sensitivity::sensitivity;
+pub use sensitivity::{Moved, moved, sensitivity};
 pub(crate) use sizes::is_free;
 
 use crate::compare::{Precision, distance, in_f64, unit_roundoff};

@@ -16,6 +16,15 @@ use einloom_cascade::{
 /// Evaluations; each is off in its own way.
 const ROUNDS: usize = 6;
 
+/// How far an output of the meaning moves.
+#[derive(Clone, Debug, Default)]
+pub struct Moved {
+    /// In its rows' scale, twice the largest of a few random moves, of the elements that every move leaves finite or not as they are.
+    pub most: f64,
+    /// The others, by their places.
+    pub undetermined: Vec<usize>,
+}
+
 /// How far an output of the meaning moves, in its rows' scale, when every operation and every floating-point input is
 /// off by up to `step` relatively: twice the largest of a few random moves. Infinite where a move changes which
 /// elements are finite.
@@ -30,6 +39,22 @@ pub fn sensitivity(
     step: f64,
     seed: u64,
 ) -> Result<f64, Error> {
+    let moved = moved(cascade, bound, inputs, output, step, seed)?;
+    Ok(if moved.undetermined.is_empty() { moved.most } else { f64::INFINITY })
+}
+
+/// The same with the elements told apart that a move makes finite or takes it from.
+///
+/// # Errors
+/// Those of the meaning.
+pub fn moved(
+    cascade: &Cascade,
+    bound: &Bound,
+    inputs: &Arrays,
+    output: TensorId,
+    step: f64,
+    seed: u64,
+) -> Result<Moved, Error> {
     let (noisy, noises) = with_noise(cascade);
     let name = &cascade[output].name;
     let mut random = Random::new(seed, "sensitivity");
@@ -50,11 +75,16 @@ pub fn sensitivity(
     };
     let here = value(0.0)?;
     let row = here.shape.last().copied().unwrap_or(1);
+    let mut moves = (0..ROUNDS).map(|_| value(step)).collect::<Result<Vec<_>, _>>()?;
+    let as_it_is = |a: f64, b: f64| a.is_finite() && b.is_finite() || a == b || a.is_nan() && b.is_nan();
+    let determined = |&at: &usize| moves.iter().all(|m| as_it_is(m.values[at], here.values[at]));
+    let undetermined: Vec<usize> = (0..here.values.len()).filter(|at| !determined(at)).collect();
     let mut most = 0.0f64;
-    for _ in 0..ROUNDS {
-        most = most.max(distance(&value(step)?.values, &here.values, row, 0.0).scaled);
+    for there in &mut moves {
+        undetermined.iter().for_each(|&at| there.values[at] = here.values[at]);
+        most = most.max(distance(&there.values, &here.values, row, 0.0).scaled);
     }
-    Ok(2.0 * most)
+    Ok(Moved { most: 2.0 * most, undetermined })
 }
 
 /// The same program with a factor after every operation that rounds, and the inputs that hold the factors.
@@ -175,5 +205,20 @@ mod tests {
     #[test]
     fn what_is_exact_does_not_move() {
         assert_eq!(moves("input X[m]: f32\noutput Y: i32\nY = argmax(m) X[m]", &[1.0, 2.0]), 0.0);
+    }
+
+    #[test]
+    fn only_what_is_finite_by_rounding_is_excused() {
+        // exp(709.7827) is near the largest f64; the others are not moved beyond it or from it.
+        let text = "input X[n]: f64\noutput Y: f64\nY[n] = exp(X[n])\n";
+        let cascade = einloom_cascade::parse(text).cascade;
+        let values = vec![1.0, 709.782_712, 2000.0, 3.0];
+        let inputs: Arrays = [("X".to_string(), Array { shape: vec![4], values })].into();
+        let given = einloom_cascade::Given { sizes: [("N".to_string(), 4)].into(), ..Default::default() };
+        let bound = einloom_cascade::bind(&cascade, &given).unwrap();
+        let moved = super::moved(&cascade, &bound, &inputs, cascade.outputs[0], 1e-6, 0).unwrap();
+        assert_eq!(moved.undetermined, [1]);
+        assert!(moved.most > 0.0 && moved.most < 1e-4, "{}", moved.most);
+        assert_eq!(sensitivity(&cascade, &bound, &inputs, cascade.outputs[0], 1e-6, 0).unwrap(), f64::INFINITY);
     }
 }

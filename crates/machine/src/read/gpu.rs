@@ -1,7 +1,7 @@
 //! Reads the sections `[lanes]`, `[calibration]` and `[[matrix]]`.
 
 use super::{Reader, Section};
-use crate::{Bytes, Calibration, Lanes, MatrixUnit, Seconds};
+use crate::{Bytes, Calibration, Lanes, Machine, MatrixUnit, Seconds};
 use einloom_cascade::DType;
 
 /// Threads that issue together.
@@ -132,6 +132,11 @@ impl<'t> Reader<'t> {
         {
             self.at(at, "columns", format!("{columns} is no multiple of the column_step of {step}"));
         }
+        if let (Some(depth), Some(operands)) = (depth, &operands)
+            && let Some(long) = operands.iter().find(|d| depth.0 < d.bytes() as u64)
+        {
+            self.at(at, "depth", format!("{depth} hold no element of {long}"));
+        }
         if let Some(threads) = group_threads
             && !threads.is_multiple_of(WARP)
         {
@@ -163,6 +168,44 @@ impl<'t> Reader<'t> {
             asynchronous,
             shared_right,
         })
+    }
+
+    /// A block has threads for all groups that a unit may have, which plans do not count, and registers for the tiles of
+    /// the fewest.
+    pub(super) fn units_fit(&mut self, top: &Section<'_, 't>, machine: &Machine) {
+        let Some(lanes) = &machine.lanes else { return };
+        let written = top.table.get("matrix").and_then(|v| v.get_ref().as_array());
+        // Where one could not be read, which is which is not known, and that is reported already.
+        let Some(written) = written.filter(|w| w.len() == machine.matrix.len()) else { return };
+        let held = machine.registers().map_or(usize::MAX, |b| (b.0 / 4) as usize);
+        for (k, (unit, item)) in machine.matrix.iter().zip(written.iter()).enumerate() {
+            let Some(table) = item.get_ref().as_table() else { continue };
+            let at = Section { table, name: format!("matrix unit {}", k + 1), span: item.span() };
+            let threads = |groups: usize| unit.group_threads.saturating_mul(groups);
+            let all = |groups: usize| threads(groups).saturating_add(unit.feeder_threads);
+            let limit = lanes.block_threads;
+            if unit.group_threads > limit {
+                self.at(
+                    &at,
+                    "group_threads",
+                    format!("{} threads are more than a block has, {limit}", unit.group_threads),
+                );
+            } else if let Some(&groups) = unit.groups.iter().find(|&&g| all(g) > limit) {
+                let feeder = if unit.feeder_threads > 0 { " with the feeder" } else { "" };
+                let text =
+                    format!("{groups} groups{feeder} have {} threads, more than a block has, {limit}", all(groups));
+                self.at(&at, "groups", text);
+            }
+            // The fewer groups, the more registers for each thread.
+            let fewest = threads(unit.groups.iter().min().copied().unwrap_or(1)).max(1);
+            let feeder = unit.feeder_threads.saturating_mul(unit.feeder_registers);
+            let own = lanes.registers.min(held.saturating_sub(feeder) / fewest);
+            if unit.reserve >= own {
+                let text =
+                    format!("{} registers leave none for tiles of the {own} that a thread may have", unit.reserve);
+                self.at(&at, "reserve", text);
+            }
+        }
     }
 
     fn operands(&mut self, at: &Section<'_, 't>) -> Option<Vec<DType>> {

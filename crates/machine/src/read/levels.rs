@@ -1,9 +1,12 @@
 //! Reads the sections `[[level]]`: a tree.
 
 use super::{Reader, Section};
-use crate::machine::not_less;
+use crate::machine::{holds_none, not_less, trunk};
 use crate::{Bytes, BytesPerSecond, JoulesPerByte, Level, LevelKind};
+use einloom_cascade::DType;
+use std::iter::successors;
 use std::ops::Range;
+use toml::Spanned;
 
 /// A level as it stands in the text.
 struct Written<'a, 't> {
@@ -15,7 +18,7 @@ struct Written<'a, 't> {
 
 impl<'t> Reader<'t> {
     /// The tree, parents first. If it is none, or a level cannot be read, mistakes are reported.
-    pub(super) fn levels(&mut self, top: &Section<'_, 't>, cores: Option<usize>) -> Vec<Level> {
+    pub(super) fn levels(&mut self, top: &Section<'_, 't>, cores: Option<usize>, element: Option<Bytes>) -> Vec<Level> {
         let Some(value) = top.table.get("level") else {
             self.missing::<()>(top, "level");
             return vec![];
@@ -43,7 +46,12 @@ impl<'t> Reader<'t> {
             written.push(Written { section, level, outer });
         }
         let Some(levels) = self.tree(&written, value.span()) else { return vec![] };
-        self.sizes(&written, &levels, cores, written.len() == array.len());
+        let complete = written.len() == array.len();
+        self.sizes(&written, &levels, cores, complete);
+        self.elements(top, &written, &levels, element);
+        if complete && cores.is_some() {
+            self.reach(&written, &levels);
+        }
         levels
     }
 
@@ -194,6 +202,65 @@ impl<'t> Reader<'t> {
                     self.at(&w.section, "capacity", text);
                 }
             }
+        }
+    }
+
+    /// Each memory holds an element at least.
+    fn elements(
+        &mut self,
+        top: &Section<'_, 't>,
+        written: &[Written<'_, 't>],
+        levels: &[Level],
+        element: Option<Bytes>,
+    ) {
+        // A capacity of nothing is refused as such.
+        let empty = |l: &&Level| l.capacity != Some(Bytes(0)) && holds_none(l, element).is_some();
+        let longest = DType::ALL.into_iter().map(DType::bytes).max().unwrap_or(0);
+        // An element longer than any number is itself what is wrong.
+        if let Some(element) = element.filter(|e| e.0 > longest as u64) {
+            let least = levels.iter().filter(empty).filter_map(|l| Some((l.capacity?, &l.name))).min();
+            if let Some((capacity, name)) = least {
+                self.at(top, "element", format!("{element} are more than the {capacity} of `{name}`"));
+            }
+            return;
+        }
+        for level in levels.iter().filter(empty) {
+            let Some(w) = written.iter().find(|w| w.level.name == level.name) else { continue };
+            if let Some(text) = holds_none(level, element) {
+                self.at(&w.section, "capacity", text);
+            }
+        }
+    }
+
+    /// Plans come as near to the cores as any memory is: fewer cores share none beside their trunk than its last.
+    fn reach(&mut self, written: &[Written<'_, 't>], levels: &[Level]) {
+        let trunk = trunk(levels);
+        let Some(&last) = trunk.last() else { return };
+        let outwards = |k: usize| successors(Some(k), |&k| levels[k].parent);
+        let way: Vec<usize> = outwards(last).collect();
+        let nearer = |l: &Level| l.kind == LevelKind::Memory && l.shared_by < levels[last].shared_by;
+        let mut told = vec![];
+        for (k, level) in levels.iter().enumerate().filter(|(_, l)| nearer(l)) {
+            // The mistake is where the branch leaves the way, and one for all that is on the branch.
+            let Some(branch) = outwards(k).take_while(|k| !way.contains(k)).last() else { continue };
+            if told.contains(&branch) {
+                continue;
+            }
+            told.push(branch);
+            let Some(w) = written.iter().find(|w| w.level.name == levels[branch].name) else { continue };
+            let (end, most) = (&levels[last].name, levels[last].shared_by);
+            let message = format!(
+                "plans end at `{end}`, shared by {most}, and never come to `{}`, shared by {}",
+                level.name, level.shared_by
+            );
+            let held = levels[branch].capacity.max(level.capacity);
+            let roomy =
+                |o: &Level| o.shared_by >= levels[branch].shared_by && o.capacity.is_none_or(|c| held < Some(c));
+            let instead = trunk.iter().rfind(|&&t| roomy(&levels[t])).filter(|&&t| levels[branch].parent != Some(t));
+            let instead = instead.map_or(String::new(), |&t| format!("write `parent = \"{}\"`; ", levels[t].name));
+            let hint = format!("{instead}of memories side by side plans pass the one listed first");
+            let span = w.section.table.get("parent").map_or(w.section.span.clone(), Spanned::span);
+            self.error(span, &w.section.field("parent"), message, Some(hint));
         }
     }
 }

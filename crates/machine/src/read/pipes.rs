@@ -65,6 +65,14 @@ impl<'t> Reader<'t> {
             if pipes.iter().any(|p| p.name == name) {
                 self.at(&at, "name", format!("there is another pipe `{name}`"));
             }
+            if table.get("rates").and_then(|v| v.get_ref().as_table()).is_some_and(|t| t.is_empty()) {
+                self.at(&at, "rates", "is empty".to_string());
+            }
+            let shared = |p: &Pipe| p.rates.keys().find(|d| rates.contains_key(d)).map(|d| (p.name.clone(), *d));
+            if let Some((other, dtype)) = pipes.iter().filter(|p| p.work == work).find_map(shared) {
+                let text = format!("`{other}` does {} in {dtype} too: only the faster would count", work.name());
+                self.at(&at, "work", text);
+            }
             let energy = energy.unwrap_or_default();
             if let Some(stray) = energy.keys().find(|d| !rates.contains_key(d)) {
                 self.at(&at, "energy", format!("{stray} has an energy but no rate"));

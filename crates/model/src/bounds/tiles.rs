@@ -139,20 +139,30 @@ impl Product {
         let (fitting, passing) = (most_beside(k, memory).max(0.0), columns * k);
         let first = ((fitting + 1.0) * k - self.stays(fitting + 1.0)).min(k);
         let comes = |p: f64| if p <= fitting { 0.0 } else { first + (p - fitting - 1.0) * k };
-        let mut best = f64::INFINITY;
-        let mut groups = if fitting < 1.0 { count } else { (count / fitting).ceil() - 1.0 };
-        while groups >= 1.0 {
+        let takes = |groups: f64| {
             let rows = (count / groups).floor();
             let longer = count - rows * groups;
             let again = (groups - longer) * comes(rows) + longer * comes(rows + 1.0);
             let stays = memory - (count * k - again) / groups;
-            let more = (columns - 1.0) * again;
-            best = best.min((groups * passing - (groups - 1.0) * stays).max(passing) + more);
-            // Fewer groups have more that comes in again.
-            if more + passing >= best {
-                break;
+            (groups * passing - (groups - 1.0) * stays, (columns - 1.0) * again)
+        };
+        let all = |groups: f64| {
+            let (passes, more) = takes(groups);
+            passes.max(passing) + more
+        };
+        // What comes in again is linear in the number of groups while all have more rows than fit, and while some do; so is what passes,
+        // then, and the least is at an end of these pieces or where all that passes comes in once.
+        let most = if fitting < 1.0 { count } else { (count / fitting).ceil() - 1.0 };
+        let all_longer = (count / (fitting + 1.0)).floor().min(most);
+        let mut best = f64::INFINITY;
+        for [from, to] in [[1.0, all_longer], [all_longer + 1.0, most]] {
+            if from > to {
+                continue;
             }
-            groups -= 1.0;
+            let [first, last] = [from, to].map(|groups| takes(groups).0);
+            let bend = from + (passing - first) / (last - first) * (to - from);
+            let bends = [bend.floor(), bend.ceil()].into_iter().filter(|b| (from..=to).contains(b));
+            best = [from, to].into_iter().chain(bends).map(all).fold(best, f64::min);
         }
         best
     }

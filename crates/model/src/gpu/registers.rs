@@ -27,6 +27,33 @@ struct Moment {
     result: Option<ValueId>,
 }
 
+impl Moment {
+    fn values(&self) -> impl Iterator<Item = ValueId> {
+        self.alive.iter().copied().chain(self.dying.iter().map(|d| d.0)).chain(self.result)
+    }
+}
+
+/// A set of values, a bit each.
+struct Values(Vec<u64>);
+
+impl Values {
+    fn of(values: impl Iterator<Item = ValueId>) -> Self {
+        let mut bits = vec![];
+        for v in values {
+            let word = v.at() / 64;
+            if word >= bits.len() {
+                bits.resize(word + 1, 0);
+            }
+            bits[word] |= 1u64 << (v.at() % 64);
+        }
+        Self(bits)
+    }
+
+    fn are_among(&self, others: &Self) -> bool {
+        self.0.iter().enumerate().all(|(k, word)| word & !others.0.get(k).copied().unwrap_or(0) == 0)
+    }
+}
+
 impl Moments {
     pub(crate) fn new(
         kernel: &Kernel,
@@ -57,15 +84,10 @@ impl Moments {
     pub(crate) fn distinct(mut self) -> Self {
         self.all.sort();
         self.all.dedup();
-        let sets = |m: &Moment| {
-            let alive: BTreeSet<ValueId> = m.alive.iter().copied().collect();
-            let own: BTreeSet<ValueId> =
-                m.alive.iter().copied().chain(m.dying.iter().map(|d| d.0)).chain(m.result).collect();
-            (alive, own)
-        };
-        let sets: Vec<_> = self.all.iter().map(sets).collect();
+        let of = |m: &Moment| [Values::of(m.alive.iter().copied()), Values::of(m.values())];
+        let sets: Vec<[Values; 2]> = self.all.iter().map(of).collect();
         // Of moments that are no more than each other the first stays.
-        let less = |k: usize, other: usize| sets[k].1.is_subset(&sets[other].0);
+        let less = |k: usize, other: usize| sets[k][1].are_among(&sets[other][0]);
         let covered = |k: usize| (0..sets.len()).any(|o| o != k && less(k, o) && (o < k || !less(o, k)));
         let stays: Vec<bool> = (0..sets.len()).map(|k| !covered(k)).collect();
         let mut at = stays.iter();

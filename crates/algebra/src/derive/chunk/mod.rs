@@ -10,7 +10,9 @@
 //! depend on it (`where(c, a·h, b)` is `where(c, a, 0)·h + where(c, 0, b)`); states are not rounded and not wanted
 //! themselves; the decay does not carry all indices of the state (nothing would multiply as a matrix); one that carries
 //! an index that a read sums over is a power of e (it stays inside that sum as `exp` of a difference between two
-//! positions, since relative to one position it would overflow, and the sum is then no product of matrices); each summand
+//! positions, since relative to one position it would overflow, and the sum is then no product of matrices); no decay is
+//! larger than 1 in size, as its form shows or, if it is made of parameters and sizes, as their values show when they are known
+//! (larger ones overflow over a chunk where a state is 0 or small, and step by step they would not); each summand
 //! splits between what is summed over and what is kept. Chunks may have any size, the last one may be shorter: which size is best
 //! depends on the machine, and with one position a chunk it is the recurrence as it was.
 //!
@@ -26,8 +28,8 @@ mod step;
 mod stretch;
 
 use super::reassociate::{Base, Weight, fresh_index};
-use crate::{Def, Graph, Node, NodeId, Refusal, Rule, Step, Term, show};
-use einloom_cascade::{IndexExpr, IndexId, SizeExpr};
+use crate::{Def, Graph, Node, NodeId, Refusal, Rule, Step, Term, show, size};
+use einloom_cascade::{BinaryOp, IndexExpr, IndexId, SizeExpr};
 use std::collections::{BTreeMap, BTreeSet};
 use step::Affine;
 
@@ -37,6 +39,8 @@ pub(super) struct Chunked {
     pub graph: Option<Graph>,
     pub steps: Vec<Step>,
     pub refusals: Vec<Refusal>,
+    /// Numbers that must lie between -1 and 1 for that.
+    pub within_one: Vec<Term>,
 }
 
 /// A reason, and what would help.
@@ -45,7 +49,7 @@ type Why = (String, Option<String>);
 /// Chunks every recurrence of `graph` that can be.
 /// Those in `sequential`, by the name of a member, cannot: another rule has said why.
 pub(super) fn chunked(graph: &Graph, sequential: &[&str]) -> Chunked {
-    let mut out = Chunked { graph: None, steps: vec![], refusals: vec![] };
+    let mut out = Chunked { graph: None, steps: vec![], refusals: vec![], within_one: vec![] };
     let mut current = graph.clone();
     let mut within = BTreeMap::new();
     for r in 0..graph.recurrences.len() {
@@ -68,8 +72,9 @@ pub(super) fn chunked(graph: &Graph, sequential: &[&str]) -> Chunked {
             None => attempt(None),
         };
         match made {
-            Ok((next, steps)) => {
+            Ok((next, steps, within_one)) => {
                 out.steps.extend(steps);
+                out.within_one.extend(within_one);
                 current = next;
                 out.graph = Some(current.clone());
             }
@@ -106,6 +111,8 @@ struct Rewriter<'a> {
     /// Nodes that are computed chunk by chunk, in order.
     members: Vec<NodeId>,
     steps: Vec<Step>,
+    /// Decays whose size is known when parameters and sizes are.
+    within_one: Vec<Term>,
 }
 
 impl<'a> Rewriter<'a> {
@@ -122,11 +129,11 @@ impl<'a> Rewriter<'a> {
             None => (fresh_index(&mut graph, t), fresh_index(&mut graph, t)),
         };
         let members = beside.map_or_else(Vec::new, |k| graph.recurrences[k].members.clone());
-        Self { graph, r, beside, t, n, s, within, members, steps: vec![] }
+        Self { graph, r, beside, t, n, s, within, members, steps: vec![], within_one: vec![] }
     }
 
     /// The graph with the recurrence in chunks, or the condition that failed.
-    fn run(mut self) -> Result<(Graph, Vec<Step>), Why> {
+    fn run(mut self) -> Result<(Graph, Vec<Step>, Vec<Term>), Why> {
         let all = self.graph.recurrences[self.r].members.clone();
         let states: Vec<NodeId> =
             all.iter().copied().filter(|&m| matches!(self.graph[m].def, Def::Iterative { .. })).collect();
@@ -144,6 +151,7 @@ impl<'a> Rewriter<'a> {
         }
         for a in &affine {
             self.check(a)?;
+            self.check_size(a)?;
         }
         self.take_apart(&states);
         let readers: Vec<NodeId> =
@@ -182,7 +190,7 @@ impl<'a> Rewriter<'a> {
         })?;
         // Only now: what was refused leaves no index behind.
         self.within.insert(self.t, (self.n, self.s));
-        Ok((sorted, self.steps))
+        Ok((sorted, self.steps, self.within_one))
     }
 
     /// What another recurrence has for the chunk at hand is there in its own loop only.
@@ -317,6 +325,32 @@ impl<'a> Rewriter<'a> {
         Ok(())
     }
 
+    /// No decay is larger than 1, as its form or, later, the values of parameters show.
+    fn check_size(&mut self, a: &Affine) -> Result<(), Why> {
+        let mut factors: Vec<&Term> = a.constant.iter().chain(&a.factor).collect();
+        while let Some(decay) = factors.pop() {
+            if size::within_one(decay, &self.graph) {
+                continue;
+            }
+            if let Term::Binary(BinaryOp::Mul, one, other) = decay {
+                factors.extend([&**one, &**other]);
+                continue;
+            }
+            if !decay.is_of_numbers() {
+                let (name, decay) = (&self.graph[a.state].name, show::term(&self.graph, decay));
+                let reason = format!(
+                    "the size of {decay} is not known: over a chunk its powers may overflow where a state of {name} is 0 or small, and step by step it would not"
+                );
+                let hint = format!(
+                    "a decay between -1 and 1 by its form would do, such as sigmoid(a), tanh(a), exp(-abs(a)) or min(max(a, -1), 1) in place of {decay}"
+                );
+                return Err((reason, Some(hint)));
+            }
+            self.within_one.push(decay.clone());
+        }
+        Ok(())
+    }
+
     /// The state's step from one end of a chunk to the next.
     fn advance(&mut self, a: &Affine) -> Result<(), Why> {
         let node = self.graph[a.state].clone();
@@ -329,7 +363,7 @@ impl<'a> Rewriter<'a> {
             let (body, filter) = u.at(self.t, self.n)?;
             let what = if k == 0 { "added".to_string() } else { format!("added{}", k + 1) };
             let sum = self.local_sum(&node, &what, &[self.n], filter, times(decay, body));
-            step = Term::Binary(einloom_cascade::BinaryOp::Add, Box::new(step), Box::new(sum));
+            step = Term::Binary(BinaryOp::Add, Box::new(step), Box::new(sum));
         }
         let Def::Iterative { step: own, .. } = &mut self.graph.nodes[a.state.0 as usize].def else { return Ok(()) };
         *own = step;
@@ -339,9 +373,20 @@ impl<'a> Rewriter<'a> {
         let why = format!(
             "steps a·h + b compose, (a, b) ∘ (a', b') = (a·a', a·b' + b): {index} goes from the start of a chunk to its end, and {}, {} run over the chunk",
             self.graph.cascade[self.n].name, self.graph.cascade[self.s].name
-        );
+        ) + &self.told_sizes(a);
         self.tell(&node, why, before, after);
         Ok(())
+    }
+
+    /// What is told of decays whose size is not known yet.
+    fn told_sizes(&self, a: &Affine) -> String {
+        let is_open = |d: &&Term| a.constant.iter().chain(&a.factor).any(|all| holds(all, d));
+        let open: Vec<String> = self.within_one.iter().filter(is_open).map(|d| show::term(&self.graph, d)).collect();
+        if open.is_empty() {
+            String::new()
+        } else {
+            format!("; only where {} turns out to be between -1 and 1", open.join(" and "))
+        }
     }
 
     fn later(&self, node: &Node) -> String {
@@ -408,11 +453,19 @@ impl<'a> Rewriter<'a> {
     }
 }
 
+/// Whether a product has such a factor.
+fn holds(product: &Term, factor: &Term) -> bool {
+    match product {
+        Term::Binary(BinaryOp::Mul, a, b) => holds(a, factor) || holds(b, factor),
+        _ => product == factor,
+    }
+}
+
 /// `factor · term`, for a factor that may be nothing.
 fn times(factor: Option<Term>, term: Term) -> Term {
     match factor {
         None => term,
         Some(f) if term == Term::Number(1.0) => f,
-        Some(f) => Term::Binary(einloom_cascade::BinaryOp::Mul, Box::new(f), Box::new(term)),
+        Some(f) => Term::Binary(BinaryOp::Mul, Box::new(f), Box::new(term)),
     }
 }

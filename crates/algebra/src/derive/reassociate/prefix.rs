@@ -13,6 +13,7 @@ use super::weights::{Base, Weight, canonical, moved};
 use crate::product::{self, Sum};
 use crate::{Def, Graph, NodeId, Term, show};
 use einloom_cascade::{BinaryOp, IndexAtom, IndexExpr, IndexId, Monoid, SizeExpr};
+use std::collections::BTreeSet;
 
 /// The condition `n <= m + offset`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,19 +51,32 @@ impl Prefix {
         };
         let read: Vec<(bool, Option<(IndexId, i64)>)> = filters.iter().filter_map(|f| bound(f, n)).collect();
         let name = &graph.cascade[n].name;
-        if read.len() < filters.len() {
-            let hint = format!("{name} <= m, for some index m, makes a prefix");
-            return Err((format!("{all} is no prefix: it does not bound {name} by a position"), Some(hint)));
+        // Another index that the conditions are about.
+        let mut beside = BTreeSet::new();
+        filters.iter().for_each(|f| f.indices(&mut beside));
+        let m = beside.iter().find(|&&i| i != n).map_or("m", |&m| graph.cascade[m].name.as_str());
+        if let Some(other) = filters.iter().find(|f| bound(f, n).is_none()) {
+            let hint = match read.is_empty() {
+                true => format!("{name} <= {m} makes a prefix"),
+                false => {
+                    "the other condition alone makes a prefix; blocks of positions would need an index of their own"
+                        .to_string()
+                }
+            };
+            return Err((
+                format!("{all} is no prefix: {} does not bound {name} by a position", shown(other)),
+                Some(hint),
+            ));
         }
         match read.as_slice() {
             [(true, Some((m, offset)))] if *offset <= 0 => Ok(Self { of: n, up_to: *m, offset: *offset }),
             [(true, Some(_))] => Err((
                 format!("{all} reaches ahead of its position, so the first state would be a sum of its own"),
-                Some(format!("{name} <= m, or {name} < m, needs no first sum")),
+                Some(format!("{name} <= {m}, or {name} < {m}, needs no first sum")),
             )),
             [(true, None)] => Err((
                 format!("{all} reaches a distance ahead that only the sizes tell"),
-                Some(format!("{name} <= m, or {name} < m, needs no first sum")),
+                Some(format!("{name} <= {m}, or {name} < {m}, needs no first sum")),
             )),
             [(false, _)] => Err((
                 format!("{all} is a suffix, and recurrences run forwards"),
@@ -72,7 +86,7 @@ impl Prefix {
                 format!(
                     "{all} is a window: what leaves it at the one end would have to be subtracted again, which loses digits"
                 ),
-                Some(format!("{name} <= m alone is a prefix, and a decay forgets what is far")),
+                Some(format!("{name} <= {m} alone is a prefix, and a decay forgets what is far")),
             )),
         }
     }
@@ -157,7 +171,11 @@ pub(super) fn decay(graph: &Graph, p: &Prefix, w: &Weight, inner: &Sum, outer: &
     let as_written = !left.iter().any(|(_, t)| t.mentions(&[m]));
     let shown = |s: &Sum| shown_sum(w, s, graph);
     let falls = w.at_most_one(&rho, graph);
-    let falling = "an exponent that only falls with the distance would do, such as -abs(a)·(m - n), or c[m] - c[n] with c a sum of -abs(a[i]), of log(sigmoid(a[i])) or of -log(1 + exp(a[i]))";
+    let [to, from] = [m, p.of].map(|i| &graph.cascade[i].name);
+    let falling = format!(
+        "an exponent that only falls with the distance would do, such as -abs(a)·({to} - {from}), or c[{to}] - c[{from}] with c a sum of -abs(a[i]), of log(sigmoid(a[i])) or of -log(1 + exp(a[i]))"
+    );
+    let falling = falling.as_str();
     let unknown = |why: &str, hint: &str| {
         let (weight, rho) = (shown(&w.exponent), shown(&rho));
         let reason = format!("the weight {weight} decays by {rho} a step, whose size is not known: {why}");
@@ -175,7 +193,7 @@ pub(super) fn decay(graph: &Graph, p: &Prefix, w: &Weight, inner: &Sum, outer: &
     if rho.iter().any(|(_, t)| reads_before_start(graph, t, m)) {
         return Err((
             format!("{} would be read before its first position", shown(&rho)),
-            Some("a cumulative sum c[m] = sum(i: i <= m) a[i] changes by a[m] a step".into()),
+            Some(format!("a cumulative sum c[{to}] = sum(i: i <= {to}) a[i] changes by a[{to}] a step")),
         ));
     }
     let steady = !rho.iter().any(|(_, t)| t.mentions(&[m])) && w.stays_finite(&rho, graph);
@@ -185,11 +203,14 @@ pub(super) fn decay(graph: &Graph, p: &Prefix, w: &Weight, inner: &Sum, outer: &
     }
     if !falls && !w.is_harmless(&left) {
         let why = "a state that overflows would not become finite again by what it is multiplied with where it is read";
-        return unknown(why, "a power of the distance alone, such as b^(m - n), leaves nothing to multiply with");
+        return unknown(
+            why,
+            &format!("a power of the distance alone, such as b^({to} - {from}), leaves nothing to multiply with"),
+        );
     }
     // A base that may be negative has no fractional power to leave.
     if matches!(w.base, Base::Of(_)) && !as_written {
-        let hint = "a power of the distance alone, such as b^(m - n), leaves none".to_string();
+        let hint = format!("a power of the distance alone, such as b^({to} - {from}), leaves none");
         return Err((format!("{} leaves a power of its base that carries the position", shown(&left)), Some(hint)));
     }
     left.retain(|(c, _)| *c != 0.0);
