@@ -83,6 +83,18 @@ impl Lowering<'_> {
         }
         groups[usize::from(choosing == Some(0))].constant = product.constant;
         let alone = self.conditions_on(*along, &all_masks);
+        // Terms that one condition leaves out for some results only cannot be made numbers in the other operand, which others need.
+        let mut for_some = [false; 2];
+        for side in 0..2 {
+            let own: Vec<ExprId> = masks[side].iter().copied().filter(|m| !alone.contains(m)).collect();
+            for_some[side] = own.into_iter().any(|m| self.tiled(m).contains(along));
+        }
+        for side in 0..2 {
+            let value = self.product(None, &groups[side]);
+            if for_some[1 - side] && self.has_extremum_of_some(value) && !self.range(value, &[]).finite {
+                return None;
+            }
+        }
         let zero = self.x.constant(0.0);
         let mut operands = [zero; 2];
         for side in 0..2 {
@@ -111,6 +123,26 @@ impl Lowering<'_> {
         }
         let [a, b] = self.operand_types(n, operands)?;
         Some(How::Contract(a, b))
+    }
+
+    /// Whether it is made of an extremum of what a condition leaves, which is infinite where that is nothing.
+    fn has_extremum_of_some(&self, e: ExprId) -> bool {
+        let of_some = |n: NodeId| {
+            let ItemDef::Fold(fold) = &self.p[n].def else { return false };
+            matches!(fold.monoid, FoldMonoid::Max | FoldMonoid::Min) && !fold.filter.is_empty()
+        };
+        let (mut todo, mut seen) = (vec![e], BTreeSet::new());
+        while let Some(e) = todo.pop() {
+            if let Expr::Read(n, _) = self.x.get(e) {
+                match self.p[*n].def {
+                    ItemDef::Map(own) => todo.extend(Some(own).filter(|&e| seen.insert(e))),
+                    _ if of_some(*n) => return true,
+                    _ => {}
+                }
+            }
+            todo.extend(self.x.children(e).into_iter().filter(|&e| seen.insert(e)));
+        }
+        false
     }
 
     /// Whether it is an input's elements as they are, or rounded.
