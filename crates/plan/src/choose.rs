@@ -119,12 +119,12 @@ fn chosen(forms: &[Form<'_>], bound: &Bound, machine: &Machine, options: &Option
         let f = &forms[k];
         // Forms of a large program are compared by their first divisions.
         let so_far = plans.iter().flatten().map(|p| p.1.seconds).fold(f64::INFINITY, f64::min);
-        known.hurries = (known.spent >= crate::search::most_work(machine)).then_some(so_far).filter(|_| k > 0);
+        known.hurries = (known.spent >= crate::search::MOST_WORK).then_some(so_far).filter(|_| k > 0);
         let refuse = |reason: &str| Err(PlanError::unsupported(&f.graph.cascade.name, reason));
         let unfit = f.overflows(bound).or_else(|| dear[k].then(|| DEAR.to_string()));
         plans[k] = match unfit {
             Some(reason) => refuse(&reason),
-            None if k > 0 && known.is_spent(machine) => continue,
+            None if k > 0 && known.is_spent() => continue,
             None => in_one_piece(f.graph, bound, machine, options, &mut known),
         };
     }

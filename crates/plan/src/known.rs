@@ -8,7 +8,6 @@
 use crate::Work;
 use crate::lost::Cost;
 use crate::parts::Cut;
-use einloom_machine::Machine;
 use einloom_model::{Below, ByLanes, Held, KnownBounds, Misfit, Structure};
 use einloom_tile::{AxisId, Program, alike};
 use rustc_hash::FxHashMap;
@@ -27,7 +26,7 @@ pub(crate) struct Known {
     pub shared: Arc<Shared>,
     /// Numbers of kernels without tiles and the units they are for.
     kernels: FxHashMap<(String, Option<String>), usize>,
-    /// Tilings that were looked at in all plans so far.
+    /// The work of all plans so far: [`Work::done`].
     pub spent: usize,
     /// The seconds that the next plan must be below if it is only to be compared: its search ends early, and indices stay apart.
     pub hurries: Option<f64>,
@@ -95,8 +94,8 @@ impl Known {
     }
 
     /// Whether no more plans are begun that a first one is compared with. It depends on what was looked at, not on a clock.
-    pub(crate) fn is_spent(&self, machine: &Machine) -> bool {
-        self.spent >= DIVISIONS * crate::search::most_work(machine)
+    pub(crate) fn is_spent(&self) -> bool {
+        self.spent >= DIVISIONS * crate::search::MOST_WORK
     }
 
     /// The number of a kernel whatever its tiles, for a matrix unit or none.

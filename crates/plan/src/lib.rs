@@ -134,7 +134,7 @@ fn in_shares(
     known: &mut known::Known,
 ) -> Plan {
     shares::best(machine, plan, &mut |shares| {
-        if known.is_spent(machine) {
+        if known.is_spent() {
             return None;
         }
         let by = |indices| plan_by(graph, bound, machine, options, (chunk, indices, shares), known);

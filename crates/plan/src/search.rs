@@ -9,7 +9,6 @@ use crate::lost::{self, Cost, Lost};
 use crate::problem::{ItemDef, Problem};
 use crate::{Fusion, PlanError};
 use einloom_algebra::NodeId;
-use einloom_machine::Machine;
 use einloom_tile::grid_points;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -21,21 +20,8 @@ const AGAIN: usize = 1;
 /// Kernels that are built while looking for better divisions, at most, per node of the graph.
 const TRIES: usize = 16;
 
-/// Work, in tilings, that is done before the search for better divisions ends.
-const TILINGS: usize = 3000;
-/// The same where only what moves is counted.
-const TILINGS_BY_CAPACITY: usize = 3000;
-/// The same for processors, whose kernels are emitted anew for most of the few tilings that each is looked at in.
-const TILINGS_ON_PROCESSORS: usize = 3000;
-
-/// Work, in tilings, that is done before the search for better divisions ends.
-pub(crate) fn most_work(machine: &Machine) -> usize {
-    match (Memory::of(machine), machine.lanes) {
-        (Some(_), _) => TILINGS_BY_CAPACITY,
-        (None, Some(_)) => TILINGS,
-        (None, None) => TILINGS_ON_PROCESSORS,
-    }
-}
+/// Work, in tilings of a large program, that is done before the search for better divisions ends.
+pub(crate) const MOST_WORK: usize = 3000;
 
 /// Plans that are only compared look at so many times fewer.
 const HURRY: usize = 4;
@@ -194,7 +180,7 @@ impl<'a> Search<'a> {
     /// Whether so many times the work was done after which no more divisions are tried.
     fn has_done(&self, times: usize) -> bool {
         let hurry = if self.shop.known.hurries.is_some() { HURRY } else { 1 };
-        self.left == 0 || self.shop.work.done(self.p.items.len()) >= times * most_work(self.shop.machine) / hurry
+        self.left == 0 || self.shop.work.done(self.p.items.len()) >= times * MOST_WORK / hurry
     }
 
     /// What lost to this division: its kernels with other tiles, and other divisions.

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What shares must save of the predicted time: the model may err by as much.
 const WORTH_SHARES: f64 = 0.9;
-/// Points of the grid that are aimed at, in multiples of the cores, as long as more are faster. A kernel for shares may have fewer points
+/// Points of the grid that are aimed at, in multiples of the cores. A kernel for shares may have fewer points
 /// for each than the one it takes the place of.
 const WAVES: [usize; 5] = [1, 2, 4, 8, 16];
 /// Counts of shares that are looked at besides, powers of two up to this one: they divide most lengths into equal parts.

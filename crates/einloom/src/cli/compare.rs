@@ -25,7 +25,7 @@ struct RowJson {
     /// Between the outermost memory and the next one in.
     bytes: Option<u64>,
     bound_bytes: Option<u64>,
-    /// What it rests on, of several kernels with `+` in between: `bound_from` of `einloom plan`.
+    /// What it rests on: `bound_from` of `einloom plan`; of several kernels what comes in and goes out.
     #[serde(serialize_with = "written")]
     bound_from: Option<BTreeSet<BoundFrom>>,
     ratio: Option<f64>,
