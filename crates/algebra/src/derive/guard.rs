@@ -32,6 +32,15 @@ pub(super) fn finite(x: &Term) -> Term {
     Term::Select(Box::new(is_finite(x)), Box::new(x.clone()), Box::new(Term::Number(0.0)))
 }
 
+/// The term with `x` in place of `x` where it is finite, else 0.
+pub(super) fn as_if_finite(t: &Term) -> Term {
+    let t = t.map_children(&mut as_if_finite);
+    match &t {
+        Term::Select(_, x, _) if t == finite(x) => (**x).clone(),
+        _ => t,
+    }
+}
+
 /// `then` where the reduction is over something, else the identity; `then` alone where it is known to be.
 pub(super) fn where_some(seen: Term, then: Term, identity: f64) -> Term {
     Term::Select(Box::new(seen), Box::new(then), Box::new(Term::Number(identity)))

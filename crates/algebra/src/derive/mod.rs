@@ -5,6 +5,7 @@
 //! condition written beside it holds, and says why not where it does not.
 
 mod addends;
+mod alike;
 mod apart;
 mod arg;
 mod attained;

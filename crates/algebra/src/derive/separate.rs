@@ -416,7 +416,7 @@ pub(super) fn to_old(t: &Term) -> Term {
 }
 
 /// `state · exp(anchor + shift)`, where the anchor was `max` if that is finite and 0 if not.
-fn shifted(state: Term, max: &Term, shift: &product::Sum, symbolic: bool) -> Term {
+pub(super) fn shifted(state: Term, max: &Term, shift: &product::Sum, symbolic: bool) -> Term {
     let times_exp = |state: Term, exponent: product::Sum| {
         if exponent.is_empty() {
             return state;

@@ -28,8 +28,10 @@ mod step;
 mod stretch;
 
 use super::reassociate::{Base, Weight, fresh_index};
+use crate::derive::guard;
 use crate::{Def, Graph, Node, NodeId, Refusal, Rule, Step, Term, show, size};
 use einloom_cascade::{BinaryOp, IndexExpr, IndexId, SizeExpr};
+pub(super) use sort::sorted;
 use std::collections::{BTreeMap, BTreeSet};
 use step::Affine;
 
@@ -183,7 +185,7 @@ impl<'a> Rewriter<'a> {
         }
         self.check_windows()?;
         self.check_places()?;
-        let sorted = sort::sorted(&self.graph).ok_or_else(|| {
+        let sorted = sorted(&self.graph).ok_or_else(|| {
             let name = &self.graph[states[0]].name;
             let reason = format!("one value that reads {name} is needed before another that reads it");
             (reason, Some("reads that do not need one another would do".to_string()))
@@ -302,6 +304,13 @@ impl<'a> Rewriter<'a> {
         }
         let weight = Weight { base: Base::E, exponent: a.exponent.clone() };
         if !weight.at_most_one(&a.exponent, &self.graph) {
+            let finite: crate::product::Sum = a.exponent.iter().map(|(c, t)| (*c, guard::as_if_finite(t))).collect();
+            if finite != a.exponent {
+                let reason = format!(
+                    "{name} is relative to a maximum that runs beside it and may be infinite, so the decay between any two positions of a chunk is no factor of a product of matrices, and costs more than the steps"
+                );
+                return Err((reason, Some("a decay that is known before, such as exp(-abs(a[t])), would do".into())));
+            }
             let exponent = show::term(&self.graph, &crate::product::sum_term(&a.exponent));
             let reason = format!(
                 "the sign of {exponent} is not known: over a chunk its exponential may overflow where a state of {name} is 0 or small, and step by step it would not"

@@ -5,7 +5,7 @@ use crate::{Def, Graph, NodeId};
 use std::collections::BTreeSet;
 
 /// The graph in such an order, otherwise as it was; nothing if there is none.
-pub(super) fn sorted(graph: &Graph) -> Option<Graph> {
+pub(in crate::derive) fn sorted(graph: &Graph) -> Option<Graph> {
     let group = |n: NodeId| graph.recurrences.iter().position(|r| r.members.contains(&n));
     let together = |n: NodeId| group(n).map_or_else(|| vec![n], |r| graph.recurrences[r].members.clone());
     let needs = |n: NodeId| -> BTreeSet<NodeId> {

@@ -4,9 +4,10 @@
 //! once both are one product, the factors that carry the outer index n do not carry the indices of the query side (m
 //! above), which are the result's indices that only factors without n bring in. Then · distributes over both sums and
 //! they change places. A condition that ties n to m as a prefix, and weights of the distance between them, are taken
-//! care of by [`prefix`]; one that ties it as a suffix by [`reverse`]. What is no sum but runs over a prefix is a recurrence by [`running`]; weights that grow
+//! care of by [`prefix`], those whose size is not known by [`anchored`]; one that ties it as a suffix by [`reverse`]. What is no sum but runs over a prefix is a recurrence by [`running`]; weights that grow
 //! with the distance are by [`distance`], and what depends on which of two positions is the larger by [`halves`]. Which order is better depends on sizes, so this makes an alternative and no replacement.
 
+mod anchored;
 mod build;
 mod distance;
 mod halves;
@@ -74,6 +75,7 @@ pub(super) fn alternatives(written: &Graph) -> (Vec<Rewriting>, Vec<Refusal>) {
                     crate::derive::rebuild::prune(&mut next.graph);
                 }
             }
+            crate::derive::alike::merge(&mut next.graph);
             if found.len() < MAX_ALTERNATIVES && seen.insert(shape(&next.graph)) {
                 todo.push(Rewriting { graph: next.graph.clone(), steps: next.steps.clone() });
                 found.push(next);

@@ -222,7 +222,7 @@ fn shown_sum(w: &Weight, s: &Sum, graph: &Graph) -> String {
 }
 
 /// Whether something is read at the index.
-fn reads_at(t: &Term, n: IndexId) -> bool {
+pub(super) fn reads_at(t: &Term, n: IndexId) -> bool {
     let mut found = false;
     t.visit(&mut |t| found |= matches!(t, Term::Read(..)) && t.mentions(&[n]));
     found

@@ -189,7 +189,10 @@ impl Site {
             return Ok(None);
         }
         parts.query = tied;
-        let sides = self.sides(parts).map_err(|why| (Rule::Prefix, why))?;
+        let sides = match self.sides(parts.clone()) {
+            Ok(sides) => sides,
+            Err(why) => return self.anchored(&parts).map(Some).ok_or((Rule::Prefix, why)),
+        };
         self.build(sides, vec![]).map_err(|why| (Rule::Prefix, why))
     }
 }

@@ -1,0 +1,224 @@
+//! Weighted sums over a prefix, relative to their largest weight: `S[m] = Σ_{n <= m} f(n)·exp(g(n) + h(m))`, whatever g and h are.
+//!
+//! With the maximum so far, `K[m] = max(n: n <= m) g(n)`, the state is `Σ f(n)·exp(g(n) - K[m])`. When a position joins, it is
+//! multiplied with `exp(K[m-1] - K[m]) <= 1`, so nothing overflows that does not as written, and `exp(K[m] + h(m))`, the largest
+//! weight, is multiplied where the state is read; under the maximum that the text subtracts itself that is 1. Both are recurrences.
+//! What is not finite in place of K counts as 0, as for any anchor: see [`crate::derive::separate`].
+//!
+//! A part of g that moves with the position, as in `exp(k[n] - w·(m - n))`, is taken relative to the latest position, as in
+//! [`super::running`]: the maximum moves by its difference `d` from step to step, and the factor is `exp(K[m-1] + d - K[m])`. A multiple of
+//! the distance from the start would lose the digits that one of the distance between two positions has.
+//!
+//! Conditions: the weight is a power of e or of 2 whose exponent splits into g and h; what moves in g reads nothing at
+//! the position; both indices are over one rank; no condition but the prefix.
+
+use super::Rewriting;
+use super::build::{State, rename_placeholders};
+use super::insert::{insert, placeholder};
+use super::prefix::{Prefix, mentions_position, reads_at};
+use super::site::{Parts, Site};
+use super::weights::{Base, Body, canonical, moved};
+use crate::derive::guard;
+use crate::derive::inline::rounds;
+use crate::derive::rebuild::renumber;
+use crate::derive::separate::shifted;
+use crate::product::{self, Sum};
+use crate::{Def, Node, NodeId, Recurrence, Rule, Step, Term, show};
+use einloom_cascade::{BinaryOp, IndexExpr, Monoid, SizeExpr, UnaryOp};
+
+fn binary(op: BinaryOp, a: Term, b: Term) -> Term {
+    Term::Binary(op, Box::new(a), Box::new(b))
+}
+
+fn exp(exponent: Term) -> Term {
+    Term::Unary(UnaryOp::Exp, Box::new(exponent))
+}
+
+/// What the sum is made of.
+struct Split {
+    prefix: Prefix,
+    /// f.
+    inside: Body,
+    /// What carries no reduced index.
+    outside: Body,
+    /// g.
+    inner: Sum,
+    /// g less what moves with the position.
+    data: Sum,
+    /// What moves in it, at the latest position.
+    latest: Sum,
+    /// By how much that differs from the position before to the one that joins.
+    moves: Option<Term>,
+    /// h.
+    outer: Sum,
+    /// The conditions that make the prefix.
+    tying: Vec<Term>,
+}
+
+impl Site {
+    /// The sum as two recurrences. Nothing where a condition fails.
+    pub(super) fn anchored(&self, parts: &Parts) -> Option<Rewriting> {
+        let split = self.split(parts)?;
+        let p = &split.prefix;
+        let mut g = (*self.graph).clone();
+        let largest = product::sum_term(&split.data);
+        let first = g.recurrences.len();
+        // The maximum so far: new node 0.
+        let moved = |old: Term| match &split.moves {
+            Some(by) => binary(BinaryOp::Add, old, by.clone()),
+            None => old,
+        };
+        let moves: Vec<&Term> = split.moves.iter().collect();
+        let state = State {
+            inside: &largest,
+            filters: &[],
+            kept: &moved,
+            uses: &moves,
+            op: BinaryOp::Max,
+            identity: f64::NEG_INFINITY,
+        };
+        let (mut top, top_read) = self.state_node(p, state, &[], first).ok()?;
+        top.name = crate::flatten::fresh_name(&self.graph.nodes, &format!("{}.max", self.node.name));
+        let Term::Read(_, axes) = &top_read else { return None };
+        let Def::Iterative { dim, .. } = &top.def else { return None };
+        let (dim, axes) = (*dim, axes.clone());
+        // While the sum's state is made it is node 0, and the maximum another one.
+        let other = placeholder(2);
+        let slice = |node: NodeId, k: i64| {
+            let mut at = axes.clone();
+            at[dim] = IndexExpr::var(p.up_to);
+            at[dim].offset = SizeExpr::constant(k);
+            Term::Read(node, at)
+        };
+        let new_anchor = guard::finite(&slice(other, 1));
+        let rho = exp(binary(BinaryOp::Sub, moved(slice(other, 0)), new_anchor.clone()));
+        let mut relative = split.data.clone();
+        product::append(&mut relative, vec![(-1.0, new_anchor)], 1.0);
+        let mut inside = split.inside.clone();
+        inside.factors.push((exp(product::sum_term(&relative)), 1.0));
+        let inside = inside.term();
+        let kept = |old: Term| binary(BinaryOp::Mul, rho.clone(), old);
+        let uses = [&rho];
+        let state = State { inside: &inside, filters: &[], kept: &kept, uses: &uses, op: BinaryOp::Add, identity: 0.0 };
+        let (mut sum, sum_read) = self.state_node(p, state, &[], first + 1).ok()?;
+        let place = |n: NodeId| match n {
+            n if n == placeholder(0) => placeholder(1),
+            n if n == other => placeholder(0),
+            n => n,
+        };
+        renumber(&mut sum.def, &place);
+        let sum_read = sum_read.rename_nodes(&place);
+        // The maximum that the text has leaves nothing to multiply with.
+        let mut shift = split.outer.clone();
+        product::append(&mut shift, split.latest.clone(), 1.0);
+        let own = split.outer.iter().find(|(c, t)| *c == -1.0 && self.is_largest(t, &split));
+        let top_read = own.map_or(top_read, |(_, t)| t.clone());
+        let value = shifted(sum_read, &top_read, &canonical(shift, &self.graph), false);
+        let mut whole = split.outside.clone();
+        whole.factors.push((value, 1.0));
+        let mut value = whole.term();
+        if p.offset < 0 {
+            let seen = binary(BinaryOp::Ge, Term::Position(p.up_to), Term::Number(-p.offset as f64));
+            value = guard::where_some(seen, value, 0.0);
+        }
+        let step = self.tell_anchored(&split, &top, &sum);
+        let made = insert(&mut g, self.id, vec![top, sum], Node { def: Def::Map(value), ..self.node.clone() });
+        let rank = g.cascade[p.up_to].rank;
+        g.recurrences.extend(made.into_iter().map(|n| Recurrence {
+            rank,
+            index: p.up_to,
+            members: vec![n],
+            within: vec![],
+        }));
+        Some(Rewriting { graph: g, steps: vec![step] })
+    }
+
+    fn split(&self, parts: &Parts) -> Option<Split> {
+        let query: Vec<_> = parts.query.iter().copied().collect();
+        let (carries, asks) = (|t: &Term| t.mentions(&self.over), |t: &Term| t.mentions(&query));
+        let (tying, others): (Vec<Term>, Vec<Term>) = parts.filter.iter().cloned().partition(|f| carries(f) && asks(f));
+        let prefix = Prefix::of(&self.graph, &tying, &self.over).ok().filter(|_| others.is_empty())?;
+        let [of, up_to] = [prefix.of, prefix.up_to].map(|i| self.graph.cascade[i].rank);
+        let (inside, outside): (Vec<_>, Vec<_>) = parts.factors.factors.iter().cloned().partition(|(t, _)| carries(t));
+        if of != up_to || inside.iter().any(|(t, _)| asks(t)) {
+            return None;
+        }
+        let mut exponent = vec![];
+        for w in &parts.factors.weights {
+            let unit = match w.base {
+                Base::E => 1.0,
+                Base::Two => std::f64::consts::LN_2,
+                Base::Of(_) => return None,
+            };
+            product::append(&mut exponent, w.exponent.clone(), unit);
+        }
+        let (inner, outer): (Sum, Sum) = exponent.into_iter().partition(|(_, t)| carries(t));
+        if inner.is_empty() || inner.iter().any(|(_, t)| asks(t)) {
+            return None;
+        }
+        let n = prefix.of;
+        let (moving, data): (Sum, Sum) = inner.iter().cloned().partition(|(_, t)| mentions_position(t, n));
+        if moving.iter().any(|(_, t)| reads_at(t, n)) {
+            return None;
+        }
+        let at = |k: i64| {
+            let mut e = IndexExpr::var(prefix.up_to);
+            e.offset = SizeExpr::constant(k);
+            moved(&moving, n, &e, &self.graph)
+        };
+        let latest = at(prefix.offset)?;
+        let mut moves = at(prefix.taken() - 1)?;
+        product::append(&mut moves, at(prefix.taken())?, -1.0);
+        let moves = canonical(moves, &self.graph);
+        let moves = (!moves.is_empty()).then(|| product::sum_term(&moves));
+        let body = |coefficient, factors| Body { coefficient, factors, weights: vec![] };
+        let (inside, outside) = (body(1.0, inside), body(parts.factors.coefficient, outside));
+        Some(Split { prefix, inside, outside, inner, data, latest, moves, outer, tying })
+    }
+
+    /// Whether a term is the maximum of the exponents over the same positions.
+    fn is_largest(&self, t: &Term, split: &Split) -> bool {
+        let Term::Read(n, at) = t else { return false };
+        let node = &self.graph[*n];
+        let Def::Reduce(r) = &node.def else { return false };
+        let over = r.monoid == Monoid::Max && r.over == self.over && r.filter == split.tying;
+        if !over || split.moves.is_some() || !self.graph.is_plain(*n, at) || rounds(node) {
+            return false;
+        }
+        let mut left = canonical(product::sum(&r.body), &self.graph);
+        product::append(&mut left, canonical(split.inner.clone(), &self.graph), -1.0);
+        left.is_empty()
+    }
+
+    fn tell_anchored(&self, split: &Split, top: &Node, sum: &Node) -> Step {
+        let (p, largest) = (&split.prefix, product::sum_term(&split.data));
+        let relative = match &split.moves {
+            Some(by) => format!(", moved by {} a step", show::term(&self.graph, by)),
+            None => String::new(),
+        };
+        let shown = self.with(&[top.clone(), sum.clone()]);
+        let rename = |def: &Def| rename_placeholders(def, self.graph.nodes.len());
+        let [n, m] = [p.of, p.up_to].map(|i| self.graph.cascade[i].name.clone());
+        let before = match &self.graph[self.id].def {
+            Def::Reduce(written) => show::reduction(&self.graph, written),
+            _ => String::new(),
+        };
+        let after = match rename(&sum.def) {
+            Def::Iterative { step, .. } => show::term(&shown, &show::unguarded(&step)),
+            def => show::def(&shown, &def),
+        };
+        Step {
+            rule: Rule::Prefix,
+            statement: self.node.statement.unwrap_or(0),
+            node: sum.name.clone(),
+            ranks: vec![self.graph.cascade[self.graph.cascade[p.up_to].rank].name.clone()],
+            why: format!(
+                "the positions {n} that {m} sees are those that {m} - 1 sees and one more; the state is relative to {}, the largest {} so far{relative}, so at a step all earlier weights are multiplied with at most 1",
+                top.name,
+                show::term(&self.graph, &largest),
+            ),
+            before,
+            after: format!("{} = {after}", self.next_slice(sum, &m)),
+        }
+    }
+}
