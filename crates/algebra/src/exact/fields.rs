@@ -18,6 +18,8 @@ pub(super) struct Fields<'a> {
     pub seed: u64,
     /// A maximum is the last of its elements in a random order of values, in place of a function of their set.
     selects: bool,
+    /// A user's monoid is what its text says.
+    spelled: bool,
     /// Constants that are no integers, by their bits.
     constants: RefCell<HashMap<u64, Value>>,
     /// Reciprocals and roots, which are high powers: all elements of a row have the same divisor.
@@ -26,12 +28,13 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    pub fn new(graph: &'a Graph, bound: &'a Bound, seed: u64, selects: bool) -> Self {
+    pub fn new(graph: &'a Graph, bound: &'a Bound, seed: u64, [selects, spelled]: [bool; 2]) -> Self {
         Self {
             graph,
             bound,
             seed,
             selects,
+            spelled,
             constants: RefCell::default(),
             reciprocals: RefCell::default(),
             roots: RefCell::default(),
@@ -413,7 +416,8 @@ impl Domain for Fields<'_> {
             Monoid::Sum | Monoid::Prod => v,
             // The identity stays what it is, and integers have an order.
             _ if v == self.identity(m) || v.int.is_some() => v,
-            Monoid::Max | Monoid::Min if self.selects => v,
+            Monoid::Max | Monoid::Min | Monoid::ArgMax | Monoid::ArgMin if self.selects => v,
+            Monoid::Custom(_) if self.spelled => v,
             Monoid::Max | Monoid::Min => {
                 let largest = Some(m == Monoid::Max);
                 Value { largest, ..self.function(128 + u64::from(m == Monoid::Min), &[&v]) }
@@ -428,6 +432,7 @@ impl Domain for Fields<'_> {
             Monoid::Sum => self.binary(BinaryOp::Add, a, b),
             Monoid::Prod => self.binary(BinaryOp::Mul, a, b),
             Monoid::ArgMax | Monoid::ArgMin => return None,
+            Monoid::Custom(_) if self.spelled => return crate::stream::combine(self, self.graph, m, [a, b]),
             _ if *a == self.identity(m) => *b,
             _ if *b == self.identity(m) => *a,
             Monoid::Max | Monoid::Min if self.selects || a.int.is_some() && b.int.is_some() => {
@@ -442,8 +447,11 @@ impl Domain for Fields<'_> {
         })
     }
 
-    fn beats(&self, _m: Monoid, a: &Value, b: &Value) -> bool {
-        a.order() > b.order()
+    fn beats(&self, m: Monoid, a: &Value, b: &Value) -> bool {
+        match self.selects {
+            true => self.compare(if m == Monoid::ArgMin { BinaryOp::Lt } else { BinaryOp::Gt }, a, b),
+            false => a.order() > b.order(),
+        }
     }
 }
 

@@ -7,8 +7,9 @@
 //! random values there. `sqrt` and `abs` are random functions that are multiplicative, `sqrt` odd and `abs` even; a power whose
 //! exponent is no known integer is multiplicative too, and turns sums of exponents into products. A maximum
 //! is a random function of the *set* of elements it is taken over, so an anchor's running values are free values; one of two values is that
-//! of their sets together. Where a derived form asks which elements attain an extremum, an extremum is one of its elements
-//! instead, the last in a random order of values; there two sets may have one in common, which bounds the error much less. `log` is the
+//! of their sets together. Where a derived form asks which elements attain an extremum, or the text for positions, an extremum is one of its elements
+//! instead, the last in a random order of values; there two sets may have one in common, which bounds the error much less. A user's monoid
+//! is a random function of the set too, and what its text says where a derived form takes it step by step. `log` is the
 //! inverse of `exp` where that made a value, or a product with it, and a random function of any other. Every other
 //! function is a random function: equal arguments, equal values. An identity that needs more than this
 //! (`log(x·y) = log(x) + log(y)` of sums, `sqrt(x)·sqrt(x) = x`, the order of reals) is therefore *not certified*, which is not
@@ -20,8 +21,8 @@ mod fields;
 mod value;
 
 use crate::stream::{Cut, evaluate_in};
-use crate::{Def, Derivation, Graph};
-use einloom_cascade::Bound;
+use crate::{Def, Derivation, Graph, NodeId};
+use einloom_cascade::{Bound, Monoid};
 use fields::Fields;
 use value::{Special, Value};
 
@@ -50,9 +51,11 @@ const CUTS: [Cut; 3] = [Cut::Whole, Cut::Chunks(2), Cut::Parts(2)];
 /// Tests a derivation at `points` random points, at the given (small) sizes.
 pub fn certify(d: &Derivation, bound: &Bound, points: usize) -> Certificate {
     let mut degree: f64 = 1.0;
-    let selects = asks_who_attains(&d.derived);
+    let selects = asks_who_attains(&d.derived) || d.written.ids().any(|n| is_position(&d.written, n));
+    let own = |g: &Graph| g.ids().filter(|&n| monoid(g, n).is_some_and(|m| matches!(m, Monoid::Custom(_)))).count();
+    let spelled = own(&d.derived) < own(&d.written);
     for seed in 0..points as u64 {
-        let domain = |graph| Fields::new(graph, bound, seed, selects);
+        let domain = |graph| Fields::new(graph, bound, seed, [selects, spelled]);
         let Some(expected) = evaluate_in(&domain(&d.written), &d.written, bound, Cut::Whole) else {
             return Certificate::NotEvaluated;
         };
@@ -86,6 +89,17 @@ pub fn certify(d: &Derivation, bound: &Bound, points: usize) -> Certificate {
         _ => per_point,
     };
     Certificate::Certified { points, bits: (per_point * points as f64) as u32 }
+}
+
+fn monoid(graph: &Graph, n: NodeId) -> Option<Monoid> {
+    match &graph[n].def {
+        Def::Reduce(r) => Some(r.monoid),
+        _ => None,
+    }
+}
+
+fn is_position(graph: &Graph, n: NodeId) -> bool {
+    matches!(monoid(graph, n), Some(Monoid::ArgMax | Monoid::ArgMin))
 }
 
 /// Whether some state stands or falls with the elements that attain an extremum.

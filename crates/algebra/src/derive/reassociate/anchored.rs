@@ -13,7 +13,7 @@
 //! the position; both indices are over one rank; no condition but the prefix.
 
 use super::Rewriting;
-use super::build::{State, rename_placeholders};
+use super::build::{Join, State, rename_placeholders};
 use super::insert::{insert, placeholder};
 use super::prefix::{Prefix, mentions_position, reads_at};
 use super::site::{Parts, Site};
@@ -74,7 +74,7 @@ impl Site {
             filters: &[],
             kept: &moved,
             uses: &moves,
-            op: BinaryOp::Max,
+            join: Join::Op(BinaryOp::Max),
             identity: f64::NEG_INFINITY,
         };
         let (mut top, top_read) = self.state_node(p, state, &[], first).ok()?;
@@ -99,7 +99,7 @@ impl Site {
         let inside = inside.term();
         let kept = |old: Term| binary(BinaryOp::Mul, rho.clone(), old);
         let uses = [&rho];
-        let state = State { inside: &inside, filters: &[], kept: &kept, uses: &uses, op: BinaryOp::Add, identity: 0.0 };
+        let state = State { inside: &inside, filters: &[], kept: &kept, uses: &uses, join: Join::Op(BinaryOp::Add), identity: 0.0 };
         let (mut sum, sum_read) = self.state_node(p, state, &[], first + 1).ok()?;
         let place = |n: NodeId| match n {
             n if n == placeholder(0) => placeholder(1),

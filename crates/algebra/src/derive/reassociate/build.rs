@@ -24,9 +24,18 @@ pub(super) struct State<'a> {
     /// What that needs.
     pub uses: &'a [&'a Term],
     /// What joins both.
-    pub op: BinaryOp,
-    /// What joins without a trace.
+    pub join: Join<'a>,
+    /// What the state is before anything joined.
     pub identity: f64,
+}
+
+/// How a state and what it takes in are joined.
+#[derive(Clone, Copy)]
+pub(super) enum Join<'a> {
+    /// The state before anything joined leaves no trace.
+    Op(BinaryOp),
+    /// Where there is nothing to take in the state stays as it is.
+    By(&'a dyn Fn(Term, Term) -> Term),
 }
 
 impl Site {
@@ -154,11 +163,11 @@ impl Site {
         let kept = |old: Term| sides.rho.iter().rev().fold(old, |kept, rho| compare(BinaryOp::Mul, rho.clone(), kept));
         let (inside, filters) = (&sides.inside.term(), &sides.inside_filter[..]);
         let uses: Vec<&Term> = sides.rho.iter().collect();
-        let state = State { inside, filters, kept: &kept, uses: &uses, op: BinaryOp::Add, identity: 0.0 };
+        let state = State { inside, filters, kept: &kept, uses: &uses, join: Join::Op(BinaryOp::Add), identity: 0.0 };
         self.state_node(p, state, inner, recurrence)
     }
 
-    /// `state[m+1] = op(kept(state[m]), inside[n: m + taken])`.
+    /// `state[m+1] = join(kept(state[m]), inside[n: m + taken])`.
     pub(super) fn state_node(
         &self,
         p: &Prefix,
@@ -166,7 +175,7 @@ impl Site {
         inner: &[IndexId],
         recurrence: usize,
     ) -> Result<(Node, Term), Why> {
-        let State { inside, filters, kept, uses, op, identity } = state;
+        let State { inside, filters, kept, uses, join, identity } = state;
         let (m, n) = (p.up_to, p.of);
         let mut here = IndexExpr::var(m);
         here.offset = SizeExpr::constant(p.taken());
@@ -195,13 +204,18 @@ impl Site {
             }
         }
         let mut summand = at(inside)?;
-        for conditions in [guards, ranges] {
-            if let Some(guard) = conditions.into_iter().reduce(|a, b| compare(BinaryOp::And, a, b)) {
-                summand = Term::Select(Box::new(guard), Box::new(summand), Box::new(Term::Number(identity)));
-            }
+        let mut conditions = [guards, ranges].map(|all| all.into_iter().reduce(|a, b| compare(BinaryOp::And, a, b)));
+        let under = |guards: [Option<Term>; 2], term: Term, otherwise: &Term| {
+            guards.into_iter().flatten().fold(term, |term, guard| {
+                Term::Select(Box::new(guard), Box::new(term), Box::new(otherwise.clone()))
+            })
+        };
+        if let Join::Op(_) = join {
+            summand = under(std::mem::take(&mut conditions), summand, &Term::Number(identity));
         }
         let mut free = BTreeSet::from([m]);
         summand.indices(&mut free);
+        conditions.iter().flatten().for_each(|t| t.indices(&mut free));
         uses.iter().for_each(|t| t.indices(&mut free));
         let axes = self.order(&free, inner, Some(m));
         let place = |offset: i64| -> Vec<IndexExpr> {
@@ -211,7 +225,11 @@ impl Site {
             }
             at
         };
-        let step = compare(op, kept(Term::Read(placeholder(0), place(0))), summand);
+        let old = kept(Term::Read(placeholder(0), place(0)));
+        let step = match join {
+            Join::Op(op) => compare(op, old, summand),
+            Join::By(f) => under(conditions, f(old.clone(), summand), &old),
+        };
         let dim = axes.iter().position(|&i| i == m).unwrap_or(0);
         let initial = vec![(SizeExpr::constant(0), Term::Number(identity))];
         let mut node = self.part("state", axes.clone(), Def::Iterative { recurrence, dim, initial, step });

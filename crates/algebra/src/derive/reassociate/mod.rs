@@ -9,7 +9,9 @@
 
 mod anchored;
 mod build;
+mod centred;
 mod distance;
+mod first;
 mod halves;
 mod insert;
 mod prefix;
@@ -27,7 +29,8 @@ pub(super) use weights::{Base, Body, Weight};
 
 use super::guard;
 use crate::{Def, Graph, Node, NodeId, Product, Refusal, Step, Term};
-use einloom_cascade::BinaryOp;
+use einloom_cascade::{BinaryOp, Monoid};
+use first::Equal;
 use reverse::{Reversed, reversed};
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -107,12 +110,18 @@ fn rewrite(graph: &Rc<Graph>, id: NodeId) -> Result<Option<Rewriting>, Refusal> 
 
 /// As one recurrence, or in another order.
 fn in_one(graph: &Rc<Graph>, id: NodeId) -> Result<Option<Rewriting>, Refusal> {
-    let forwards = |graph: &Rc<Graph>, id: NodeId| match running::rewrite(graph, id)? {
+    let forwards = |graph: &Rc<Graph>, id: NodeId| match running::rewrite(graph, id, Equal::First)? {
         None => site::rewrite(graph, id),
         done => Ok(done),
     };
     if let Some(Reversed { graph: other, id: counted, step }) = reversed(graph, id) {
-        match rewrite(&Rc::new(other), counted) {
+        let other = Rc::new(other);
+        let done = match is_position(graph, id) {
+            // The last of equal ones, counted from the end, is the first.
+            true => running::rewrite(&other, counted, Equal::Last),
+            false => rewrite(&other, counted),
+        };
+        match done {
             Ok(Some(mut done)) => {
                 done.steps.insert(0, step);
                 return Ok(Some(done));
@@ -122,6 +131,10 @@ fn in_one(graph: &Rc<Graph>, id: NodeId) -> Result<Option<Rewriting>, Refusal> {
         }
     }
     forwards(graph, id)
+}
+
+fn is_position(graph: &Graph, id: NodeId) -> bool {
+    matches!(&graph[id].def, Def::Reduce(r) if matches!(r.monoid, Monoid::ArgMax | Monoid::ArgMin))
 }
 
 /// Whether the term reads nothing and stands nowhere.

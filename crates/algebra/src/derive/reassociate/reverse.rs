@@ -6,7 +6,7 @@ use super::insert::{insert, placeholder};
 use super::prefix::bound;
 use crate::product;
 use crate::{Def, Graph, Node, NodeId, Reduction, Rule, Step, Term, show};
-use einloom_cascade::{BinaryOp, IndexAtom, IndexExpr, IndexId, SizeExpr};
+use einloom_cascade::{BinaryOp, IndexAtom, IndexExpr, IndexId, Monoid, SizeExpr};
 
 /// A graph in which the reduction at `id` is over a prefix.
 pub(super) struct Reversed {
@@ -60,7 +60,16 @@ pub(super) fn reversed(graph: &Graph, id: NodeId) -> Option<Reversed> {
     };
     let back = from_end(&g, m, m);
     let at = node.axes.iter().map(|&i| if i == m { back.clone() } else { IndexExpr::var(i) }).collect();
-    let replaced = Node { def: Def::Map(Term::Read(placeholder(0), at)), ..node.clone() };
+    let mut value = Term::Read(placeholder(0), at);
+    // A position is counted from the end itself.
+    if matches!(r.monoid, Monoid::ArgMax | Monoid::ArgMin) {
+        let binary = |op, a: &Term, b: Term| Term::Binary(op, Box::new(a.clone()), Box::new(b));
+        let last = SizeExpr::rank(graph.cascade[n].rank).add(&SizeExpr::constant(-1));
+        let none = binary(BinaryOp::Lt, &value, Term::Number(0.0));
+        let from_start = binary(BinaryOp::Sub, &Term::Size(last), value);
+        value = Term::Select(Box::new(none), Box::new(Term::Number(-1.0)), Box::new(from_start));
+    }
+    let replaced = Node { def: Def::Map(value), ..node.clone() };
     let [shown_n, shown_m] = [n, m].map(|i| graph.cascade[i].name.clone());
     let step = Step {
         rule: Rule::Reverse,

@@ -7,7 +7,8 @@
 //! [`prefix`]: super::prefix
 
 use super::Rewriting;
-use super::build::{State, rename_placeholders};
+use super::build::{Join, State, rename_placeholders};
+use super::first::Equal;
 use super::insert::insert;
 use super::prefix::{Prefix, Why, mentions_position};
 use super::site::{Site, open_maps};
@@ -18,13 +19,32 @@ use crate::{Def, Graph, Node, NodeId, Refusal, Rule, Step, Term, show};
 use einloom_cascade::{BinaryOp, DType, IndexExpr, IndexId, Monoid, SizeExpr};
 use std::rc::Rc;
 
-/// How two values of the monoid are joined, and what joins without a trace; `None` if nothing is made of it here.
-fn joined(monoid: Monoid) -> Option<(BinaryOp, f64)> {
+/// How two values of the monoid are joined, and what it is over nothing; `None` if nothing is made of it here.
+fn joined(graph: &Graph, monoid: Monoid) -> Option<(Joined, f64)> {
     match monoid {
-        Monoid::Prod => Some((BinaryOp::Mul, 1.0)),
-        Monoid::Max => Some((BinaryOp::Max, f64::NEG_INFINITY)),
-        Monoid::Min => Some((BinaryOp::Min, f64::INFINITY)),
-        _ => None,
+        Monoid::Prod => Some((Joined::Op(BinaryOp::Mul), 1.0)),
+        Monoid::Max => Some((Joined::Op(BinaryOp::Max), f64::NEG_INFINITY)),
+        Monoid::Min => Some((Joined::Op(BinaryOp::Min), f64::INFINITY)),
+        Monoid::Custom(id) => {
+            let combine = crate::flatten::argument_term(&graph.cascade[id].combine)?;
+            Some((Joined::Of(combine), graph.cascade[id].identity))
+        }
+        Monoid::Sum | Monoid::ArgMax | Monoid::ArgMin => None,
+    }
+}
+
+enum Joined {
+    Op(BinaryOp),
+    /// Of two arguments.
+    Of(Term),
+}
+
+/// A user's monoid at two values.
+fn combined(combine: &Term, old: &Term, new: &Term) -> Term {
+    match combine {
+        Term::Argument(0) => old.clone(),
+        Term::Argument(_) => new.clone(),
+        t => t.map_children(&mut |c| combined(c, old, new)),
     }
 }
 
@@ -32,16 +52,21 @@ fn joined(monoid: Monoid) -> Option<(BinaryOp, f64)> {
 ///
 /// # Errors
 /// What is no prefix in the range that another index bounds.
-pub(super) fn rewrite(shared: &Rc<Graph>, id: NodeId) -> Result<Option<Rewriting>, Refusal> {
+pub(super) fn rewrite(shared: &Rc<Graph>, id: NodeId, equal: Equal) -> Result<Option<Rewriting>, Refusal> {
     let graph: &Graph = shared;
     let node = &graph[id];
     let Def::Reduce(r) = &node.def else { return Ok(None) };
     let member = graph.recurrences.iter().any(|r| r.members.contains(&id));
-    let Some((_, identity)) = joined(r.monoid).filter(|_| !member) else { return Ok(None) };
-    if node.dtype == Some(DType::I32) {
+    let position = matches!(r.monoid, Monoid::ArgMax | Monoid::ArgMin);
+    let joined = joined(graph, r.monoid);
+    if member || !position && (joined.is_none() || node.dtype == Some(DType::I32)) {
         return Ok(None);
     }
-    let (body, filter) = filter::stripped(graph, r, identity);
+    let (body, filter) = match joined {
+        Some((Joined::Op(_), identity)) => filter::stripped(graph, r, identity),
+        // An element that equals what it is over nothing is one of them all the same.
+        _ => (r.body.clone(), r.filter.clone()),
+    };
     let tie = |f: &Term| f.mentions(&r.over) && f.mentions(&node.axes) && !reads(f);
     let (tying, others): (Vec<Term>, Vec<Term>) = filter.into_iter().partition(tie);
     if tying.is_empty() {
@@ -50,6 +75,10 @@ pub(super) fn rewrite(shared: &Rc<Graph>, id: NodeId) -> Result<Option<Rewriting
     let body = open_maps(graph, &body, &r.over, false);
     let site = Site { graph: shared.clone(), id, node: node.clone(), over: r.over.clone() };
     let parts = match Prefix::of(graph, &tying, &r.over) {
+        Ok(p) if position => {
+            let done = site.first(&p, &body, &others, r.monoid, equal);
+            return done.map_err(|why| refusal(graph, node, &r.over, why));
+        }
         Ok(p) => Parts::of(graph, r.monoid, &body, p),
         // Only where the rest would do.
         Err(_) if body.mentions(&node.axes) => return Ok(None),
@@ -94,7 +123,7 @@ impl Parts {
         if !body.mentions(&[m]) {
             return Some(Self { prefix, inside: body.clone(), moves: None, outside: None });
         }
-        if monoid == Monoid::Prod {
+        if !matches!(monoid, Monoid::Max | Monoid::Min) {
             return None;
         }
         let (inner, outer): (Sum, Sum) = product::sum(body).into_iter().partition(|(_, t)| t.mentions(&[n]));
@@ -127,14 +156,22 @@ impl Parts {
 impl Site {
     fn running(&self, parts: Parts, filters: Vec<Term>, monoid: Monoid) -> Result<Option<Rewriting>, Why> {
         let Parts { prefix, inside, moves, outside } = parts;
-        let Some((op, identity)) = joined(monoid) else { return Ok(None) };
+        let Some((joined, identity)) = joined(&self.graph, monoid) else { return Ok(None) };
+        let by = |old: Term, new: Term| match &joined {
+            Joined::Op(op) => Term::Binary(*op, Box::new(old), Box::new(new)),
+            Joined::Of(combine) => combined(combine, &old, &new),
+        };
+        let join = match &joined {
+            Joined::Op(op) => Join::Op(*op),
+            Joined::Of(_) => Join::By(&by),
+        };
         let mut g = (*self.graph).clone();
         let kept = |old: Term| match &moves {
             Some(by) => Term::Binary(BinaryOp::Add, Box::new(old), Box::new(by.clone())),
             None => old,
         };
         let uses: Vec<&Term> = moves.iter().collect();
-        let state = State { inside: &inside, filters: &filters, kept: &kept, uses: &uses, op, identity };
+        let state = State { inside: &inside, filters: &filters, kept: &kept, uses: &uses, join, identity };
         let (node, read) = self.state_node(&prefix, state, &[], g.recurrences.len())?;
         let value = match outside {
             Some(by) => Term::Binary(BinaryOp::Add, Box::new(read), Box::new(by)),

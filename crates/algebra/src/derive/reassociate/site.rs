@@ -191,7 +191,10 @@ impl Site {
         parts.query = tied;
         let sides = match self.sides(parts.clone()) {
             Ok(sides) => sides,
-            Err(why) => return self.anchored(&parts).map(Some).ok_or((Rule::Prefix, why)),
+            Err(why) => {
+                let other = self.anchored(&parts).map(Ok).or_else(|| self.centred(&parts)).unwrap_or(Err(why));
+                return other.map(Some).map_err(|why| (Rule::Prefix, why));
+            }
         };
         self.build(sides, vec![]).map_err(|why| (Rule::Prefix, why))
     }
