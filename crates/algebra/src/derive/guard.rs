@@ -46,6 +46,12 @@ pub(super) fn where_some(seen: Term, then: Term, identity: f64) -> Term {
     Term::Select(Box::new(seen), Box::new(then), Box::new(Term::Number(identity)))
 }
 
+/// What is made of an extremum, or its identity where the extremum is that.
+pub(super) fn unless_identity(extremum: &Term, identity: f64, made: impl FnOnce(Term) -> Term) -> Term {
+    let nothing = binary(BinaryOp::Eq, extremum.clone(), Term::Number(identity));
+    Term::Select(Box::new(nothing), Box::new(Term::Number(identity)), Box::new(made(extremum.clone())))
+}
+
 impl Deriver<'_> {
     /// A term that tells whether the reduction is over anything, for each position of the node's axes.
     pub(super) fn seen(&mut self, node: &Node, over: &[IndexId], filter: &[Term]) -> Term {

@@ -157,7 +157,11 @@ fn named(steps: &[Step]) -> String {
         names.join(", ")
     };
     match (of(Rule::Reassociate).as_str(), of(Rule::Prefix).as_str()) {
-        (sums, "") => format!("{sums} summed in another order"),
+        (sums, "") => {
+            let mut made = steps.iter().filter(|s| s.rule == Rule::Reassociate);
+            let word = if made.all(|s| s.before.starts_with("sum(")) { "summed" } else { "taken" };
+            format!("{sums} {word} in another order")
+        }
         (_, states) => format!("{states} carried from position to position"),
     }
 }

@@ -300,7 +300,19 @@ impl<'a> Rewriter<'a> {
         }
         if self.graph.outputs.contains(&a.state) {
             let reason = format!("{name} is wanted at every position, and chunks keep it at their ends only");
-            return Err((reason, Some("its last slice, or sums over its indices, would do".into())));
+            let slice: Vec<String> = node.axes.iter().map(|&i| self.graph.cascade[i].name.clone()).collect();
+            let next: Vec<String> = node
+                .axes
+                .iter()
+                .zip(&slice)
+                .map(|(&i, n)| if i == self.t { format!("{n}+1") } else { n.clone() })
+                .collect();
+            let hint = format!(
+                "an output that reads it would do in its place, such as one that is {name}[{}] at [{}]; so would its last slice, or sums over its indices",
+                next.join(","),
+                slice.join(",")
+            );
+            return Err((reason, Some(hint)));
         }
         let weight = Weight { base: Base::E, exponent: a.exponent.clone() };
         if !weight.at_most_one(&a.exponent, &self.graph) {

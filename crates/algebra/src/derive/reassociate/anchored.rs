@@ -99,7 +99,14 @@ impl Site {
         let inside = inside.term();
         let kept = |old: Term| binary(BinaryOp::Mul, rho.clone(), old);
         let uses = [&rho];
-        let state = State { inside: &inside, filters: &[], kept: &kept, uses: &uses, join: Join::Op(BinaryOp::Add), identity: 0.0 };
+        let state = State {
+            inside: &inside,
+            filters: &[],
+            kept: &kept,
+            uses: &uses,
+            join: Join::Op(BinaryOp::Add),
+            identity: 0.0,
+        };
         let (mut sum, sum_read) = self.state_node(p, state, &[], first + 1).ok()?;
         let place = |n: NodeId| match n {
             n if n == placeholder(0) => placeholder(1),

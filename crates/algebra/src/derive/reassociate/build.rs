@@ -206,9 +206,10 @@ impl Site {
         let mut summand = at(inside)?;
         let mut conditions = [guards, ranges].map(|all| all.into_iter().reduce(|a, b| compare(BinaryOp::And, a, b)));
         let under = |guards: [Option<Term>; 2], term: Term, otherwise: &Term| {
-            guards.into_iter().flatten().fold(term, |term, guard| {
-                Term::Select(Box::new(guard), Box::new(term), Box::new(otherwise.clone()))
-            })
+            guards
+                .into_iter()
+                .flatten()
+                .fold(term, |term, guard| Term::Select(Box::new(guard), Box::new(term), Box::new(otherwise.clone())))
         };
         if let Join::Op(_) = join {
             summand = under(std::mem::take(&mut conditions), summand, &Term::Number(identity));
@@ -238,7 +239,7 @@ impl Site {
     }
 
     /// These indices in the result's order, the inner sum's where the query side's were.
-    fn order(&self, free: &BTreeSet<IndexId>, inner: &[IndexId], kept: Option<IndexId>) -> Vec<IndexId> {
+    pub(super) fn order(&self, free: &BTreeSet<IndexId>, inner: &[IndexId], kept: Option<IndexId>) -> Vec<IndexId> {
         let mut axes: Vec<IndexId> = vec![];
         let mut todo: Vec<IndexId> = inner.iter().copied().filter(|i| free.contains(i)).collect();
         for &i in &self.node.axes {
@@ -254,7 +255,7 @@ impl Site {
         axes
     }
 
-    fn part(&self, what: &str, axes: Vec<IndexId>, def: Def) -> Node {
+    pub(super) fn part(&self, what: &str, axes: Vec<IndexId>, def: Def) -> Node {
         Node {
             name: crate::flatten::fresh_name(&self.graph.nodes, &format!("{}.{what}", self.node.name)),
             extents: axes.iter().map(|&i| SizeExpr::rank(self.graph.cascade[i].rank)).collect(),

@@ -258,14 +258,14 @@ impl Site {
             let now = after(&made, 1);
             let uses: Vec<&Term> = [&now].into_iter().chain(&weight_here).collect();
             let join = |old: Term, u: Term| {
-                let by = binary(BinaryOp::Sub, u, old.clone());
+                let by = binary(BinaryOp::Sub, u.clone(), old.clone());
                 match &weight_here {
-                    // Where nothing has a weight there is no mean.
+                    // Where nothing has a weight any number will do: from its own a difference is no infinity.
                     Some(w) => {
                         let some = binary(BinaryOp::Ne, now.clone(), Term::Number(0.0));
                         let share = binary(BinaryOp::Div, w.clone(), now.clone());
                         let moved = binary(BinaryOp::Add, old.clone(), binary(BinaryOp::Mul, share, by));
-                        Term::Select(Box::new(some), Box::new(moved), Box::new(old))
+                        Term::Select(Box::new(some), Box::new(moved), Box::new(u))
                     }
                     None => binary(BinaryOp::Add, old, binary(BinaryOp::Div, by, now.clone())),
                 }
@@ -283,9 +283,11 @@ impl Site {
             .collect();
         let mut moments: Vec<(Vec<u32>, usize)> = vec![];
         for powers in up_to(&differences.iter().map(|d| d.power).collect::<Vec<_>>()) {
-            let about = differences.iter().zip(&means).zip(&powers).map(|((d, &k), &p)| {
-                power(binary(BinaryOp::Sub, d.u.clone(), made[k].slice(1)), p)
-            });
+            let about = differences
+                .iter()
+                .zip(&means)
+                .zip(&powers)
+                .map(|((d, &k), &p)| power(binary(BinaryOp::Sub, d.u.clone(), made[k].slice(1)), p));
             let inside = times(std::iter::once(weight.clone()).chain(about))?;
             let of = |rest: &[u32]| moments.iter().find(|m| m.0 == rest).map(|m| made[m.1].slice(0));
             let lower = shifted(&powers, &moved.iter().map(Some).collect::<Vec<_>>(), &of, &after(&made, 0))?;

@@ -20,6 +20,7 @@ mod running;
 mod sides;
 mod site;
 mod tell;
+mod tropical;
 mod weights;
 
 pub(super) use insert::{fresh_index, insert, placeholder};
@@ -110,6 +111,9 @@ fn rewrite(graph: &Rc<Graph>, id: NodeId) -> Result<Option<Rewriting>, Refusal> 
 
 /// As one recurrence, or in another order.
 fn in_one(graph: &Rc<Graph>, id: NodeId) -> Result<Option<Rewriting>, Refusal> {
+    if let Some(done) = tropical::exchanged(graph, id) {
+        return Ok(Some(done));
+    }
     let forwards = |graph: &Rc<Graph>, id: NodeId| match running::rewrite(graph, id, Equal::First)? {
         None => site::rewrite(graph, id),
         done => Ok(done),

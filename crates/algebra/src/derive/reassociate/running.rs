@@ -1,6 +1,7 @@
 //! Running extrema and products: over all positions `n <= m + c` they are the one before and one more element, as sums are ([`prefix`]).
 //!
-//! Condition: what is reduced carries m, if at all, in addends of an extremum: `max(n) (f(n) + a(m)) = a(m) + max(n) f(n)`. An addend that
+//! Condition: what is reduced carries m, if at all, in addends of an extremum, or in factors of it that cannot be negative:
+//! `max(n) (f(n) + a(m)) = a(m) + max(n) f(n)`. An addend that
 //! moves with the position, as in `f(n) - c·(m - n)`, is taken relative to the latest position: the state moves by a difference per step, and
 //! stays as large as what is written.
 //!
@@ -11,11 +12,11 @@ use super::build::{Join, State, rename_placeholders};
 use super::first::Equal;
 use super::insert::insert;
 use super::prefix::{Prefix, Why, mentions_position};
-use super::site::{Site, open_maps};
+use super::site::{Site, open_maps, reads_both};
 use super::weights::{canonical, moved};
-use crate::derive::filter;
+use crate::derive::{filter, guard};
 use crate::product::{self, Sum};
-use crate::{Def, Graph, Node, NodeId, Refusal, Rule, Step, Term, show};
+use crate::{Def, Graph, Node, NodeId, Product, Refusal, Rule, Step, Term, show, sign};
 use einloom_cascade::{BinaryOp, DType, IndexExpr, IndexId, Monoid, SizeExpr};
 use std::rc::Rc;
 
@@ -59,8 +60,11 @@ pub(super) fn rewrite(shared: &Rc<Graph>, id: NodeId, equal: Equal) -> Result<Op
     let member = graph.recurrences.iter().any(|r| r.members.contains(&id));
     let position = matches!(r.monoid, Monoid::ArgMax | Monoid::ArgMin);
     let joined = joined(graph, r.monoid);
-    if member || !position && (joined.is_none() || node.dtype == Some(DType::I32)) {
+    if member || !position && joined.is_none() {
         return Ok(None);
+    }
+    if node.dtype == Some(DType::I32) && !position {
+        return integers(graph, id).map_or(Ok(None), Err);
     }
     let (body, filter) = match joined {
         Some((Joined::Op(_), identity)) => filter::stripped(graph, r, identity),
@@ -79,13 +83,14 @@ pub(super) fn rewrite(shared: &Rc<Graph>, id: NodeId, equal: Equal) -> Result<Op
             let done = site.first(&p, &body, &others, r.monoid, equal);
             return done.map_err(|why| refusal(graph, node, &r.over, why));
         }
-        Ok(p) => Parts::of(graph, r.monoid, &body, p),
+        Ok(p) => Parts::of(graph, r.monoid, &body, p).map_err(|why| refusal(graph, node, &r.over, why))?,
         // Only where the rest would do.
         Err(_) if body.mentions(&node.axes) => return Ok(None),
         Err(_) if tying.len() > 1 => {
             let all = tying.iter().map(|t| show::term(graph, t)).collect::<Vec<_>>().join(" and ");
             let reason = format!("{all} is a window, and what leaves it cannot be taken out of {} again", node.name);
-            return Err(refusal(graph, node, &r.over, (reason, None)));
+            let hint = "one of the bounds alone makes a prefix or a suffix; blocks of positions would need an index of their own";
+            return Err(refusal(graph, node, &r.over, (reason, Some(hint.into()))));
         }
         Err(why) => return Err(refusal(graph, node, &r.over, why)),
     };
@@ -93,6 +98,21 @@ pub(super) fn rewrite(shared: &Rc<Graph>, id: NodeId, equal: Equal) -> Result<Op
         return Ok(None);
     };
     site.running(parts, others, r.monoid).map_err(|why| refusal(graph, node, &r.over, why))
+}
+
+/// What is said of a prefix of integers.
+pub(super) fn integers(graph: &Graph, id: NodeId) -> Option<Refusal> {
+    let node = &graph[id];
+    let Def::Reduce(r) = &node.def else { return None };
+    let tie = |f: &Term| f.mentions(&r.over) && f.mentions(&node.axes) && !reads(f);
+    let tying: Vec<Term> = r.filter.iter().filter(|f| tie(f)).cloned().collect();
+    let prefix = Prefix::of(graph, &tying, &r.over).ok()?;
+    if r.body.mentions(&[prefix.up_to]) {
+        return None;
+    }
+    let reason =
+        format!("{} is of integers, which are exact in i32, and what is carried is computed in floats", node.name);
+    Some(refusal(graph, node, &r.over, (reason, Some(format!("{} in f32 or f64 would be carried", node.name)))))
 }
 
 fn reads(t: &Term) -> bool {
@@ -112,50 +132,88 @@ struct Parts {
     inside: Term,
     /// What is added to the state at every step.
     moves: Option<Term>,
-    /// What is added where it is read.
+    /// What it is multiplied with where it is read, and is not negative.
+    factor: Option<Product>,
+    /// What is then added.
     outside: Option<Term>,
 }
 
 impl Parts {
-    /// Nothing if some part carries both indices.
-    fn of(graph: &Graph, monoid: Monoid, body: &Term, prefix: Prefix) -> Option<Self> {
+    /// Nothing where data carry both indices.
+    ///
+    /// # Errors
+    /// What keeps the two together.
+    fn of(graph: &Graph, monoid: Monoid, body: &Term, prefix: Prefix) -> Result<Option<Self>, Why> {
         let (n, m) = (prefix.of, prefix.up_to);
         if !body.mentions(&[m]) {
-            return Some(Self { prefix, inside: body.clone(), moves: None, outside: None });
+            return Ok(Some(Self { prefix, inside: body.clone(), moves: None, outside: None, factor: None }));
         }
+        if reads_both(body, &[n], &[m]) {
+            return Ok(None);
+        }
+        let name = |i: IndexId| &graph.cascade[i].name;
         if !matches!(monoid, Monoid::Max | Monoid::Min) {
-            return None;
+            let kind = monoid.name(&graph.cascade);
+            let reason =
+                format!("{} carries {}, and nothing is known to leave {kind}", show::term(graph, body), name(m));
+            let hint = format!("what carries {} alone would be carried from position to position", name(n));
+            return Err((reason, Some(hint)));
         }
-        let (inner, outer): (Sum, Sum) = product::sum(body).into_iter().partition(|(_, t)| t.mentions(&[n]));
-        if inner.is_empty() || inner.iter().any(|(_, t)| t.mentions(&[m])) {
-            return None;
+        let together = |t: &Term| {
+            let reason = format!("{} depends on {} and {} together", show::term(graph, t), name(m), name(n));
+            let hint = format!(
+                "an addend, or a factor that cannot be negative, of {} alone would leave beside what carries {} alone",
+                name(m),
+                name(n)
+            );
+            (reason, Some(hint))
+        };
+        let (mut inner, outer): (Sum, Sum) = product::sum(body).into_iter().partition(|(_, t)| t.mentions(&[n]));
+        let mut factor = None;
+        if let [(_, t)] = inner.as_mut_slice()
+            && t.mentions(&[m])
+            && !mentions_position(t, n)
+        {
+            let (mut keep, mut leave) = Product::of(t, graph).partition(|t| t.mentions(&[n]));
+            keep.coefficient = std::mem::replace(&mut leave.coefficient, 1.0);
+            let exponential = !leave.exponent.is_empty() || !leave.exponent2.is_empty();
+            if exponential || !leave.factors.iter().all(|(f, _)| sign::nonnegative(f, graph)) {
+                return Err(together(t));
+            }
+            *t = keep.term();
+            factor = Some(leave).filter(|l| !l.is_one());
         }
-        // Data is read where the result is, and may be infinite there.
-        if outer.iter().any(|(_, t)| reads(t)) {
-            return None;
+        if inner.is_empty() {
+            return Ok(None);
+        }
+        if let Some((_, t)) = inner.iter().find(|(_, t)| t.mentions(&[m])) {
+            return Err(together(t));
         }
         let (moving, data): (Sum, Sum) = inner.into_iter().partition(|(_, t)| mentions_position(t, n) && !reads(t));
-        if data.iter().any(|(_, t)| mentions_position(t, n)) {
-            return None;
+        if let Some((_, t)) = data.iter().find(|(_, t)| mentions_position(t, n)) {
+            let reason = format!("{} moves with the position by what is read there", show::term(graph, t));
+            return Err((reason, Some("multiples of the position that are the same everywhere would do".into())));
         }
         let at = |k: i64| {
             let mut e = IndexExpr::var(m);
             e.offset = SizeExpr::constant(k);
             moved(&moving, n, &e, graph)
         };
+        let shifts = (at(prefix.offset), at(prefix.taken() - 1), at(prefix.taken()));
+        let (Some(latest), Some(mut moves), Some(now)) = shifts else { return Ok(None) };
         let mut outside = outer;
-        product::append(&mut outside, at(prefix.offset)?, 1.0);
-        let mut moves = at(prefix.taken() - 1)?;
-        product::append(&mut moves, at(prefix.taken())?, -1.0);
+        product::append(&mut outside, latest, 1.0);
+        product::append(&mut moves, now, -1.0);
         let [outside, moves] = [outside, moves].map(|s| canonical(s, graph));
         let term = |s: &Sum| (!s.is_empty()).then(|| product::sum_term(s));
-        Some(Self { prefix, inside: product::sum_term(&data), moves: term(&moves), outside: term(&outside) })
+        let (moves, outside) = (term(&moves), term(&outside));
+        Ok(Some(Self { prefix, inside: product::sum_term(&data), moves, outside, factor }))
     }
 }
 
 impl Site {
     fn running(&self, parts: Parts, filters: Vec<Term>, monoid: Monoid) -> Result<Option<Rewriting>, Why> {
-        let Parts { prefix, inside, moves, outside } = parts;
+        let Parts { prefix, inside, moves, factor, outside } = parts;
         let Some((joined, identity)) = joined(&self.graph, monoid) else { return Ok(None) };
         let by = |old: Term, new: Term| match &joined {
             Joined::Op(op) => Term::Binary(*op, Box::new(old), Box::new(new)),
@@ -166,17 +224,27 @@ impl Site {
             Joined::Of(_) => Join::By(&by),
         };
         let mut g = (*self.graph).clone();
+        let plus = |old: Term, by: Term| Term::Binary(BinaryOp::Add, Box::new(old), Box::new(by));
         let kept = |old: Term| match &moves {
-            Some(by) => Term::Binary(BinaryOp::Add, Box::new(old), Box::new(by.clone())),
+            Some(by) => plus(old, by.clone()),
             None => old,
         };
         let uses: Vec<&Term> = moves.iter().collect();
         let state = State { inside: &inside, filters: &filters, kept: &kept, uses: &uses, join, identity };
         let (node, read) = self.state_node(&prefix, state, &[], g.recurrences.len())?;
-        let value = match outside {
-            Some(by) => Term::Binary(BinaryOp::Add, Box::new(read), Box::new(by)),
-            None => read,
+        let ranks = [prefix.of, prefix.up_to].map(|i| self.graph.cascade[i].rank);
+        let some = prefix.offset == 0 && filters.is_empty() && ranks[0] == ranks[1];
+        let leaves = factor.is_some() || outside.as_ref().is_some_and(reads);
+        let put = |read: Term| {
+            let times = |mut f: Product| {
+                f.factors.insert(0, (read.clone(), 1.0));
+                f.term()
+            };
+            let value = factor.map_or(read.clone(), times);
+            outside.map_or(value.clone(), |by| plus(value, by))
         };
+        // Over nothing it is the identity, whatever is made of it.
+        let value = if leaves && !some { guard::unless_identity(&read, identity, put) } else { put(read) };
         let Def::Reduce(written) = &self.graph[self.id].def else { return Ok(None) };
         let shown = self.with(std::slice::from_ref(&node));
         let def = rename_placeholders(&node.def, self.graph.nodes.len());

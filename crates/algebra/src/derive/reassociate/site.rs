@@ -20,8 +20,11 @@ pub(in crate::derive) fn rewrite(shared: &Rc<Graph>, id: NodeId) -> Result<Optio
     let node = &graph[id];
     let Def::Reduce(r) = &node.def else { return Ok(None) };
     let member = graph.recurrences.iter().any(|r| r.members.contains(&id));
-    if r.monoid != Monoid::Sum || member || node.dtype == Some(DType::I32) {
+    if r.monoid != Monoid::Sum || member {
         return Ok(None);
+    }
+    if node.dtype == Some(DType::I32) {
+        return super::running::integers(graph, id).map_or(Ok(None), Err);
     }
     let (body, filter) = filter::stripped(graph, r, 0.0);
     let body = open_maps(graph, &body, &r.over, false);
@@ -201,7 +204,7 @@ impl Site {
 }
 
 /// Whether one read carries both.
-fn reads_both(t: &Term, a: &[IndexId], b: &[IndexId]) -> bool {
+pub(super) fn reads_both(t: &Term, a: &[IndexId], b: &[IndexId]) -> bool {
     let mut found = false;
     t.visit(&mut |t| {
         if let Term::Read(..) = t {
