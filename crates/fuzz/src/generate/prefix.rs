@@ -1,4 +1,5 @@
-//! Sums over all positions up to one, weighted by the distance or not, and outer products carried along.
+//! Sums, moments, extrema and their positions over all positions up to one, weighted by the distance or not, and outer products carried
+//! along.
 
 use super::Writer;
 use super::scope::{Known, TIME, Tensor};
@@ -39,7 +40,28 @@ impl Writer {
             10 => format!("(1 + {y}[s])"),
             _ => "1".to_owned(),
         };
-        let value = match self.roll(4) {
+        let value = match self.roll(9) {
+            4 | 5 => {
+                let over = if self.chance(0.6) { "1".to_owned() } else { weight.clone() };
+                let count = format!("(sum(s: {condition}) {over})");
+                let mean = match self.roll(3) {
+                    0 => format!("{y}[t]"),
+                    1 => format!("(sum(s: {condition}) {over} * {x}[s]) / {count}"),
+                    _ => format!("(sum(s: {condition}) {x}[s]) / (1 + {count})"),
+                };
+                let centre = self.define_at("[t]", &[TIME], &mean);
+                let power = self.random.pick(&["2", "2", "3", "4"]);
+                match self.chance(0.3) {
+                    true => format!("sum(s: {condition}) {over} * ({x}[s] - {centre}[t]) * ({y}[s] - {centre}[t])"),
+                    false => format!("(sum(s: {condition}) {over} * ({x}[s] - {centre}[t])^{power}) / {count}"),
+                }
+            }
+            6 => {
+                let kept = if self.chance(0.3) { format!(" and {y}[s] > 0") } else { String::new() };
+                let monoid = self.random.pick(&["argmax", "argmin"]);
+                format!("{monoid}(s: {condition}{kept}) ({x}[s])")
+            }
+            7 => format!("min(s: {condition}) ({x}[s] * abs({y}[t]) + {y}[t])"),
             0 => format!("(sum(s: {condition}) {weight} * {x}[s]) / (1 + sum(s: {condition}) abs({x}[s]))"),
             1 => format!("max(s: {condition}) {weight} * {x}[s]"),
             _ => format!("sum(s: {condition}) {weight} * {x}[s]"),

@@ -274,11 +274,12 @@ impl Site {
             means.push(state("mean", one, &mut made)?);
         }
         // Before there was anything no mean moved.
+        let some = if plain { BinaryOp::Gt } else { BinaryOp::Ne };
         let moved: Vec<Term> = means
             .iter()
             .map(|&k| {
                 let by = binary(BinaryOp::Sub, made[k].slice(0), made[k].slice(1));
-                guard::where_some(binary(BinaryOp::Ne, after(&made, 0), Term::Number(0.0)), by, 0.0)
+                guard::where_some(binary(some, after(&made, 0), Term::Number(0.0)), by, 0.0)
             })
             .collect();
         let mut moments: Vec<(Vec<u32>, usize)> = vec![];

@@ -67,6 +67,7 @@ impl Site {
         // New node 0.
         let (mut best, best_read) = self.state_node(p, state, &[], recurrence)?;
         best.name = crate::flatten::fresh_name(&self.graph.nodes, &format!("{}.{what}", self.node.name));
+        best.dtype = self.exact_for(body);
         let (Term::Read(_, at), Def::Iterative { dim, .. }) = (&best_read, &best.def) else { return Ok(None) };
         // While the position's state is made it is node 0, and the extremum another one.
         let other = placeholder(2);

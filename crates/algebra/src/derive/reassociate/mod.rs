@@ -4,7 +4,8 @@
 //! once both are one product, the factors that carry the outer index n do not carry the indices of the query side (m
 //! above), which are the result's indices that only factors without n bring in. Then · distributes over both sums and
 //! they change places. A condition that ties n to m as a prefix, and weights of the distance between them, are taken
-//! care of by [`prefix`], those whose size is not known by [`anchored`]; one that ties it as a suffix by [`reverse`]. What is no sum but runs over a prefix is a recurrence by [`running`]; weights that grow
+//! care of by [`prefix`], those whose size is not known by [`anchored`]; one that ties it as a suffix by [`reverse`]. What is no sum but runs over a prefix is a recurrence by [`running`],
+//! the position of an extremum by [`first`], powers of differences by [`centred`]; extrema in extrema change places by [`tropical`]; weights that grow
 //! with the distance are by [`distance`], and what depends on which of two positions is the larger by [`halves`]. Which order is better depends on sizes, so this makes an alternative and no replacement.
 
 mod anchored;

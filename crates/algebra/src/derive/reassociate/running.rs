@@ -231,7 +231,10 @@ impl Site {
         };
         let uses: Vec<&Term> = moves.iter().collect();
         let state = State { inside: &inside, filters: &filters, kept: &kept, uses: &uses, join, identity };
-        let (node, read) = self.state_node(&prefix, state, &[], g.recurrences.len())?;
+        let (mut node, read) = self.state_node(&prefix, state, &[], g.recurrences.len())?;
+        if let Joined::Of(_) = joined {
+            node.dtype = self.exact_for(&inside);
+        }
         let ranks = [prefix.of, prefix.up_to].map(|i| self.graph.cascade[i].rank);
         let some = prefix.offset == 0 && filters.is_empty() && ranks[0] == ranks[1];
         let leaves = factor.is_some() || outside.as_ref().is_some_and(reads);

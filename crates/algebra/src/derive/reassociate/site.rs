@@ -161,6 +161,12 @@ impl Site {
         (!query.is_empty()).then_some(Parts { factors, filter, inner, query })
     }
 
+    /// The type of a state of what reads integers, of which f32 does not have all.
+    pub(super) fn exact_for(&self, t: &Term) -> Option<DType> {
+        let integer = |n: NodeId| self.graph[n].dtype.is_some_and(DType::is_integer);
+        t.any_read(&integer).then_some(DType::F64)
+    }
+
     fn exchange(&self, parts: Parts) -> Result<Option<Rewriting>, (Rule, Why)> {
         let inner = parts.inner.clone();
         let sides = self.sides(parts).map_err(|why| (Rule::Reassociate, why))?;
