@@ -46,7 +46,7 @@ fn compare_answers_for_every_machine_and_type() {
             row["seconds"].as_f64().expect("a time") > 0.0 && row["ratio"].as_f64().expect("a ratio") >= 1.0,
             "{row}"
         );
-        // No source tells what products of e4m3 take on a tensor core: unknown, not 0. The A100 computes them in f32.
+        // No source tells what products of e4m3 take on a tensor core: unknown, not 0. The A100 multiplies them in f16.
         let untold = row["machine"] == "h200" && row["dtype"] == "e4m3";
         assert_eq!(row["energy_joules"].as_f64().is_some_and(|j| j > 0.0), !untold, "{row}");
     }
@@ -55,7 +55,7 @@ fn compare_answers_for_every_machine_and_type() {
     let row = json(&einloom(folder.path(), &[&on_cpu[..], &["--json"]].concat()))[0].clone();
     assert!(row["energy_joules"].is_null() && row["known_joules"].as_f64().expect("a part") > 0.0, "{row}");
     assert!(text(&einloom(folder.path(), &on_cpu)).contains("unknown, over"));
-    assert!(rows[1]["notes"][0].as_str().expect("a note").contains("a100 has no pipe for e4m3"));
+    assert!(rows[1]["notes"][0].as_str().expect("a note").contains("a100 has no pipe for e4m3: products in f16"));
     let shown = text(&einloom(folder.path(), &args));
     assert!(shown.contains("bound by"), "{shown}");
 }

@@ -149,6 +149,14 @@ impl Machine {
         pipe::fastest(&self.pipes, work, dtype).or_else(|| pipe::fastest(&self.pipes, work, DType::F32))
     }
 
+    /// The type of 16 bits in which matrix units multiply floats of 8 bits, each of which is a number of that type too;
+    /// `None` if some unit takes these as they are, or none takes such a type.
+    pub fn eights(&self) -> Option<DType> {
+        let takes = |d: &DType| self.matrix.iter().any(|m| m.operands.contains(d));
+        let as_they_are = [DType::E4m3, DType::E5m2].iter().any(takes);
+        [DType::F16, DType::Bf16].into_iter().find(takes).filter(|_| !as_they_are)
+    }
+
     /// The same abstract machine with room for this many elements in each instance of its innermost memory.
     ///
     /// # Errors

@@ -329,8 +329,8 @@ impl Workshop<'_> {
         let mut notes = vec![];
         loop {
             let tiling = roles.tiling(self.p, style, &demoted, tiles);
-            let (liberty, unit) = self.liberties();
-            let lowered = lower(self.p, self.x, self.types, cone, &tiling, (self.products, liberty, unit));
+            let multiplied = self.multiplied();
+            let lowered = lower(self.p, self.x, self.types, cone, &tiling, multiplied);
             let (printed, mixed) = (lowered.notes.clone(), lowered.mixed.clone());
             // Where threads can agree to leave a multiplication out.
             let lag = self.machine.lanes.is_some();

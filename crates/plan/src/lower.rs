@@ -10,7 +10,7 @@ use crate::cone::Cone;
 use crate::expr::{Expr, ExprId, Exprs};
 use crate::facts::Facts;
 use crate::problem::{Fold, FoldMonoid, FoldRepair, Problem};
-use crate::products::Products;
+use crate::products::Multiplied;
 use crate::tiling::Tiling;
 use crate::types::Types;
 use einloom_algebra::NodeId;
@@ -80,7 +80,7 @@ pub(crate) fn lower(
     types: &mut Types,
     cone: &Cone,
     tiling: &Tiling,
-    products: (Products, bool, bool),
+    products: Multiplied,
 ) -> LoweredCone {
     let needs = outside::needs(p, x, cone, tiling);
     let mut l = Lowering {
@@ -145,8 +145,7 @@ struct Lowering<'a> {
     types: &'a mut Types,
     cone: &'a Cone,
     tiling: &'a Tiling,
-    /// How products of two number types are multiplied, whether that may round, and whether a unit wants them alike.
-    products: (Products, bool, bool),
+    products: Multiplied,
     mixed: BTreeSet<(DType, DType)>,
     facts: Facts,
     /// Reads of reductions from which factors were moved out, with these factors.

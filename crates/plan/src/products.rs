@@ -6,6 +6,8 @@
 //! Sums and states are f32 (i32, f64) in every case: nothing narrower is allowed. Each way is a plan of its own; the first
 //! is planned, and then the others of each kernel of the best plan, as far as a bound on their time allows.
 //!
+//! Two factors of 8 bits that no matrix unit of the machine takes are multiplied in 16, in which they are exact.
+//!
 //! [`Options::narrow_contractions`]: crate::Options::narrow_contractions
 
 use crate::Lost;
@@ -26,6 +28,19 @@ pub(crate) enum Products {
     Sixteen,
     /// Nothing is rounded.
     AsTheyAre,
+}
+
+/// What is open where factors are multiplied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Multiplied {
+    /// How, where they are of two types.
+    pub products: Products,
+    /// Whether wider ones may be rounded.
+    pub liberty: bool,
+    /// Whether there is a unit that wants them alike.
+    pub unit: bool,
+    /// The type that takes the place of 8-bit floats, if the units multiply that and not them.
+    pub eights: Option<DType>,
 }
 
 /// A kernel in other number types that was worked out and not taken.
@@ -89,6 +104,12 @@ impl Workshop<'_> {
     /// Whether wider factors may be rounded, and whether there is a unit that wants them alike.
     pub(crate) fn liberties(&self) -> (bool, bool) {
         (self.options.narrow_contractions && !self.options.exact, !self.machine.matrix.is_empty())
+    }
+
+    /// What is open for the products that are lowered now.
+    pub(crate) fn multiplied(&self) -> Multiplied {
+        let (liberty, unit) = self.liberties();
+        Multiplied { products: self.products, liberty, unit, eights: self.machine.eights() }
     }
 
     /// The kernel with its products in the number types that are predicted to be fastest: of equally fast ones on one unit

@@ -118,7 +118,11 @@ fn computes(machine: &Machine, dtype: DType) -> bool {
 }
 
 fn no_rate(machine: &Machine, dtype: DType) -> String {
-    format!("{} has no pipe for {dtype}: computed in f32", machine.name)
+    let products = match machine.eights().filter(|_| dtype.is_float() && dtype.bytes() == 1) {
+        Some(sixteen) => format!("products in {sixteen}, all else in f32"),
+        None => "computed in f32".to_string(),
+    };
+    format!("{} has no pipe for {dtype}: {products}", machine.name)
 }
 
 fn filled(row: RowJson, planned: &Planned) -> RowJson {

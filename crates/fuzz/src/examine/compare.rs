@@ -55,7 +55,7 @@ pub(super) enum Verdict {
 }
 
 /// Independent measurements of the sensitivity before a difference counts: one that is missed is a false alarm.
-const OPINIONS: u64 = 4;
+pub(super) const OPINIONS: u64 = 4;
 /// Intermediate values beyond two to this power are near the end of f64's range: a derivation may square them.
 pub(super) const NEAR_OVERFLOW: i64 = 250;
 /// The same of f32, where three factors may meet.

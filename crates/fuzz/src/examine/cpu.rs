@@ -186,15 +186,15 @@ impl Subject {
                 report.range += 1;
                 continue;
             }
+            let unit = unit_roundoff(precision.arithmetic) + tolerance.rounding;
+            let compared = Compared { output, dtype, precision: &precision, unit, expected, found: &found };
             let verdict = match difference.error.is_finite() {
                 true => self.excuse(cascade, inputs, output, step, difference),
                 false if self.leaves_noise(cascade, inputs, narrow) => Verdict::Sensitive,
-                false => Verdict::Differs(difference),
+                false => self.settled(cascade, inputs, step, &compared),
             };
             match verdict {
                 Verdict::Differs(d) => {
-                    let unit = unit_roundoff(precision.arithmetic) + tolerance.rounding;
-                    let compared = Compared { output, dtype, precision: &precision, unit, expected, found: &found };
                     let forms: Vec<&Derivation> = forms.iter().map(|f| &f.1).collect();
                     match self.within_bounds(&forms, inputs, &compared) {
                         _ if self.saturates(inputs) => report.range += 1,

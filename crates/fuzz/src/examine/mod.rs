@@ -11,6 +11,7 @@ mod cpu;
 mod propagated;
 mod ranged;
 mod reached;
+mod settled;
 
 use einloom::Derived;
 use einloom::compare::in_f64;

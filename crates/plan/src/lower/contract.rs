@@ -4,7 +4,7 @@ use super::range::largest;
 use super::{How, Lowering, Product};
 use crate::expr::{Expr, ExprId, Exprs, Linear};
 use crate::problem::{Fold, FoldMonoid, ItemDef};
-use crate::products::mixed;
+use crate::products::{Multiplied, mixed};
 use einloom_algebra::NodeId;
 use einloom_cascade::{BinaryOp, DType, IndexId};
 use std::collections::BTreeSet;
@@ -77,7 +77,7 @@ impl Lowering<'_> {
             _ => false,
         };
         // Matrix units take no row by itself, and lanes share the rows of a matrix as well as its columns.
-        let (.., unit) = self.products;
+        let Multiplied { unit, .. } = self.products;
         if carries != [true; 2] || own.len() == 1 && (unit || !matrix(&groups[0], self.x) || !masks[0].is_empty()) {
             return None;
         }
@@ -203,9 +203,14 @@ impl Lowering<'_> {
     }
 
     fn narrowed(&mut self, n: NodeId, operands: [ExprId; 2], types: [DType; 2]) -> [ExprId; 2] {
+        let Multiplied { products, liberty, unit, eights } = self.products;
+        if let Some(to) = eights.filter(|_| types.iter().all(|d| d.is_float() && d.bytes() == 1)) {
+            let note = format!("both operands become {to}, which they are exactly");
+            self.notes.push(format!("{}: {note}", self.p[n].name));
+            return operands.map(|e| self.x.round(to, e));
+        }
         let Some((wide, narrow)) = mixed(types) else { return operands };
         self.mixed.insert((wide, narrow));
-        let (products, liberty, unit) = self.products;
         let Some(to) = products.to((wide, narrow), liberty, unit) else { return operands };
         let name = &self.p[n].name;
         let wider = operands[usize::from(types[1] == wide)];
