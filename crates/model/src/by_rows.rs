@@ -19,6 +19,7 @@
 
 use crate::gpu::registers::{Loop, Tail};
 use crate::gpu::uses::{reads, written};
+use crate::kinds::{Kinds, Tiles, largest};
 use crate::nest::sides;
 use einloom_tile::{AxisId, Kernel, Op, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +45,32 @@ struct Moment {
     others: Vec<ValueId>,
     /// Elements of factors that pass.
     passing: usize,
+}
+
+/// The same by kinds of tiles, without moments at which no more is there than at another one; also of what follows the last stream.
+#[derive(Clone, Debug)]
+pub(crate) struct RowsByKind {
+    axis: AxisId,
+    whole: Tiles,
+    /// Of the row at hand, of every other row, and elements that pass.
+    moments: Vec<(Tiles, Tiles, usize)>,
+}
+
+impl RowsByKind {
+    fn new(axis: AxisId, whole: Tiles, moments: impl Iterator<Item = (Tiles, Tiles, usize)>) -> Self {
+        let no_more = |a: &(Tiles, Tiles, usize), b: &(Tiles, Tiles, usize)| {
+            a.0.are_among(&b.0) && a.1.are_among(&b.1) && a.2 <= b.2
+        };
+        Self { axis, whole, moments: largest(moments, no_more) }
+    }
+
+    /// The largest sum of the sizes of kinds, with so many rows in a tile.
+    pub fn most(&self, sizes: &[f64], rows: impl Fn(AxisId) -> f64) -> f64 {
+        let side = rows(self.axis).max(1.0);
+        let sum = |tiles: &Tiles| tiles.elements(sizes) / side;
+        let moment = |m: &(Tiles, Tiles, usize)| sum(&m.0) + (side - 1.0) * sum(&m.1) + m.2 as f64;
+        self.whole.elements(sizes) + self.moments.iter().map(moment).fold(0.0, f64::max)
+    }
 }
 
 /// An operation, its result, what is alive after it, and what dies at it.
@@ -148,6 +175,12 @@ impl ByRows {
         Some(Self { axis, whole: whole.into_iter().collect(), moments: moments.into_iter().collect() })
     }
 
+    pub fn by_kind(&self, kinds: &Kinds) -> RowsByKind {
+        let tiles = |values: &[ValueId]| kinds.tiles(values.iter().copied());
+        let moments = self.moments.iter().map(|m| (tiles(&m.row), tiles(&m.others), m.passing));
+        RowsByKind::new(self.axis, tiles(&self.whole), moments)
+    }
+
     /// The largest sum of sizes, with `side` rows in a tile; tiles that are `kept` are there all the time.
     pub fn most(&self, sizes: &[f64], side: f64, kept: &BTreeSet<ValueId>) -> f64 {
         let side = side.max(1.0);
@@ -202,6 +235,15 @@ impl TailByRows {
             Self { axis, whole: whole.into_iter().collect(), rows: rows.into_iter().collect() }
         };
         axes.into_iter().filter(apart).map(along).collect()
+    }
+
+    pub fn by_kind(&self, kinds: &Kinds) -> RowsByKind {
+        let there: BTreeSet<ValueId> = self.whole.iter().copied().collect();
+        let one = |row: &Vec<(ValueId, bool)>| {
+            let passing = row.iter().filter(|v| v.1).count();
+            (kinds.tiles(row.iter().filter(|v| !v.1).map(|v| v.0)), Tiles::default(), passing)
+        };
+        RowsByKind::new(self.axis, kinds.tiles(there.into_iter()), self.rows.iter().map(one))
     }
 
     /// The largest sum of sizes, with `side` rows in a tile; tiles that are `kept` are there all the time.

@@ -4,17 +4,17 @@
 //! no factor connects are independent: the sum over all of them is the product of the sums over each connected group.
 //! Within a group, only axes that steer another loop (through the condition of a stream) are enumerated.
 
-use crate::counts::{Counts, Known};
+use crate::counts::{Counts, lock};
 use crate::nest::Loop;
 use crate::ranges::{Stretch, Windows, covered, stretches};
 use einloom_tile::{AxisId, AxisKind, Kernel, Predicate, Window, initial_windows, stream_range};
-use std::cell::{Cell, RefCell};
+use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 /// A function of the windows.
-type Size = Box<dyn Fn(&[Window]) -> u64>;
+type Size = Box<dyn Fn(&[Window]) -> u64 + Send + Sync>;
 
 /// A factor of the summand.
 pub(crate) struct Factor {
@@ -32,10 +32,10 @@ pub(crate) struct Factor {
 
 impl Factor {
     /// The length of an axis's window.
-    pub fn length(axis: AxisId) -> Rc<Self> {
+    pub fn length(axis: AxisId) -> Arc<Self> {
         let (axes, mark) = (BTreeSet::from([axis]), vec![0, u64::from(axis.0)]);
         let size = Box::new(move |w: &[Window]| w[axis.at()].len as u64);
-        Rc::new(Self { axes, placed: BTreeSet::new(), size, mark, lengths: true })
+        Arc::new(Self { axes, placed: BTreeSet::new(), size, mark, lengths: true })
     }
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Sum<'s> {
     pub outer: &'s [Loop],
     /// Inside those; their axes stand wherever any of their iterations does.
     pub inner: &'s [Loop],
-    pub factors: &'s [Rc<Factor>],
+    pub factors: &'s [Arc<Factor>],
     /// The factors' product over several windows is that over their union, as with numbers of elements.
     pub additive: bool,
     /// How to count the inner loops that steer others; see there.
@@ -69,7 +69,7 @@ pub(crate) enum Union<'s> {
 struct Step {
     axis: AxisId,
     extent: usize,
-    within: Option<Rc<Predicate>>,
+    within: Option<Arc<Predicate>>,
     /// How the iterations count together.
     together: Together,
 }
@@ -94,13 +94,19 @@ const REMEMBERED: usize = 4;
 /// Loops that conditions and factors connect, and the factors.
 pub(crate) struct Group {
     steps: Vec<Step>,
-    factors: Vec<Rc<Factor>>,
+    factors: Vec<Arc<Factor>>,
+    totals: Mutex<Totals>,
+}
+
+/// What was summed so far.
+#[derive(Default)]
+struct Totals {
     /// Windows of axes that no loop moves; those of others are open during a walk only.
-    windows: RefCell<Vec<Window>>,
+    windows: Vec<Window>,
     /// Sums over several loops by their tiles: one by itself is as soon summed as found.
-    known: Known<[usize; REMEMBERED], u64>,
+    known: FxHashMap<[usize; REMEMBERED], u64>,
     /// The one that was asked for last: all that is counted of one tiling asks for the same.
-    last: Cell<Option<([usize; REMEMBERED], u64)>>,
+    last: Option<([usize; REMEMBERED], u64)>,
 }
 
 impl fmt::Debug for Group {
@@ -112,21 +118,22 @@ impl fmt::Debug for Group {
 impl Group {
     /// The sum for these tiles.
     pub fn total(&self, kernel: &Kernel) -> u64 {
-        let tile = |s: &Step| kernel.axis(s.axis).tile;
-        let make = || self.walk(kernel, &self.steps, &mut self.windows.borrow_mut());
+        let mut totals = lock(&self.totals);
+        let Totals { windows, known, last } = &mut *totals;
+        let mut make = || self.walk(kernel, &self.steps, windows);
         let mut tiles = [0; REMEMBERED];
         if self.steps.len() > REMEMBERED {
             return make();
         }
-        tiles.iter_mut().zip(&self.steps).for_each(|(t, s)| *t = tile(s));
-        if let Some((_, total)) = self.last.get().filter(|l| l.0 == tiles) {
+        tiles.iter_mut().zip(&self.steps).for_each(|(t, s)| *t = kernel.axis(s.axis).tile);
+        if let Some((_, total)) = last.filter(|l| l.0 == tiles) {
             return total;
         }
         let total = match self.steps.len() {
             0 | 1 => make(),
-            _ => *self.known.borrow_mut().entry(tiles).or_insert_with(make),
+            _ => *known.entry(tiles).or_insert_with(make),
         };
-        self.last.set(Some((tiles, total)));
+        *last = Some((tiles, total));
         total
     }
 
@@ -182,7 +189,7 @@ impl Group {
         windows: &mut [Window],
     ) -> Option<u64> {
         let within = inner.within.as_ref()?;
-        let inside = |f: &&Rc<Factor>| f.axes.contains(&inner.axis);
+        let inside = |f: &&Arc<Factor>| f.axes.contains(&inner.axis);
         if self.factors.iter().any(|f| f.placed.contains(&outer.axis))
             || self.factors.iter().filter(inside).any(|f| !f.lengths)
         {
@@ -242,7 +249,7 @@ impl Group {
 
 impl Sum<'_> {
     /// The groups whose sums' product is the sum.
-    pub fn groups(&self, counts: &Counts) -> Vec<Rc<Group>> {
+    pub fn groups(&self, counts: &Counts) -> Vec<Arc<Group>> {
         let loops: Vec<(&Loop, bool)> =
             self.outer.iter().map(|l| (l, true)).chain(self.inner.iter().map(|l| (l, false))).collect();
         let connected = self.connected(&loops);
@@ -252,14 +259,14 @@ impl Sum<'_> {
             let own: Vec<(&Loop, bool)> =
                 loops.iter().zip(&connected).filter(|(_, g)| **g == group).map(|(l, _)| *l).collect();
             if !own.is_empty() {
-                let moves = |f: &&Rc<Factor>| own.iter().any(|l| f.axes.contains(&l.0.axis));
-                let factors: Vec<Rc<Factor>> = self.factors.iter().filter(moves).cloned().collect();
+                let moves = |f: &&Arc<Factor>| own.iter().any(|l| f.axes.contains(&l.0.axis));
+                let factors: Vec<Arc<Factor>> = self.factors.iter().filter(moves).cloned().collect();
                 out.push(counts.group(self.key(&own, &factors), || self.group(&own, factors.clone(), &windows)));
             }
         }
         // Factors of whole axes alone.
         let moves = |a: &AxisId| loops.iter().any(|l| l.0.axis == *a);
-        let alone: Vec<Rc<Factor>> = self.factors.iter().filter(|f| !f.axes.iter().any(moves)).cloned().collect();
+        let alone: Vec<Arc<Factor>> = self.factors.iter().filter(|f| !f.axes.iter().any(moves)).cloned().collect();
         if !alone.is_empty() {
             out.push(counts.group(self.key(&[], &alone), || self.group(&[], alone.clone(), &windows)));
         }
@@ -288,7 +295,7 @@ impl Sum<'_> {
     }
 
     /// All that the sum over a group of loops follows from, beside tiles.
-    fn key(&self, loops: &[(&Loop, bool)], factors: &[Rc<Factor>]) -> Vec<u64> {
+    fn key(&self, loops: &[(&Loop, bool)], factors: &[Arc<Factor>]) -> Vec<u64> {
         let mut key = vec![u64::from(self.additive), loops.len() as u64];
         for (l, outer) in loops {
             let apart = match self.union {
@@ -310,12 +317,12 @@ impl Sum<'_> {
         key
     }
 
-    fn group(&self, loops: &[(&Loop, bool)], factors: Vec<Rc<Factor>>, windows: &[Window]) -> Group {
+    fn group(&self, loops: &[(&Loop, bool)], factors: Vec<Arc<Factor>>, windows: &[Window]) -> Group {
         let steps = (0..loops.len()).map(|k| self.step(loops, k, &factors)).collect();
-        Group { steps, factors, windows: windows.to_vec().into(), known: Known::default(), last: Cell::new(None) }
+        Group { steps, factors, totals: Totals { windows: windows.to_vec(), ..Totals::default() }.into() }
     }
 
-    fn step(&self, loops: &[(&Loop, bool)], k: usize, factors: &[Rc<Factor>]) -> Step {
+    fn step(&self, loops: &[(&Loop, bool)], k: usize, factors: &[Arc<Factor>]) -> Step {
         let (own, outer) = loops[k];
         let axis = own.axis;
         // A factor depends on its window, or needs to know where it stands; the range of a loop inside it depends on it.
@@ -360,7 +367,7 @@ pub(crate) fn parts_of_elements(
     loops: &[Loop],
     axes: &BTreeSet<AxisId>,
     counts: &Counts,
-) -> Vec<Rc<Group>> {
+) -> Vec<Arc<Group>> {
     let factors: Vec<_> = axes.iter().map(|&a| Factor::length(a)).collect();
     debug_assert!(axes.iter().all(|&a| kernel.axis(a).kind != AxisKind::Stream || loops.iter().any(|l| l.axis == a)));
     Sum { kernel, outer: loops, inner: &[], factors: &factors, additive: true, union: Union::Hull }.groups(counts)

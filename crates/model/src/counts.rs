@@ -9,27 +9,26 @@ use crate::nest::Parts;
 use crate::work::Task;
 use einloom_tile::Kernel;
 use rustc_hash::FxHashMap;
-use std::cell::RefCell;
 use std::hash::Hash;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What was counted of a kernel, for all sizes of its tiles.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Counts {
     /// The parts of a count.
-    counted: Known<What, Rc<[Rc<Group>]>>,
+    counted: Known<What, Arc<[Arc<Group>]>>,
     /// Parts by all that they are made of.
-    groups: Known<Vec<u64>, Rc<Group>>,
+    groups: Known<Vec<u64>, Arc<Group>>,
     /// The number of the elements that an access touches, by the number of it and a depth, and those numbers by what they are, as text.
-    places: RefCell<Vec<Option<usize>>>,
-    texts: RefCell<FxHashMap<String, usize>>,
+    places: Mutex<Vec<Option<usize>>>,
+    texts: Mutex<FxHashMap<String, usize>>,
     /// The kernel taken apart.
-    parts: RefCell<Option<Rc<Parts>>>,
+    parts: Mutex<Option<Arc<Parts>>>,
     /// What operations do.
-    tasks: RefCell<Option<Rc<[Task]>>>,
+    tasks: Mutex<Option<Arc<[Task]>>>,
 }
 
-pub(crate) type Known<K, V> = RefCell<FxHashMap<K, V>>;
+type Known<K, V> = Mutex<FxHashMap<K, V>>;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,33 +45,33 @@ pub(crate) enum What {
 
 impl Counts {
     /// A count for these tiles.
-    pub(crate) fn of(&self, kernel: &Kernel, what: What, parts: impl FnOnce() -> Vec<Rc<Group>>) -> u64 {
+    pub(crate) fn of(&self, kernel: &Kernel, what: What, parts: impl FnOnce() -> Vec<Arc<Group>>) -> u64 {
         let parts = get(&self.counted, what, || parts().into());
         parts.iter().fold(1, |product, part| product.saturating_mul(part.total(kernel)))
     }
 
     /// A part that is made of this.
-    pub(crate) fn group(&self, key: Vec<u64>, make: impl FnOnce() -> Group) -> Rc<Group> {
-        get(&self.groups, key, || Rc::new(make()))
+    pub(crate) fn group(&self, key: Vec<u64>, make: impl FnOnce() -> Group) -> Arc<Group> {
+        get(&self.groups, key, || Arc::new(make()))
     }
 
-    pub(crate) fn parts(&self, make: impl FnOnce() -> Parts) -> Rc<Parts> {
-        self.parts.borrow_mut().get_or_insert_with(|| Rc::new(make())).clone()
+    pub(crate) fn parts(&self, make: impl FnOnce() -> Parts) -> Arc<Parts> {
+        lock(&self.parts).get_or_insert_with(|| Arc::new(make())).clone()
     }
 
-    pub(crate) fn tasks(&self, make: impl FnOnce() -> Vec<Task>) -> Rc<[Task]> {
-        self.tasks.borrow_mut().get_or_insert_with(|| make().into()).clone()
+    pub(crate) fn tasks(&self, make: impl FnOnce() -> Vec<Task>) -> Arc<[Task]> {
+        lock(&self.tasks).get_or_insert_with(|| make().into()).clone()
     }
 
     /// A number that is the same for what is the same text; `at` numbers what was asked.
     pub(crate) fn place(&self, at: usize, text: impl FnOnce() -> String) -> usize {
-        if let Some(Some(known)) = self.places.borrow().get(at) {
+        if let Some(Some(known)) = lock(&self.places).get(at) {
             return *known;
         }
-        let mut texts = self.texts.borrow_mut();
+        let mut texts = lock(&self.texts);
         let next = texts.len();
         let place = *texts.entry(text()).or_insert(next);
-        let mut places = self.places.borrow_mut();
+        let mut places = lock(&self.places);
         if places.len() <= at {
             places.resize(at + 1, None);
         }
@@ -82,10 +81,16 @@ impl Counts {
 }
 
 fn get<K: Eq + Hash, V: Clone>(known: &Known<K, V>, key: K, make: impl FnOnce() -> V) -> V {
-    if let Some(found) = known.borrow().get(&key) {
+    if let Some(found) = lock(known).get(&key) {
         return found.clone();
     }
+    // What is made may ask for others.
     let made = make();
-    known.borrow_mut().insert(key, made.clone());
+    lock(known).insert(key, made.clone());
     made
+}
+
+/// A thread that panicked takes all others down with it: nobody goes by what it left.
+pub(crate) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,11 +6,11 @@ use crate::nest::{Access, coord_axes, sides, tiles};
 use crate::region::mark;
 use einloom_tile::{AxisId, Coord, CoordAtom, Kernel, Program, Window};
 use std::collections::BTreeSet;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Elements that all executions of the access move together. Those that a filled load finds outside the tensor do
 /// not count, unless that depends on data: then all do.
-pub(crate) fn moved(program: &Program, kernel: &Kernel, access: &Access, counts: &Counts) -> Vec<Rc<Group>> {
+pub(crate) fn moved(program: &Program, kernel: &Kernel, access: &Access, counts: &Counts) -> Vec<Arc<Group>> {
     let dims = &program.tensor(access.tensor).dims;
     let mut free = sides(kernel, access.tile);
     let mut factors = vec![];
@@ -26,7 +26,7 @@ pub(crate) fn moved(program: &Program, kernel: &Kernel, access: &Access, counts:
             }
             let size = Box::new(move |w: &[Window]| inside(&group, &list, &mut w.to_vec()));
             let placed = axes.clone();
-            factors.push(Rc::new(Factor { axes, placed, size, mark: marks, lengths: false }));
+            factors.push(Arc::new(Factor { axes, placed, size, mark: marks, lengths: false }));
         }
     }
     factors.extend(free.into_iter().map(Factor::length));

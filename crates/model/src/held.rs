@@ -1,8 +1,9 @@
 //! How many elements of tiles must be in a memory at once, if a program places them as tightly as it can.
 
-use crate::by_rows::{ByRows, TailByRows};
-use crate::gpu::registers::{Loop, Moments};
+use crate::by_rows::{ByRows, RowsByKind, TailByRows};
+use crate::gpu::registers::{Loop, Moments, MomentsByKind};
 use crate::gpu::uses::{fused, fused_but, reads};
+use crate::kinds::Kinds;
 use crate::nest::sides;
 use crate::on_demand::OnDemand;
 use einloom_tile::{AxisId, Kernel, Op, ValueId};
@@ -28,8 +29,11 @@ pub fn held_elements(kernel: &Kernel) -> u64 {
 pub struct Held {
     /// For each way to go along what is loaded where it is read: see the module `on_demand`.
     ways: Vec<Way>,
+    /// The same ways where nothing stays, which is asked of every size of tiles.
+    by_kind: Vec<WayByKind>,
     /// By tile.
     sides: Vec<Vec<AxisId>>,
+    kinds: Kinds,
 }
 
 /// One way to go through a kernel.
@@ -43,6 +47,15 @@ struct Way {
     tail: (Moments, Vec<TailByRows>),
     /// In each innermost stream, operation by operation and by rows.
     streams: Vec<(Moments, Vec<ByRows>)>,
+}
+
+/// See [`Way`].
+#[derive(Clone, Debug)]
+struct WayByKind {
+    beside: f64,
+    moments: MomentsByKind,
+    tail: (MomentsByKind, Vec<RowsByKind>),
+    streams: Vec<(MomentsByKind, Vec<RowsByKind>)>,
 }
 
 impl Held {
@@ -74,21 +87,33 @@ impl Held {
                 streams: loops.into_iter().map(one).collect(),
             }
         };
-        Self {
-            ways: OnDemand::all(kernel, &fused).into_iter().map(way).collect(),
-            sides: all.map(|v| sides(kernel, v).into_iter().collect()).collect(),
-        }
+        let ways: Vec<Way> = OnDemand::all(kernel, &fused).into_iter().map(way).collect();
+        let sides: Vec<Vec<AxisId>> = all.map(|v| sides(kernel, v).into_iter().collect()).collect();
+        let kinds = Kinds::new(&sides);
+        Self { by_kind: ways.iter().map(|way| way.by_kind(&kinds)).collect(), ways, sides, kinds }
     }
 
     /// [`held_elements`] of a kernel with these tiles.
     pub fn elements(&self, kernel: &Kernel) -> u64 {
-        self.with(kernel, &BTreeSet::new())
+        let sizes = elements_of(kernel, &self.kinds.sides);
+        let of = |way: &WayByKind| {
+            let mut most = 0.0f64;
+            way.all_places(kernel, &sizes, &mut |ways| {
+                most = most.max(ways.fold(f64::INFINITY, f64::min));
+                true
+            });
+            most
+        };
+        self.by_kind.iter().map(of).fold(f64::INFINITY, f64::min) as u64
     }
 
     /// The same where some tiles stay from one point of the grid, or one chunk, to the next: nothing takes their place
     /// meanwhile.
     pub(crate) fn with(&self, kernel: &Kernel, kept: &BTreeSet<ValueId>) -> u64 {
-        let sizes = self.sizes(kernel);
+        if kept.is_empty() {
+            return self.elements(kernel);
+        }
+        let sizes = elements_of(kernel, &self.sides);
         let of = |way: &Way| {
             let mut most = 0.0f64;
             way.all_places(kernel, &sizes, kept, &mut |ways| {
@@ -102,21 +127,56 @@ impl Held {
 
     /// Whether [`elements`](Self::elements) is no more than a capacity, which takes less to tell.
     pub fn fits(&self, kernel: &Kernel, capacity: u64) -> bool {
-        let sizes = self.sizes(kernel);
-        self.ways.iter().any(|way| {
-            way.all_places(kernel, &sizes, &BTreeSet::new(), &mut |ways| {
+        let sizes = elements_of(kernel, &self.kinds.sides);
+        self.by_kind.iter().any(|way| {
+            way.all_places(kernel, &sizes, &mut |ways| {
                 Iterator::any(&mut &mut *ways, |elements| elements as u64 <= capacity)
             })
         })
     }
+}
 
-    /// The elements of each tile.
-    fn sizes(&self, kernel: &Kernel) -> Vec<f64> {
-        self.sides.iter().map(|s| s.iter().map(|&a| side(kernel, a)).product()).collect()
+/// The elements of tiles with these sides.
+fn elements_of(kernel: &Kernel, sides: &[Vec<AxisId>]) -> Vec<f64> {
+    sides.iter().map(|s| s.iter().map(|&a| side(kernel, a)).product()).collect()
+}
+
+impl WayByKind {
+    /// See [`Way::all_places`].
+    fn all_places(
+        &self,
+        kernel: &Kernel,
+        sizes: &[f64],
+        holds: &mut dyn FnMut(&mut dyn Iterator<Item = f64>) -> bool,
+    ) -> bool {
+        let by_rows = |rows: &RowsByKind| rows.most(sizes, |axis| side(kernel, axis));
+        let (tail, rows) = &self.tail;
+        let whole = |moments: &MomentsByKind| moments.most(sizes);
+        holds(&mut std::iter::once_with(|| whole(&self.moments) + self.beside))
+            && holds(
+                &mut std::iter::once_with(|| whole(tail))
+                    .chain(rows.iter().map(by_rows))
+                    .map(|most| most + self.beside),
+            )
+            && self.streams.iter().all(|(moments, rows)| {
+                holds(&mut std::iter::once_with(|| whole(moments)).chain(rows.iter().map(by_rows)))
+            })
     }
 }
 
 impl Way {
+    fn by_kind(&self, kinds: &Kinds) -> WayByKind {
+        let stream = |(moments, rows): &(Moments, Vec<ByRows>)| {
+            (moments.by_kind(kinds), rows.iter().map(|r| r.by_kind(kinds)).collect())
+        };
+        WayByKind {
+            beside: self.beside,
+            moments: self.moments.by_kind(kinds),
+            tail: (self.tail.0.by_kind(kinds), self.tail.1.iter().map(|r| r.by_kind(kinds)).collect()),
+            streams: self.streams.iter().map(stream).collect(),
+        }
+    }
+
     /// Whether something is true of all places of the kernel: it is told the elements of each, for every way to go through it.
     fn all_places(
         &self,

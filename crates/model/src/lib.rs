@@ -16,6 +16,7 @@ mod energy;
 mod gpu;
 mod held;
 mod kept;
+mod kinds;
 mod levels;
 mod loads;
 mod nest;

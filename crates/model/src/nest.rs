@@ -9,19 +9,19 @@ use einloom_tile::{Affine, AxisId, Coord, CoordAtom, Kernel, Op, Predicate, Prog
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Deref;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// A loop around an operation: an axis of the grid, or a stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Loop {
     pub axis: AxisId,
     /// Where the stream runs; `None` for the grid.
-    pub within: Option<Rc<Predicate>>,
+    pub within: Option<Arc<Predicate>>,
 }
 
 impl Loop {
     pub fn stream(axis: AxisId, within: &Predicate) -> Self {
-        Self { axis, within: Some(Rc::new(within.clone())) }
+        Self { axis, within: Some(Arc::new(within.clone())) }
     }
 
     /// The conditions on where it runs.
@@ -76,8 +76,8 @@ pub(crate) struct Parts {
 
 /// The same for some tiles, with what was counted already: levels ask for the same, and other tiles for much of it.
 pub(crate) struct Nest {
-    parts: Rc<Parts>,
-    pub counts: Rc<Counts>,
+    parts: Arc<Parts>,
+    pub counts: Arc<Counts>,
     /// For these tiles, by access and depth: what is touched, and iterations; [`UNKNOWN`] until it is asked for.
     own: Vec<Cell<[u64; 2]>>,
 }
@@ -148,11 +148,11 @@ impl Nest {
     }
 
     pub fn new(kernel: &Kernel) -> Self {
-        Self::with(kernel, Rc::default())
+        Self::with(kernel, Arc::default())
     }
 
     /// The same where something was counted of this kernel already, with these tiles or others.
-    pub fn with(kernel: &Kernel, counts: Rc<Counts>) -> Self {
+    pub fn with(kernel: &Kernel, counts: Arc<Counts>) -> Self {
         let parts = counts.parts(|| Parts::new(kernel));
         let numbers = parts.accesses.last().map_or(0, |a| a.first + a.loops.len() + 1);
         Self { parts, counts, own: vec![Cell::new([UNKNOWN; 2]); numbers] }

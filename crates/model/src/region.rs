@@ -4,7 +4,7 @@ use crate::count::{Factor, Group, Sum, Union};
 use crate::nest::{Access, Nest, coord_axes, tiles};
 use einloom_tile::{AxisId, Coord, CoordAtom, Kernel, Program, Window};
 use std::collections::BTreeSet;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Which way to lean where the number of distinct elements is not known exactly: gathers, and sums of steps that
 /// neither tile nor nest.
@@ -22,9 +22,9 @@ pub(crate) fn touched(
     access: &Access,
     depth: usize,
     lean: Lean,
-) -> Vec<Rc<Group>> {
+) -> Vec<Arc<Group>> {
     let dims = &program.tensor(access.tensor).dims;
-    let mut factors: Vec<Rc<Factor>> = vec![];
+    let mut factors: Vec<Arc<Factor>> = vec![];
     for group in groups(kernel, nest, access, dims) {
         let axes: BTreeSet<AxisId> = group.iter().flat_map(|c| c.axes.iter().copied()).collect();
         let placed = group.iter().flat_map(|c| placed(&c.coord, c.clipped)).collect();
@@ -33,7 +33,7 @@ pub(crate) fn touched(
         group.iter().for_each(|d| d.mark(&mut mark));
         let lengths = matches!(group.as_slice(), [d] if d.is_length(kernel));
         let size = Box::new(move |w: &[Window]| distinct(&group, &all, lean, w));
-        factors.push(Rc::new(Factor { axes, placed, size, mark, lengths }));
+        factors.push(Arc::new(Factor { axes, placed, size, mark, lengths }));
     }
     let (outer, inner) = access.loops.split_at(depth.min(access.loops.len()));
     let apart = apart(access);

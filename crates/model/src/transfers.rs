@@ -19,7 +19,6 @@ use einloom_tile::{
 };
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
-use std::rc::Rc;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Times a bound: a plan that moves no more is near it.
@@ -131,7 +130,7 @@ pub fn transfers_of_blocks(
     let known = KnownBounds::default();
     let kernels: Vec<(usize, &Kernel)> = program.kernels.iter().enumerate().collect();
     of_each(&kernels, |&(k, kernel)| {
-        let mut found = kernel_transfers_of(program, kernel, machine, &Rc::default(), blocks(k));
+        let mut found = kernel_transfers_of(program, kernel, machine, &Arc::default(), blocks(k));
         known.bound(program, kernel, machine, &mut found);
         found
     })
@@ -229,7 +228,7 @@ impl LevelTransfers {
 
 /// The prediction for one kernel of a well-formed program, a core holding one of its blocks at a time.
 pub fn kernel_transfers(program: &Program, kernel: &Kernel, machine: &Machine) -> KernelTransfers {
-    kernel_transfers_counted(program, kernel, machine, &Rc::default())
+    kernel_transfers_counted(program, kernel, machine, &Arc::default())
 }
 
 /// The same where something was counted of the kernel already: `counts` are those of the kernel, for all sizes of its tiles.
@@ -237,7 +236,7 @@ pub fn kernel_transfers_counted(
     program: &Program,
     kernel: &Kernel,
     machine: &Machine,
-    counts: &Rc<Counts>,
+    counts: &Arc<Counts>,
 ) -> KernelTransfers {
     kernel_transfers_of(program, kernel, machine, counts, 1)
 }
@@ -246,7 +245,7 @@ fn kernel_transfers_of(
     program: &Program,
     kernel: &Kernel,
     machine: &Machine,
-    counts: &Rc<Counts>,
+    counts: &Arc<Counts>,
     blocks: usize,
 ) -> KernelTransfers {
     // A machine that counts elements updates tiles in place; others are taken as executors are.
@@ -284,7 +283,7 @@ pub fn level_transfers(
     kernel: &Kernel,
     machine: &Machine,
     held: &Held,
-    counts: &Rc<Counts>,
+    counts: &Arc<Counts>,
 ) -> Vec<LevelTransfers> {
     let held = machine.element.map(|_| held);
     Found::new(program, kernel, machine, held, counts, 1).levels
@@ -305,7 +304,7 @@ impl Found {
         kernel: &Kernel,
         machine: &Machine,
         held: Option<&Held>,
-        counts: &Rc<Counts>,
+        counts: &Arc<Counts>,
         blocks: usize,
     ) -> Self {
         let nest = Nest::with(kernel, counts.clone());
@@ -392,7 +391,7 @@ pub fn moved_bytes(
     machine: &Machine,
     memory: &Level,
     held: &Held,
-    counts: &Rc<Counts>,
+    counts: &Arc<Counts>,
 ) -> u64 {
     let nest = Nest::with(kernel, counts.clone());
     let resident_bytes = held.elements(kernel).saturating_mul(machine.element.map_or(1, |e| e.0));

@@ -7,7 +7,7 @@ use einloom_cascade::{BinaryOp, DType, UnaryOp};
 use einloom_machine::{Machine, Work as Kind};
 use einloom_tile::{AxisId, Kernel, Op, Scalar, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Operations of a kernel: two per multiply-add, one per element and function of an elementwise expression
 /// (whichever function), one per reduced element.
@@ -23,7 +23,7 @@ pub(crate) struct Work {
 #[derive(Debug)]
 pub(crate) struct Task {
     /// How often it does it: the product of their sums.
-    elements: Vec<Rc<Group>>,
+    elements: Vec<Arc<Group>>,
     /// Operations for each, and the types that decide their rate.
     each: u64,
     types: (DType, DType),

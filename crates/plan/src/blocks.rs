@@ -18,7 +18,7 @@ use einloom_machine::Machine;
 use einloom_model::{Counts, Held, LevelTransfers, block_elements, level_transfers};
 use einloom_tile::{AxisId, Block, Program};
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Sides of one axis that are tried, at most.
 const MOST_SIDES: usize = 24;
@@ -42,7 +42,7 @@ impl Workshop<'_> {
         for order in orders(&built.kernel) {
             search.program.kernels[0].grid.clone_from(&order);
             // Counts are of one order of the loops.
-            search.counts = Rc::default();
+            search.counts = Arc::default();
             if let Some(found) = search.all(&memories)
                 && best.as_ref().is_none_or(|b| found.seconds() < b.1.seconds())
             {
@@ -113,7 +113,7 @@ struct Search<'a> {
     program: Program,
     machine: &'a Machine,
     held: Held,
-    counts: Rc<Counts>,
+    counts: Arc<Counts>,
     /// Axes of the grid that can have sides, and the stream that can be cut.
     grid: Vec<AxisId>,
     stream: Option<AxisId>,
@@ -128,7 +128,7 @@ impl<'a> Search<'a> {
         let grid = kernel.grid.iter().copied().filter(open).collect();
         let stream = kernel.outer_stream().filter(open);
         let held = Held::new(kernel);
-        Self { machine, held, counts: Rc::default(), grid, stream, work: Work::default(), program }
+        Self { machine, held, counts: Arc::default(), grid, stream, work: Work::default(), program }
     }
 
     /// The best blocks of all these memories, from the innermost outwards.

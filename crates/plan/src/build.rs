@@ -3,13 +3,11 @@
 use crate::choose::SURE_WITH_LANES;
 use crate::cone::{Cone, ConeError};
 use crate::cuts::{Roles, Style, contracts, multiplies};
-use crate::emit::{Fail, emit};
 use crate::expr::Exprs;
 use crate::frame::{HOPELESS, Memory};
 use crate::gpu::KEPT;
 use crate::known::Known;
 use crate::lost::{self, Cost};
-use crate::lower::lower;
 use crate::overhead;
 use crate::parts::Part;
 use crate::problem::Problem;
@@ -25,8 +23,8 @@ use einloom_model::{
     Counts, KernelTransfers, OnGpu, compute_seconds_counted, kernel_transfers_counted, of_each, resident_but_passing,
 };
 use einloom_tile::{AxisKind, Kernel, Op, Program, grid_points};
-use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Halves of a core's private cache that tiles may take before they count as overflowing it, where a body also computes with them. Measured
 /// (docs/model.md, "Tiles that overflow a core's cache"): attention loses 5 to 9 % from 0.9 to 1.6 halves.
@@ -310,67 +308,6 @@ impl Workshop<'_> {
         names.join("_").replace('.', "_").to_lowercase()
     }
 
-    /// Emits with as many tiled axes as values allow.
-    pub(crate) fn emit(&mut self, cone: &Cone, roles: &Roles, style: &Style, name: &str) -> Result<Tried, PlanError> {
-        self.emit_with(cone, roles, style, &self.options.tiles, name)
-    }
-
-    /// The same with some tiles given, by the names of their indices.
-    pub(crate) fn emit_with(
-        &mut self,
-        cone: &Cone,
-        roles: &Roles,
-        style: &Style,
-        tiles: &BTreeMap<String, usize>,
-        name: &str,
-    ) -> Result<Tried, PlanError> {
-        let mut demoted = BTreeSet::new();
-        let (mut choice, mut crowded) = (false, false);
-        let mut notes = vec![];
-        loop {
-            let tiling = roles.tiling(self.p, style, &demoted, tiles);
-            let multiplied = self.multiplied();
-            let lowered = lower(self.p, self.x, self.types, cone, &tiling, multiplied);
-            let (printed, mixed) = (lowered.notes.clone(), lowered.mixed.clone());
-            // Where threads can agree to leave a multiplication out.
-            let lag = self.machine.lanes.is_some();
-            match emit(self.p, self.x, self.types, cone, lowered, &tiling, name, lag) {
-                Ok((kernel, repeats, refused)) => {
-                    notes.extend(printed);
-                    notes.extend(refused);
-                    return Ok(Tried {
-                        cost: Cost::default(),
-                        kernel,
-                        tiling,
-                        demoted,
-                        choice,
-                        crowded,
-                        repeats,
-                        notes,
-                        mixed,
-                        gpu: None,
-                    });
-                }
-                Err(Fail::Unsupported(e)) => return Err(e),
-                Err(Fail::TooManyAxes { indices, leaves }) => {
-                    let names = self.names(&indices);
-                    let [one, other] = [false, true].map(|first| roles.demote(self.p, &indices, &leaves, first));
-                    choice |= one != other;
-                    let Some(i) = (if style.parallel_first { other } else { one }).filter(|i| demoted.insert(*i))
-                    else {
-                        let reason = format!(
-                            "a recurrence's state would be a tile with the axes {names}, and a tile has two; \
-                             only indices that no step mixes can be visited one by one"
-                        );
-                        return Err(PlanError::unsupported(name, reason));
-                    };
-                    crowded |= !roles.inner.contains(&i) && indices.iter().any(|i| roles.inner.contains(i));
-                    notes.push(format!("{} by 1: a tile would have the axes {names}", self.p[i].name));
-                }
-            }
-        }
-    }
-
     /// Tiles that are not as large as was asked for, of indices that have more than one position in them.
     fn otherwise(&self, tiling: &Tiling) -> impl Iterator<Item = String> {
         tiling.cuts.iter().filter_map(|(&i, cut)| {
@@ -382,7 +319,7 @@ impl Workshop<'_> {
         })
     }
 
-    fn names(&self, indices: &BTreeSet<IndexId>) -> String {
+    pub(crate) fn names(&self, indices: &BTreeSet<IndexId>) -> String {
         let names: Vec<&str> = indices.iter().map(|&i| self.p[i].name.as_str()).collect();
         names.join(", ")
     }
@@ -411,7 +348,7 @@ impl Workshop<'_> {
     pub(crate) fn cost_beside(
         &mut self,
         program: &Program,
-        counts: &Rc<Counts>,
+        counts: &Arc<Counts>,
         limit: f64,
         (products, rest, uneven): (Option<f64>, f64, f64),
     ) -> Cost {
@@ -462,7 +399,7 @@ impl Workshop<'_> {
     /// pass through the ones behind them, each time that an operation goes through them; or all takes as much longer as the root
     /// of how much they overflow, if that is less: where much is computed of each element. What passes once takes half of a
     /// memory meanwhile (docs/model.md).
-    pub(crate) fn cost_of_sweeps(&mut self, program: &Program, counts: &Rc<Counts>) -> Cost {
+    pub(crate) fn cost_of_sweeps(&mut self, program: &Program, counts: &Arc<Counts>) -> Cost {
         self.work.tilings += 1;
         let k = &program.kernels[0];
         let t = kernel_transfers_counted(program, k, self.machine, counts);

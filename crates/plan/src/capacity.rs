@@ -6,12 +6,13 @@
 use crate::build::{Built, Tried, Workshop};
 use crate::cone::Cone;
 use crate::cuts::{Roles, Style};
-use crate::frame::{CLOSE, FAR, Frame, HOPELESS, Looked, Memory, NEAR};
+use crate::frame::{CLOSE, FAR, Frame, HOPELESS, Memory, NEAR};
 use crate::gpu::KEPT;
 use crate::grid_order::orders;
-use crate::known::{SearchKey, Searched, unnamed};
+use crate::known::{SearchKey, Searched, Tiles, unnamed};
 use crate::program::program_of;
 use crate::template::shape;
+use crate::written::Attempts;
 use crate::{PlanError, Work};
 use einloom_algebra::NodeId;
 use einloom_cascade::IndexId;
@@ -20,7 +21,7 @@ use einloom_model::{Held, compute_seconds, of_each};
 use einloom_tile::{AxisId, AxisKind, Kernel, Program};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Indices of loops that are each taken whole or streamed, at most: a kernel is written for every choice.
 const MOST_CHOICES: usize = 4;
@@ -52,22 +53,28 @@ impl Workshop<'_> {
                 (Tried { kernel, ..tried.clone() }, free.clone())
             })
         });
-        for tiles in self.best_tiles(ways.collect(), memory, limit) {
-            match tiles {
-                Ok(tried) => found.extend(tried),
+        let ways: Vec<(Tried, Vec<IndexId>)> = ways.collect();
+        for (k, searched) in self.best_tiles(&ways, memory, limit).into_iter().enumerate() {
+            self.work += searched.work;
+            match searched.tiles {
+                Ok(tiles) => found.extend(tiles.into_iter().map(|tiles| (k, tiles))),
                 Err(elements) => least = least.min(elements),
             }
         }
-        found.sort_by(|a, b| a.cost.seconds.total_cmp(&b.cost.seconds));
+        found.sort_by(|a, b| a.1.cost.seconds.total_cmp(&b.1.cost.seconds));
         // Of what moves as much, that which computes least.
-        let computing = |t: &Tried| Seconds(compute_seconds(&t.kernel, self.machine), 0.0);
-        let mut equal = found.chunk_by_mut(|a, b| a.cost.seconds == b.cost.seconds);
+        let computing = |(k, tiles): &(usize, Tiles)| {
+            let found = || compute_seconds(&self.with_tiles(&ways[*k], tiles).kernel, self.machine);
+            Seconds(tiles.computing.unwrap_or_else(found), 0.0)
+        };
+        let mut equal = found.chunk_by_mut(|a, b| a.1.cost.seconds == b.1.cost.seconds);
         let mut sorted = 0;
         while let Some(equal) = equal.next().filter(|_| sorted < KEPT) {
             sorted += equal.len();
             equal.sort_by_cached_key(computing);
         }
         found.truncate(KEPT);
+        let found: Vec<Tried> = found.iter().map(|(k, tiles)| self.with_tiles(&ways[*k], tiles)).collect();
         if found.is_empty() && least < u64::MAX {
             let reason =
                 format!("its smallest tiles hold {least} elements at once, more than the {} that fit", memory.capacity);
@@ -81,7 +88,7 @@ impl Workshop<'_> {
     fn frames(&mut self, cone: &Cone, roles: &Roles, name: &str) -> (Vec<(Tried, Vec<IndexId>)>, Option<PlanError>) {
         let (mut frames, mut failed) = (vec![], None);
         let mut shapes: BTreeSet<(Vec<IndexId>, Vec<IndexId>)> = BTreeSet::new();
-        let mut wishes = BTreeSet::new();
+        let (mut wishes, mut attempts) = (BTreeSet::new(), Attempts::default());
         let mut ways = VecDeque::from(self.wholes(roles));
         while let Some(tiles) = ways.pop_front() {
             // Some indices are cut in the same way whatever is asked for.
@@ -90,8 +97,8 @@ impl Workshop<'_> {
             }
             for parallel_first in [false, true] {
                 let style = Style { parallel_first, ..WHATEVER };
-                let tried = match self.emit_with(cone, roles, &style, &tiles, name) {
-                    Ok(tried) => tried,
+                let (tried, is_new) = match self.emit_new(cone, roles, (&style, &tiles), name, &mut attempts) {
+                    Ok(found) => found,
                     Err(e) => {
                         failed.get_or_insert(e);
                         continue;
@@ -100,7 +107,7 @@ impl Workshop<'_> {
                 ways.extend(self.others_one_by_one(roles, &tried, &tiles));
                 let (free, only) = (self.free(roles, &tried), !tried.choice);
                 let cuts = tried.tiling.cuts.iter().filter(|c| c.1.kind == AxisKind::Whole).map(|c| *c.0);
-                if shapes.insert((free.clone(), cuts.collect())) {
+                if is_new && shapes.insert((free.clone(), cuts.collect())) {
                     frames.push((tried, free));
                 }
                 // The other index would be the same one.
@@ -194,12 +201,7 @@ impl Workshop<'_> {
 
     /// The best tilings of each of these emitted kernels with the indices whose tiles are free; if none fits, how many elements its
     /// smallest tiles take.
-    fn best_tiles(
-        &mut self,
-        ways: Vec<(Tried, Vec<IndexId>)>,
-        memory: Memory<'_>,
-        limit: f64,
-    ) -> Vec<Result<Vec<Tried>, u64>> {
+    fn best_tiles(&mut self, ways: &[(Tried, Vec<IndexId>)], memory: Memory<'_>, limit: f64) -> Vec<Searched> {
         let (limit, thorough) = (limit * memory.bandwidth(), self.thorough);
         let mut keys: Vec<SearchKey> = vec![];
         let mut unknown: Vec<Unknown<'_>> = vec![];
@@ -215,16 +217,14 @@ impl Workshop<'_> {
         for (key, (program, axes)) in keys.iter().zip(programs) {
             let open = self.known.searches.get(key).is_none_or(|s| s.whole.is_none());
             if open && unknown.iter().all(|u| u.key != key) {
-                unknown.push(Unknown { key, program, axes, held: None, looked: Looked::default() });
+                let held = self.known.searches.get(key).and_then(|s| s.held.clone());
+                unknown.push(Unknown { key, program, axes, held, frame: Mutex::default(), looked: None });
             }
         }
         // With one size of tiles each, then with a few, before any is searched to the end: what moves far more than the best is not.
         let new: Vec<&Unknown<'_>> =
             unknown.iter().filter(|u| self.known.searches.get(u.key).is_none_or(|s| s.glance.is_none())).collect();
-        let glances = of_each(&new, |u| {
-            let mut frame = u.frame();
-            (frame.glance(memory), frame.held)
-        });
+        let glances = of_each(&new, |u| u.look(|frame| (frame.glance(memory), frame.held.clone())));
         let new: Vec<SearchKey> = new.into_iter().map(|u| u.key.clone()).collect();
         for (key, (glance, held)) in new.into_iter().zip(glances) {
             let searches = self.known.searches.entry(key).or_default();
@@ -238,19 +238,16 @@ impl Workshop<'_> {
         let near = keys.iter().filter_map(glance).min().map_or(u64::MAX, |bytes| bytes.saturating_mul(FAR));
         let far: Vec<bool> = keys.iter().map(|key| glance(key).is_some_and(|bytes| bytes > near)).collect();
         unknown.retain(|u| glance(u.key).is_some_and(|bytes| bytes <= near));
-        for u in &mut unknown {
-            u.held = self.known.searches.get(u.key).and_then(|s| s.held.clone());
-        }
         let new: Vec<&Unknown<'_>> =
             unknown.iter().filter(|u| self.known.searches.get(u.key).is_none_or(|s| s.first.is_none())).collect();
-        let looks = of_each(&new, |u| u.frame().look(memory, thorough));
+        let looks = of_each(&new, |u| u.look(|frame| frame.look(memory, thorough)));
         let new: Vec<SearchKey> = new.into_iter().map(|u| u.key.clone()).collect();
         for (key, look) in new.iter().zip(looks) {
             let searches = self.known.searches.entry(key.clone()).or_default();
             match look {
                 Ok(looked) => {
                     searches.first = Some(looked.bytes);
-                    unknown.iter_mut().filter(|u| u.key == key).for_each(|u| u.looked = looked.clone());
+                    unknown.iter_mut().filter(|u| u.key == key).for_each(|u| u.looked = Some(looked.work));
                 }
                 Err(elements) => searches.whole = Some(Searched { tiles: Err(elements), work: Work::default() }),
             }
@@ -261,7 +258,7 @@ impl Workshop<'_> {
         let hopeless = best.min(HOPELESS * limit);
         unknown.retain(|u| self.known.searches.get(u.key).is_none_or(|s| s.below(hopeless).is_none()));
         let ends = |u: &Unknown<'_>| first(u.key).is_some_and(|bytes| bytes as f64 > hopeless);
-        let found = of_each(&unknown, |u| search(u.frame(), memory, ends(u), thorough, u.looked.work));
+        let found = of_each(&unknown, |u| u.look(|frame| search(frame, memory, ends(u), thorough, u.looked)));
         let found: Vec<(SearchKey, bool, Searched)> =
             unknown.iter().zip(found).map(|(u, found)| (u.key.clone(), ends(u), found)).collect();
         for (key, ended, found) in found {
@@ -273,24 +270,17 @@ impl Workshop<'_> {
             true => Some(nothing()),
             false => self.known.searches.get(key)?.below(hopeless).cloned(),
         };
-        let found: Vec<Searched> = keys.iter().zip(&far).filter_map(of).collect();
-        ways.iter().zip(found).map(|((tried, free), found)| self.with_tiles(tried, free, found)).collect()
+        keys.iter().zip(&far).filter_map(of).collect()
     }
 
-    /// An emitted kernel with each of the tiles that were found.
-    fn with_tiles(&mut self, tried: &Tried, free: &[IndexId], found: Searched) -> Result<Vec<Tried>, u64> {
-        self.work += found.work;
-        let axes: Vec<Vec<AxisId>> = free.iter().map(|&i| axes_of(&tried.kernel, &self.p[i].name)).collect();
-        let mut out = vec![];
-        for (sizes, cost) in found.tiles? {
-            let (mut tiling, mut kernel) = (tried.tiling.clone(), tried.kernel.clone());
-            for ((i, own), &tile) in free.iter().zip(&axes).zip(&sizes) {
-                tiling.cuts.entry(*i).and_modify(|c| c.tile = tile);
-                own.iter().for_each(|a| kernel.axes[a.at()].tile = tile);
-            }
-            out.push(Tried { kernel, tiling, cost, ..tried.clone() });
+    /// An emitted kernel with tiles that were found for it.
+    fn with_tiles(&self, (tried, free): &(Tried, Vec<IndexId>), tiles: &Tiles) -> Tried {
+        let (mut tiling, mut kernel) = (tried.tiling.clone(), tried.kernel.clone());
+        for (&i, &tile) in free.iter().zip(&tiles.sizes) {
+            tiling.cuts.entry(i).and_modify(|c| c.tile = tile);
+            axes_of(&tried.kernel, &self.p[i].name).iter().for_each(|a| kernel.axes[a.at()].tile = tile);
         }
-        Ok(out)
+        Tried { kernel, tiling, cost: tiles.cost.clone(), ..tried.clone() }
     }
 }
 
@@ -301,30 +291,33 @@ struct Unknown<'a> {
     axes: Vec<Vec<AxisId>>,
     /// What it holds, if that is known.
     held: Option<Arc<Held>>,
-    /// What a first look at it found in this search.
-    looked: Looked,
+    /// What is counted of it is kept from one look to the next.
+    frame: Mutex<Option<Frame>>,
+    /// The work of a first look at it in this search.
+    looked: Option<Work>,
 }
 
 impl Unknown<'_> {
-    fn frame(&self) -> Frame {
-        let (program, axes) = (self.program.clone(), self.axes.clone());
-        let mut frame = match &self.held {
-            Some(held) => Frame::with(program, axes, held.clone()),
-            None => Frame::new(program, axes),
+    fn look<T>(&self, look: impl FnOnce(&mut Frame) -> T) -> T {
+        let new = || {
+            let (program, axes) = (self.program.clone(), self.axes.clone());
+            match &self.held {
+                Some(held) => Frame::with(program, axes, held.clone()),
+                None => Frame::new(program, axes),
+            }
         };
-        frame.known.clone_from(&self.looked.known);
-        frame
+        let mut frame = self.frame.lock().unwrap_or_else(PoisonError::into_inner);
+        look(frame.get_or_insert_with(new))
     }
 }
 
 /// The best tiles. Nothing beyond a first look is done if the search `ends` with it.
-fn search(mut frame: Frame, memory: Memory<'_>, ends: bool, thorough: bool, mut work: Work) -> Searched {
-    if frame.known.is_empty() {
-        match frame.look(memory, thorough) {
-            Ok(looked) => (frame.known, work) = (looked.known, looked.work),
-            Err(elements) => return Searched { tiles: Err(elements), work },
-        }
-    }
+fn search(frame: &mut Frame, memory: Memory<'_>, ends: bool, thorough: bool, looked: Option<Work>) -> Searched {
+    let first = looked.map_or_else(|| frame.look(memory, thorough).map(|looked| looked.work), Ok);
+    let mut work = match first {
+        Ok(work) => work,
+        Err(elements) => return Searched { tiles: Err(elements), work: Work::default() },
+    };
     if ends {
         work.pruned += 1;
     } else if let Err(elements) = frame.descend(memory, thorough, &mut work) {
@@ -346,12 +339,12 @@ fn search(mut frame: Frame, memory: Memory<'_>, ends: bool, thorough: bool, mut 
     }
     all.sort();
     all.truncate(KEPT);
-    let cost = |sizes: Vec<usize>| {
+    let found = |(bytes, computing, sizes): (u64, Seconds, Vec<usize>)| {
         frame.put(&sizes);
         let cost = frame.outside(memory.machine);
-        (sizes, cost)
+        Tiles { sizes, cost, computing: (bytes == least).then_some(computing.0) }
     };
-    Searched { tiles: Ok(all.into_iter().map(|(_, _, sizes)| sizes).map(cost).collect()), work }
+    Searched { tiles: Ok(all.into_iter().map(found).collect()), work }
 }
 
 /// Times, of which the second counts where the first are the same.

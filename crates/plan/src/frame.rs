@@ -9,7 +9,6 @@ use einloom_machine::{Level, Machine};
 use einloom_model::{Counts, Held, compute_seconds_counted, level_transfers, moved_bytes};
 use einloom_tile::{AxisId, Kernel, Program};
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// Tiles of one index that are tried at first, at most; then those near the best. Fewer where there are many pairs of indices.
@@ -60,12 +59,10 @@ pub(crate) struct Descent {
 }
 
 /// What a first look came to.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Looked {
     /// What moves with the best tiles that it saw.
     pub bytes: u64,
-    /// What moves with all of them.
-    pub known: BTreeMap<Vec<usize>, u64>,
     pub work: Work,
 }
 
@@ -79,7 +76,7 @@ pub(crate) struct Frame {
     pub known: BTreeMap<Vec<usize>, u64>,
     pub held: Arc<Held>,
     /// What was counted for other tiles.
-    counts: Rc<Counts>,
+    counts: Arc<Counts>,
 }
 
 impl Frame {
@@ -90,7 +87,7 @@ impl Frame {
 
     /// The same where it is known what the kernel holds.
     pub(crate) fn with(program: Program, free: Vec<Vec<AxisId>>, held: Arc<Held>) -> Self {
-        Self { program, free, known: BTreeMap::new(), held, counts: Rc::default() }
+        Self { program, free, known: BTreeMap::new(), held, counts: Arc::default() }
     }
 
     /// The same program in other extents, with other offsets.
@@ -98,7 +95,7 @@ impl Frame {
         let mut program = self.program.clone();
         program.kernels[0] = kernel;
         let (free, held) = (self.free.clone(), self.held.clone());
-        Self { program, free, known: BTreeMap::new(), held, counts: Rc::default() }
+        Self { program, free, known: BTreeMap::new(), held, counts: Arc::default() }
     }
 
     pub(crate) fn kernel(&self) -> &Kernel {
@@ -158,28 +155,34 @@ impl Frame {
         levels.iter().rev().nth(1).map_or(0, |l| l.bound_bytes)
     }
 
+    /// The tiles to choose from, at the smallest of each; if these do not fit, how many elements they take.
+    fn smallest(&mut self, memory: Memory<'_>) -> Result<Way, u64> {
+        let tiles: Arc<[Vec<usize>]> = self.extents().into_iter().map(even_tiles).collect();
+        let way = Way { at: vec![0; tiles.len()], bytes: 0, tiles };
+        if self.fits(&way.sizes(), memory) { Ok(way) } else { Err(self.held.elements(self.kernel())) }
+    }
+
     /// Where a search begins: with the smallest tiles; if they do not fit, how many elements they take.
     fn start(&mut self, memory: Memory<'_>, work: &mut Work) -> Result<Way, u64> {
-        let tiles: Rc<[Vec<usize>]> = self.extents().into_iter().map(even_tiles).collect();
-        let mut way = Way { at: vec![0; tiles.len()], bytes: 0, tiles };
-        if !self.fits(&way.sizes(), memory) {
-            return Err(self.held.elements(self.kernel()));
-        }
+        let mut way = self.smallest(memory)?;
         way.bytes = self.moved(&way.sizes(), memory, work);
         Ok(way)
     }
 
     /// What tiles as long as each other, as far as indices are long, move where they are as large as fits; if none fits, how many elements the smallest
-    /// take.
+    /// take. It is no part of the search.
     pub(crate) fn glance(&mut self, memory: Memory<'_>) -> Result<u64, u64> {
-        let way = self.start(memory, &mut Work::default())?;
+        let way = self.smallest(memory)?;
         let longest = way.tiles.iter().filter_map(|t| t.last()).max().copied().unwrap_or(1);
         let of = |side: usize| -> Vec<usize> {
             way.tiles.iter().map(|t| t[t.partition_point(|&tile| tile <= side).saturating_sub(1)]).collect()
         };
         let sides = longest.next_power_of_two().trailing_zeros() as usize + 1;
         let largest = last(sides, |k| self.fits(&of(1 << k), memory));
-        Ok(self.moved(&of(1 << largest), memory, &mut Work::default()))
+        let known = std::mem::take(&mut self.known);
+        let bytes = self.moved(&of(1 << largest), memory, &mut Work::default());
+        self.known = known;
+        Ok(bytes)
     }
 
     /// What a few tiles, far apart, move; if none fits, how many elements the smallest take.
@@ -187,7 +190,7 @@ impl Frame {
         let mut work = Work::default();
         let mut way = self.start(memory, &mut work)?;
         self.rounds(&mut way, [FEWEST_TILES, 1], thorough, memory, &mut work);
-        Ok(Looked { bytes: way.bytes, known: self.known.clone(), work })
+        Ok(Looked { bytes: way.bytes, work })
     }
 
     /// The best tiles that fit and the bytes that they move; if none fits, how many elements the smallest tiles take.
@@ -291,7 +294,7 @@ impl Frame {
 #[derive(Clone, Debug)]
 struct Way {
     /// Of each free index the tiles to choose from.
-    tiles: Rc<[Vec<usize>]>,
+    tiles: Arc<[Vec<usize>]>,
     /// The places of those that are the best so far, and the bytes that they move.
     at: Vec<usize>,
     bytes: u64,

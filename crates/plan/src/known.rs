@@ -71,10 +71,19 @@ pub(crate) struct Searches {
 /// What a search for tiles found.
 #[derive(Clone, Debug)]
 pub(crate) struct Searched {
-    /// The best tiles with what they cost, best first; how many elements the smallest take if none fit.
-    pub tiles: Result<Vec<(Vec<usize>, Cost)>, u64>,
+    /// The best tiles with best first; how many elements the smallest take if none fit.
+    pub tiles: Result<Vec<Tiles>, u64>,
     /// What it took to find them.
     pub work: Work,
+}
+
+/// Tiles that were found, of each free index one.
+#[derive(Clone, Debug)]
+pub(crate) struct Tiles {
+    pub sizes: Vec<usize>,
+    pub cost: Cost,
+    /// Seconds of their arithmetic, of those that move least.
+    pub computing: Option<f64>,
 }
 
 impl Searches {

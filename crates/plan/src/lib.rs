@@ -56,6 +56,7 @@ mod template;
 mod tiling;
 mod types;
 mod visits;
+mod written;
 
 pub use choose::{Form, choose};
 pub use doubled::{Doubled, doubled};

@@ -14,7 +14,7 @@ use einloom_cascade::IndexId;
 use einloom_model::{ByLanes, Counts, Structure, by_lanes_of};
 use einloom_tile::{AxisKind, Kernel, Program};
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Tilings that are emitted for one kernel, at most, beside those that it begins with.
 const TRIES: usize = 48;
@@ -148,7 +148,7 @@ impl Workshop<'_> {
     }
 
     /// What the program's only kernel takes where lanes multiply, if that is less than `limit` seconds.
-    pub(crate) fn cost_by_lanes(&mut self, program: &Program, counts: &Rc<Counts>, fit: &ByLanes, limit: f64) -> Cost {
+    pub(crate) fn cost_by_lanes(&mut self, program: &Program, counts: &Arc<Counts>, fit: &ByLanes, limit: f64) -> Cost {
         let slower = fit.slowdown();
         let cost = self.cost_beside(program, counts, limit / slower, (fit.beside_products, fit.rest, fit.uneven));
         Cost { seconds: cost.seconds * slower, ..cost }

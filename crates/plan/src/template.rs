@@ -15,7 +15,7 @@ use einloom_cascade::IndexId;
 use einloom_model::Counts;
 use einloom_tile::{AxisKind, Kernel, Program};
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Which indices are cut how, without sizes: the kind and whether tiles have a side along it. First, which index gives way
 /// where a tile would have too many axes.
@@ -29,7 +29,7 @@ pub(crate) struct Template {
     /// The kernel as a program.
     pub program: Program,
     /// What was counted of it.
-    pub counts: Rc<Counts>,
+    pub counts: Arc<Counts>,
     /// Its number among the kernels that are known, by the matrix unit that it is for.
     numbers: BTreeMap<Option<String>, usize>,
 }
@@ -104,7 +104,7 @@ impl Workshop<'_> {
         let template = templates.entry(shape).or_insert_with(|| {
             self.emit_with(cone, roles, style, tiles, name).map(|tried| {
                 let program = program_of(self.p, self.x, self.types, vec![tried.kernel.clone()]);
-                Template { tried, program, counts: Rc::default(), numbers: BTreeMap::new() }
+                Template { tried, program, counts: Arc::default(), numbers: BTreeMap::new() }
             })
         });
         match template {

@@ -12,7 +12,7 @@ use einloom_tile::{
 };
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Axes that steer others are counted position by position up to this many.
 const COUNTED: usize = 1 << 20;
@@ -539,7 +539,7 @@ fn settled(mut loops: Vec<Loop>) -> Vec<Loop> {
         all[k].clear();
         placed.into_iter().for_each(|(o, form)| all[o].push(form));
         for (l, all) in loops.iter_mut().zip(all) {
-            l.within = l.within.take().or((!all.is_empty()).then(Rc::default)).map(|_| Rc::new(Predicate { all }));
+            l.within = l.within.take().or((!all.is_empty()).then(Arc::default)).map(|_| Arc::new(Predicate { all }));
         }
     }
     loops

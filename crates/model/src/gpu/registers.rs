@@ -2,6 +2,7 @@
 
 use super::block::Block;
 use super::uses::{reads, written};
+use crate::kinds::{Kinds, Tiles, largest};
 use einloom_tile::{Kernel, Op, State, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -131,6 +132,55 @@ impl Moments {
             sum
         };
         self.all.iter().map(sum).fold(0.0, f64::max)
+    }
+}
+
+/// The same as [`Moments`] by kinds of tiles, without those at which no more is there than at another one.
+#[derive(Clone, Debug)]
+pub(crate) struct MomentsByKind(Vec<MomentByKind>);
+
+#[derive(Clone, Debug)]
+struct MomentByKind {
+    alive: Tiles,
+    /// The kinds of those that are read there for the last time, whether the result may take their place, and whether each is the result itself.
+    dying: Vec<(usize, bool, bool)>,
+    /// Its kind, and whether it was not alive already.
+    result: Option<(usize, bool)>,
+    /// The most that can be there.
+    all: Tiles,
+}
+
+impl Moments {
+    pub(crate) fn by_kind(&self, kinds: &Kinds) -> MomentsByKind {
+        let one = |m: &Moment| {
+            let result = m.result.map(|r| (kinds.of(r), !m.alive.contains(&r)));
+            MomentByKind {
+                alive: kinds.tiles(m.alive.iter().copied()),
+                dying: m.dying.iter().map(|&(v, may)| (kinds.of(v), may, Some(v) == m.result)).collect(),
+                result,
+                all: kinds.tiles(m.values()),
+            }
+        };
+        let no_more = |a: &MomentByKind, b: &MomentByKind| {
+            a.all.are_among(&b.alive) || a.dying == b.dying && a.result == b.result && a.alive.are_among(&b.alive)
+        };
+        MomentsByKind(largest(self.all.iter().map(one), no_more))
+    }
+}
+
+impl MomentsByKind {
+    /// The largest sum of the sizes of kinds.
+    pub(crate) fn most(&self, sizes: &[f64]) -> f64 {
+        let sum = |m: &MomentByKind| {
+            let mut sum = m.alive.elements(sizes);
+            if let Some((result, apart)) = m.result {
+                let replaced = m.dying.iter().position(|d| d.1 && sizes[d.0] >= sizes[result]);
+                let dying = m.dying.iter().enumerate().filter(|(k, d)| Some(*k) != replaced && !d.2);
+                sum += dying.map(|(_, d)| sizes[d.0]).sum::<f64>() + if apart { sizes[result] } else { 0.0 };
+            }
+            sum
+        };
+        self.0.iter().map(sum).fold(0.0, f64::max)
     }
 }
 
