@@ -30,6 +30,12 @@ pub(crate) struct Factor {
     pub lengths: bool,
 }
 
+impl fmt::Debug for Factor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Factor").field("mark", &self.mark).finish_non_exhaustive()
+    }
+}
+
 impl Factor {
     /// The length of an axis's window.
     pub fn length(axis: AxisId) -> Arc<Self> {

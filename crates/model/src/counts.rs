@@ -4,8 +4,9 @@
 //! the same of many tilings: the loops are taken apart once, and each connected part of them is summed once for the tiles
 //! that it depends on.
 
-use crate::count::Group;
+use crate::count::{Factor, Group};
 use crate::nest::Parts;
+use crate::region::Lean;
 use crate::work::Task;
 use einloom_tile::Kernel;
 use rustc_hash::FxHashMap;
@@ -19,6 +20,8 @@ pub struct Counts {
     counted: Known<What, Arc<[Arc<Group>]>>,
     /// Parts by all that they are made of.
     groups: Known<Vec<u64>, Arc<Group>>,
+    /// What an access touches, by its number.
+    factors: Known<(usize, Lean), Arc<[Arc<Factor>]>>,
     /// The number of the elements that an access touches, by the number of it and a depth, and those numbers by what they are, as text.
     places: Mutex<Vec<Option<usize>>>,
     texts: Mutex<FxHashMap<String, usize>>,
@@ -53,6 +56,15 @@ impl Counts {
     /// A part that is made of this.
     pub(crate) fn group(&self, key: Vec<u64>, make: impl FnOnce() -> Group) -> Arc<Group> {
         get(&self.groups, key, || Arc::new(make()))
+    }
+
+    pub(crate) fn factors(
+        &self,
+        access: usize,
+        lean: Lean,
+        make: impl FnOnce() -> Vec<Arc<Factor>>,
+    ) -> Arc<[Arc<Factor>]> {
+        get(&self.factors, (access, lean), || make().into())
     }
 
     pub(crate) fn parts(&self, make: impl FnOnce() -> Parts) -> Arc<Parts> {

@@ -96,7 +96,7 @@ impl Nest {
     /// What an access touches at a depth: see [`touched`].
     pub fn touched(&self, program: &Program, kernel: &Kernel, k: usize, depth: usize, lean: Lean) -> u64 {
         let count = || {
-            let parts = || touched(program, kernel, self, &self.accesses[k], depth, lean);
+            let parts = || touched(program, kernel, self, k, depth, lean);
             self.counts.of(kernel, What::Touched(k, depth, lean == Lean::High), parts)
         };
         if lean == Lean::Low { count() } else { self.once(k, depth, 0, count) }

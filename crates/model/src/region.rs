@@ -8,24 +8,33 @@ use std::sync::Arc;
 
 /// Which way to lean where the number of distinct elements is not known exactly: gathers, and sums of steps that
 /// neither tile nor nest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Lean {
     High,
     Low,
 }
 
-/// Distinct elements per iteration of the access's first `depth` loops, summed over those iterations: the factors of that.
+/// Distinct elements per iteration of an access's first `depth` loops, summed over those iterations: the factors of that.
 pub(crate) fn touched(
     program: &Program,
     kernel: &Kernel,
     nest: &Nest,
-    access: &Access,
+    k: usize,
     depth: usize,
     lean: Lean,
 ) -> Vec<Arc<Group>> {
+    let access = &nest.accesses[k];
+    let factors = nest.counts.factors(k, lean, || factors(program, kernel, nest, access, lean));
+    let (outer, inner) = access.loops.split_at(depth.min(access.loops.len()));
+    let apart = if lean == Lean::High { BTreeSet::new() } else { apart(access) };
+    let union = if lean == Lean::High { Union::Hull } else { Union::Least(&apart) };
+    Sum { kernel, outer, inner, factors: &factors, additive: false, union }.groups(&nest.counts)
+}
+
+/// What it touches in a region, whatever the region's depth.
+fn factors(program: &Program, kernel: &Kernel, nest: &Nest, access: &Access, lean: Lean) -> Vec<Arc<Factor>> {
     let dims = &program.tensor(access.tensor).dims;
-    let mut factors: Vec<Arc<Factor>> = vec![];
-    for group in groups(kernel, nest, access, dims) {
+    let factor = |group: Vec<Dimension>| {
         let axes: BTreeSet<AxisId> = group.iter().flat_map(|c| c.axes.iter().copied()).collect();
         let placed = group.iter().flat_map(|c| placed(&c.coord, c.clipped)).collect();
         let all = axes.clone();
@@ -33,12 +42,9 @@ pub(crate) fn touched(
         group.iter().for_each(|d| d.mark(&mut mark));
         let lengths = matches!(group.as_slice(), [d] if d.is_length(kernel));
         let size = Box::new(move |w: &[Window]| distinct(&group, &all, lean, w));
-        factors.push(Arc::new(Factor { axes, placed, size, mark, lengths }));
-    }
-    let (outer, inner) = access.loops.split_at(depth.min(access.loops.len()));
-    let apart = apart(access);
-    let union = if lean == Lean::High { Union::Hull } else { Union::Least(&apart) };
-    Sum { kernel, outer, inner, factors: &factors, additive: false, union }.groups(&nest.counts)
+        Arc::new(Factor { axes, placed, size, mark, lengths })
+    };
+    groups(kernel, nest, access, dims).into_iter().map(factor).collect()
 }
 
 /// The axes of which different positions always mean different elements: those that are a coordinate by themselves.

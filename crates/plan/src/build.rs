@@ -266,7 +266,7 @@ impl Workshop<'_> {
         limit: f64,
     ) -> (Vec<Tried>, Option<PlanError>) {
         let mut tried: Vec<Tried> = vec![];
-        let (mut templates, mut failed) = (Templates::new(), None);
+        let (mut templates, mut failed) = (Templates::default(), None);
         let contracts = contracts(self.p, self.x, cone);
         for style in self.styles(cone) {
             let tiles = &self.options.tiles;

@@ -97,7 +97,7 @@ impl Workshop<'_> {
             }
             for parallel_first in [false, true] {
                 let style = Style { parallel_first, ..WHATEVER };
-                let (tried, is_new) = match self.emit_new(cone, roles, (&style, &tiles), name, &mut attempts) {
+                let (tried, is_new) = match self.emit_once(cone, roles, (&style, &tiles), name, &mut attempts, true) {
                     Ok(found) => found,
                     Err(e) => {
                         failed.get_or_insert(e);

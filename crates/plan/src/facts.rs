@@ -22,7 +22,7 @@ pub(crate) struct Fact {
 }
 
 /// Facts found so far for one kernel.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Facts {
     exprs: FxHashMap<ExprId, Rc<Fact>>,
     folds: BTreeMap<NodeId, Rc<Fact>>,

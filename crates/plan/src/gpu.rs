@@ -128,7 +128,7 @@ impl Workshop<'_> {
     fn search_space(&mut self, space: &Space, trials: &mut Trials<'_>) {
         self.descend(space, trials, false);
         // Which index gives way where a tile would have too many axes is a choice too.
-        let asked = trials.templates.iter().filter(|(shape, _)| trials.shapes.contains(*shape));
+        let asked = trials.templates.kernels.iter().filter(|(shape, _)| trials.shapes.contains(*shape));
         if asked.flat_map(|(_, t)| t).any(|t| t.tried.choice) {
             self.descend(space, trials, true);
         }
@@ -283,7 +283,7 @@ impl Trials<'_> {
     }
 
     fn tried(&self, p: &Problem, found: Found) -> Option<Tried> {
-        let mut tried = self.templates.get(&found.shape)?.as_ref().ok()?.with(p, found.tiling);
+        let mut tried = self.templates.kernels.get(&found.shape)?.as_ref().ok()?.with(p, found.tiling);
         tried.kernel.stages = Some(found.gpu.stages).filter(|s| *s > 0);
         let cost = cost_on_core(&found.gpu, self.launch);
         Some(Tried { cost, gpu: Some(found.gpu), ..tried })

@@ -59,6 +59,7 @@ pub(crate) enum How {
 }
 
 /// A cone with its reductions lowered. What leaves a sum is in its readers.
+#[derive(Clone)]
 pub(crate) struct LoweredCone {
     pub roots: Vec<(NodeId, ExprId)>,
     pub folds: BTreeMap<NodeId, Lowered>,

@@ -10,6 +10,7 @@ use crate::problem::Problem;
 use crate::products::Products;
 use crate::program::program_of;
 use crate::tiling::Tiling;
+use crate::written::Attempts;
 use einloom_algebra::NodeId;
 use einloom_cascade::IndexId;
 use einloom_model::Counts;
@@ -42,8 +43,13 @@ type Key = (Vec<NodeId>, BTreeSet<NodeId>, BTreeSet<NodeId>, Products);
 #[derive(Debug, Default)]
 pub(crate) struct Emitted(BTreeMap<Key, Templates>);
 
-/// The kernels of one cone that were emitted, or why there is none.
-pub(crate) type Templates = BTreeMap<Shape, Result<Template, PlanError>>;
+/// The kernels of one cone.
+#[derive(Debug, Default)]
+pub(crate) struct Templates {
+    /// Those that were emitted, or why there is none.
+    pub kernels: BTreeMap<Shape, Result<Template, PlanError>>,
+    attempts: Attempts,
+}
 
 impl Template {
     /// As emitted.
@@ -101,8 +107,9 @@ impl Workshop<'_> {
     ) -> (Tiling, &'t mut Result<Template, PlanError>) {
         let wished = roles.tiling(self.p, style, &Default::default(), tiles);
         let shape = shape(style.parallel_first, &wished);
-        let template = templates.entry(shape).or_insert_with(|| {
-            self.emit_with(cone, roles, style, tiles, name).map(|tried| {
+        let Templates { kernels, attempts } = templates;
+        let template = kernels.entry(shape).or_insert_with(|| {
+            self.emit_knowing(cone, roles, (style, tiles), name, attempts).map(|tried| {
                 let program = program_of(self.p, self.x, self.types, vec![tried.kernel.clone()]);
                 Template { tried, program, counts: Arc::default(), numbers: BTreeMap::new() }
             })

@@ -2,28 +2,39 @@
 //!
 //! Where a tile would have too many axes an index gives way and the kernel is written again. Several wishes come to the same
 //! tilings on the way, for one index after another gives way in each: what is written in a tiling follows from it alone, and is
-//! tried once.
+//! tried once. Whether an index is streamed or whole makes no difference to most reductions, which are lowered once for both.
 
 use crate::PlanError;
 use crate::build::{Tried, Workshop};
 use crate::cone::Cone;
 use crate::cuts::{Roles, Style};
 use crate::emit::{Fail, emit};
+use crate::expr::{Expr, Exprs};
 use crate::lost::Cost;
-use crate::lower::lower;
-use crate::template::kind;
-use crate::tiling::Tiling;
+use crate::lower::{LoweredCone, lower};
+use crate::template::{kind, shape};
+use crate::tiling::{Cut, Tiling};
 use einloom_cascade::{DType, IndexId};
 use einloom_tile::Kernel;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::rc::Rc;
 
-/// The tilings that a kernel of one cone was written in, and why it could not be in others.
-#[derive(Debug, Default)]
-pub(crate) struct Attempts(BTreeMap<Vec<(IndexId, u8, usize)>, Result<(), Fail>>);
+/// What is known of the kernels of one cone.
+#[derive(Default)]
+pub(crate) struct Attempts {
+    /// By how tilings cut indices: whether a kernel was written in such a one, or why it could not be.
+    written: BTreeMap<Vec<(IndexId, u8, bool)>, Result<(), Fail>>,
+    /// Reductions by what they ask of tilings: the indices that tiles have sides along, and how those are cut that conditions
+    /// mention.
+    lowered: BTreeMap<Vec<(IndexId, bool, Option<u8>)>, Rc<LoweredCone>>,
+    /// The indices that conditions mention.
+    conditions: Option<BTreeSet<IndexId>>,
+}
 
-impl Attempts {
-    fn key(tiling: &Tiling) -> Vec<(IndexId, u8, usize)> {
-        tiling.cuts.iter().map(|(&i, cut)| (i, kind(cut.kind), cut.tile)).collect()
+impl fmt::Debug for Attempts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attempts").field("written", &self.written).finish_non_exhaustive()
     }
 }
 
@@ -45,31 +56,44 @@ impl Workshop<'_> {
         tiles: &BTreeMap<String, usize>,
         name: &str,
     ) -> Result<Tried, PlanError> {
-        self.emit_new(cone, roles, (style, tiles), name, &mut Attempts::default()).map(|found| found.0)
+        self.emit_knowing(cone, roles, (style, tiles), name, &mut Attempts::default())
     }
 
-    /// The same, and whether it is new: a kernel that was written already is left out.
-    pub(crate) fn emit_new(
+    /// The same with what is known of the cone.
+    pub(crate) fn emit_knowing(
+        &mut self,
+        cone: &Cone,
+        roles: &Roles,
+        wish: (&Style, &BTreeMap<String, usize>),
+        name: &str,
+        attempts: &mut Attempts,
+    ) -> Result<Tried, PlanError> {
+        self.emit_once(cone, roles, wish, name, attempts, false).map(|found| found.0)
+    }
+
+    /// The same, and whether it is new: a kernel that was written already may be left out.
+    pub(crate) fn emit_once(
         &mut self,
         cone: &Cone,
         roles: &Roles,
         (style, tiles): (&Style, &BTreeMap<String, usize>),
         name: &str,
         attempts: &mut Attempts,
+        once: bool,
     ) -> Result<(Tried, bool), PlanError> {
         let mut demoted = BTreeSet::new();
         let (mut choice, mut crowded) = (false, false);
         let mut notes = vec![];
         loop {
             let tiling = roles.tiling(self.p, style, &demoted, tiles);
-            let key = Attempts::key(&tiling);
-            let known = attempts.0.get(&key).cloned();
+            let key = shape(false, &tiling).1;
+            let known = attempts.written.get(&key).cloned().filter(|known| once || known.is_err());
             let is_new = known.is_none();
             let written = match known {
                 Some(known) => known.map(|()| Text::default()),
                 None => {
-                    let written = self.written_in(cone, &tiling, name);
-                    attempts.0.insert(key, written.as_ref().map(|_| ()).map_err(Fail::clone));
+                    let written = self.written_in(cone, &tiling, name, attempts);
+                    attempts.written.insert(key, written.as_ref().map(|_| ()).map_err(Fail::clone));
                     written
                 }
             };
@@ -101,14 +125,35 @@ impl Workshop<'_> {
         }
     }
 
-    fn written_in(&mut self, cone: &Cone, tiling: &Tiling, name: &str) -> Result<Text, Fail> {
-        let multiplied = self.multiplied();
-        let lowered = lower(self.p, self.x, self.types, cone, tiling, multiplied);
+    fn written_in(&mut self, cone: &Cone, tiling: &Tiling, name: &str, attempts: &mut Attempts) -> Result<Text, Fail> {
+        let conditions = attempts.conditions.get_or_insert_with(|| self.in_conditions(cone));
+        let one = |(&i, cut): (&IndexId, &Cut)| (i, tiling.tiled(i), conditions.contains(&i).then(|| kind(cut.kind)));
+        let key = tiling.cuts.iter().map(one).collect();
+        let products = self.multiplied();
+        let lower = || Rc::new(lower(self.p, self.x, self.types, cone, tiling, products));
+        let lowered = LoweredCone::clone(attempts.lowered.entry(key).or_insert_with(lower));
         let (mut notes, mixed) = (lowered.notes.clone(), lowered.mixed.clone());
         // Where threads can agree to leave a multiplication out.
         let lag = self.machine.lanes.is_some();
         let (kernel, repeats, refused) = emit(self.p, self.x, self.types, cone, lowered, tiling, name, lag)?;
         notes.extend(refused);
         Ok((kernel, repeats, notes, mixed))
+    }
+
+    /// The indices that conditions of a cone mention, and those whose loops see to conditions.
+    fn in_conditions(&self, cone: &Cone) -> BTreeSet<IndexId> {
+        let mut out: BTreeSet<IndexId> = self.p.spans.iter().map(|s| s.over).collect();
+        let (mut todo, mut seen) = (cone.tops(), BTreeSet::new());
+        while let Some(e) = todo.pop() {
+            if !seen.insert(e) {
+                continue;
+            }
+            match self.x.get(e) {
+                Expr::Within(all) => out.extend(all.iter().flat_map(|form| form.terms.keys())),
+                Expr::Read(_, at) => at.iter().for_each(|c| Exprs::coordinate_values(c, &mut |v| todo.push(v))),
+                _ => todo.extend(self.x.children(e)),
+            }
+        }
+        out
     }
 }

@@ -20,7 +20,11 @@ pub(crate) fn reads(op: &Op) -> Vec<ValueId> {
     match op {
         Op::Load { at, .. } => at.iter().flat_map(tiles).collect(),
         Op::Store { at, src, .. } => at.iter().flat_map(tiles).chain([*src]).collect(),
-        Op::Map { expr, .. } => leaves(expr),
+        Op::Map { expr, .. } => {
+            let mut out = vec![];
+            leaves(expr, &mut out);
+            out
+        }
         Op::Mma { a, b, acc, .. } => [*a, *b].into_iter().chain(*acc).collect(),
         Op::Reduce { src, acc, .. } => [*src].into_iter().chain(*acc).collect(),
         Op::Pick { src, at, .. } => [*src].into_iter().chain(tiles(at)).collect(),
@@ -95,13 +99,13 @@ pub(crate) fn written(op: &Op) -> Option<ValueId> {
     }
 }
 
-fn leaves(expr: &Scalar) -> Vec<ValueId> {
+fn leaves(expr: &Scalar, out: &mut Vec<ValueId>) {
     match expr {
-        Scalar::Tile(v) => vec![*v],
-        Scalar::Const(_) | Scalar::Argument(_) | Scalar::Position(_) | Scalar::Within(_) => vec![],
-        Scalar::Round(_, x) | Scalar::Unary(_, x) => leaves(x),
-        Scalar::Binary(_, x, y) => [leaves(x), leaves(y)].concat(),
-        Scalar::Select(c, x, y) => [leaves(c), leaves(x), leaves(y)].concat(),
+        Scalar::Tile(v) => out.push(*v),
+        Scalar::Const(_) | Scalar::Argument(_) | Scalar::Position(_) | Scalar::Within(_) => {}
+        Scalar::Round(_, x) | Scalar::Unary(_, x) => leaves(x, out),
+        Scalar::Binary(_, x, y) => [x, y].into_iter().for_each(|e| leaves(e, out)),
+        Scalar::Select(c, x, y) => [c, x, y].into_iter().for_each(|e| leaves(e, out)),
     }
 }
 
