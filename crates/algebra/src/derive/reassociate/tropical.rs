@@ -1,7 +1,7 @@
 //! Extrema in another order: `max_n (max_d (q(m,d) + k(n,d)) + v(n)) = max_d (q(m,d) + max_n (k(n,d) + v(n)))`.
 //!
-//! + distributes over a maximum and over a minimum as · does over a sum, so two extrema of one kind change places as two sums do, over a
-//! prefix `n <= m` too: the inner one is then a running extremum.
+//! What adds distributes over a maximum and over a minimum as a factor does over a sum, so two extrema of one kind change places as two sums
+//! do, over a prefix `n <= m` too: the inner one is then a running extremum.
 //!
 //! Conditions: the inner extremum is an addend of the outer one's body and not rounded; the addends that carry n do not carry the indices of the
 //! query side, which are the result's indices that only addends without n bring in; conditions carry n, or the inner indices, or neither.
@@ -98,7 +98,7 @@ impl Site {
         let (inside_filter, outside_filter): (Vec<Term>, Vec<Term>) = others.into_iter().partition(|t| carries(t));
         let about = |t: &Term| !t.mentions(&inner) && !t.mentions(&axes);
         // Under what does not carry the inner indices there is something for all of them or for none.
-        if outside_filter.iter().any(|t| about(t)) {
+        if outside_filter.iter().any(about) {
             return None;
         }
         Some(Both { prefix, inner, inside, outside, inside_filter, outside_filter })
