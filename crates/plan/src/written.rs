@@ -12,7 +12,7 @@ use crate::emit::{Fail, emit};
 use crate::expr::{Expr, Exprs};
 use crate::lost::Cost;
 use crate::lower::{LoweredCone, lower};
-use crate::template::{kind, shape};
+use crate::template::{Shape, kind, shape};
 use crate::tiling::{Cut, Tiling};
 use einloom_cascade::{DType, IndexId};
 use einloom_tile::Kernel;
@@ -20,14 +20,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
 
+/// What reductions ask of a tiling: of each index whether tiles have a side along it, and how it is cut if conditions mention it.
+type Asked = Vec<(IndexId, bool, Option<u8>)>;
+
 /// What is known of the kernels of one cone.
 #[derive(Default)]
 pub(crate) struct Attempts {
     /// By how tilings cut indices: whether a kernel was written in such a one, or why it could not be.
-    written: BTreeMap<Vec<(IndexId, u8, bool)>, Result<(), Fail>>,
-    /// Reductions by what they ask of tilings: the indices that tiles have sides along, and how those are cut that conditions
-    /// mention.
-    lowered: BTreeMap<Vec<(IndexId, bool, Option<u8>)>, Rc<LoweredCone>>,
+    written: BTreeMap<Shape, Result<(), Fail>>,
+    /// Reductions by what they ask of tilings.
+    lowered: BTreeMap<Asked, Rc<LoweredCone>>,
     /// The indices that conditions mention.
     conditions: Option<BTreeSet<IndexId>>,
 }
@@ -86,7 +88,7 @@ impl Workshop<'_> {
         let mut notes = vec![];
         loop {
             let tiling = roles.tiling(self.p, style, &demoted, tiles);
-            let key = shape(false, &tiling).1;
+            let key = shape(false, &tiling);
             let known = attempts.written.get(&key).cloned().filter(|known| once || known.is_err());
             let is_new = known.is_none();
             let written = match known {
