@@ -25,8 +25,11 @@ fn rows() -> Vec<Vec<f64>> {
     ]
 }
 
-/// Calls `f` for every form that carries these, with what the text means and what the form gives.
-fn each(text: &str, carried: &[&str], weights: &[f64], f: &dyn Fn(&str, &[f64], &[f64])) {
+/// Takes a name, what the text means and what a form gives.
+type Check<'a> = &'a dyn Fn(&str, &[f64], &[f64]);
+
+/// Calls `f` for every form that carries these.
+fn each(text: &str, carried: &[&str], weights: &[f64], f: Check) {
     let parsed = einloom_cascade::parse(text);
     assert!(!parsed.diagnostics.iter().any(|d| d.is_error()), "{text}\n{:?}", parsed.diagnostics);
     let cascade: Cascade = parsed.cascade;
