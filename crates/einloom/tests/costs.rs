@@ -50,6 +50,8 @@ fn compare_answers_for_every_machine_and_type() {
         let untold = row["machine"] == "h200" && row["dtype"] == "e4m3";
         assert_eq!(row["energy_joules"].as_f64().is_some_and(|j| j > 0.0), !untold, "{row}");
     }
+    let seconds = |row: usize| rows[row]["seconds"].as_f64().expect("a time");
+    assert!(seconds(1) < 2.0 * seconds(0), "tensor cores multiply e4m3 in f16 on an A100: {} s", seconds(1));
     // Nobody publishes what the caches of just any processor take: all of it is unknown, and the known part is not 0.
     let on_cpu = ["compare", "matmul.ein", "--machine", "cpu-generic", "--size", "M=512,N=512,K=512"];
     let row = json(&einloom(folder.path(), &[&on_cpu[..], &["--json"]].concat()))[0].clone();
