@@ -120,22 +120,22 @@ pub(crate) struct Workshop<'a> {
 }
 
 impl Workshop<'_> {
-    /// What `look` finds for each of these kernels, in their order, on all cores: none needs what is found for another.
-    pub(crate) fn side_by_side<T: Send>(
+    /// What `look` finds for each of these, in their order, on all cores: none needs what is found for another.
+    pub(crate) fn side_by_side<I: Sync, T: Send>(
         &mut self,
-        kernels: &[&Built],
-        look: impl Fn(&mut Workshop<'_>, &Built) -> T + Sync,
+        items: &[I],
+        look: impl Fn(&mut Workshop<'_>, &I) -> T + Sync,
     ) -> Vec<T> {
         let (p, x, types) = (self.p, &*self.x, &*self.types);
         let (machine, options, products, thorough) = (self.machine, self.options, self.products, self.thorough);
         let shared = &self.known.shared;
-        let found = of_each(kernels, |kernel| {
+        let found = of_each(items, |item| {
             let (mut x, mut types) = (x.clone(), types.clone());
             let mut known = Known::sharing(shared);
             let (x, types, known) = (&mut x, &mut types, &mut known);
             let (emitted, work) = (Emitted::default(), Work::default());
             let mut shop = Workshop { p, x, types, machine, options, products, thorough, emitted, known, work };
-            (look(&mut shop, kernel), shop.work)
+            (look(&mut shop, item), shop.work)
         });
         let of_one = |(found, work)| {
             self.work += work;
@@ -150,8 +150,14 @@ impl Workshop<'_> {
     }
 
     /// The best kernel for a cone; on a GPU only if it takes less than `limit` seconds, on a machine that counts elements if it
-    /// does not take far more.
-    pub(crate) fn build(&mut self, roots: &[NodeId], cone: Cone, limit: f64) -> Result<Built, BuildError> {
+    /// does not take far more. There, if it is to be `like` some, only in the ways in which they are written.
+    pub(crate) fn build(
+        &mut self,
+        roots: &[NodeId],
+        cone: Cone,
+        limit: f64,
+        like: &[&Kernel],
+    ) -> Result<Built, BuildError> {
         self.work.kernels += 1;
         let roles = Roles::new(self.p, self.x, &cone);
         let name = self.kernel_name(roots);
@@ -179,7 +185,7 @@ impl Workshop<'_> {
                 self.tried_by_lanes(&cone, &roles, &name, styles, limit)
             }
             (None, None) => match Memory::of(self.machine) {
-                Some(memory) => self.tried_in_capacity(&cone, &roles, &name, memory, limit),
+                Some(memory) => self.tried_in_capacity(&cone, &roles, &name, (memory, like), limit),
                 None => self.tried_in_styles(&cone, &roles, &name, FAR * limit),
             },
         };

@@ -6,7 +6,7 @@ use einloom_algebra::NodeId;
 use einloom_cascade::{BinaryOp, IndexId, UnaryOp};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// What an expression depends on.
 #[derive(Debug, Default)]
@@ -24,8 +24,8 @@ pub(crate) struct Fact {
 /// Facts found so far for one kernel.
 #[derive(Clone, Default)]
 pub(crate) struct Facts {
-    exprs: FxHashMap<ExprId, Rc<Fact>>,
-    folds: BTreeMap<NodeId, Rc<Fact>>,
+    exprs: FxHashMap<ExprId, Arc<Fact>>,
+    folds: BTreeMap<NodeId, Arc<Fact>>,
     /// What the next slice of an iterative tensor is made of.
     steps: BTreeMap<NodeId, ExprId>,
 }
@@ -52,10 +52,10 @@ impl Facts {
         for l in p.loops.iter().filter(|l| l.within.iter().any(|i| over.contains(i) || fact.free.contains(i))) {
             fact.reach.extend(l.members.iter().filter(|&&m| matches!(p[m].def, ItemDef::Iterative(_))));
         }
-        self.folds.insert(n, Rc::new(fact));
+        self.folds.insert(n, Arc::new(fact));
     }
 
-    pub(crate) fn of(&mut self, p: &Problem, x: &Exprs, e: ExprId) -> Rc<Fact> {
+    pub(crate) fn of(&mut self, p: &Problem, x: &Exprs, e: ExprId) -> Arc<Fact> {
         if let Some(f) = self.exprs.get(&e) {
             return f.clone();
         }
@@ -113,7 +113,7 @@ impl Facts {
                 }
             }
         }
-        let fact = Rc::new(fact);
+        let fact = Arc::new(fact);
         self.exprs.insert(e, fact.clone());
         fact
     }

@@ -77,6 +77,8 @@ pub(crate) struct Frame {
     pub held: Arc<Held>,
     /// What was counted for other tiles.
     counts: Arc<Counts>,
+    /// Bytes that move whatever the tiles, once that was asked.
+    least: Option<u64>,
 }
 
 impl Frame {
@@ -87,7 +89,7 @@ impl Frame {
 
     /// The same where it is known what the kernel holds.
     pub(crate) fn with(program: Program, free: Vec<Vec<AxisId>>, held: Arc<Held>) -> Self {
-        Self { program, free, known: BTreeMap::new(), held, counts: Arc::default() }
+        Self { program, free, known: BTreeMap::new(), held, counts: Arc::default(), least: None }
     }
 
     /// The same program in other extents, with other offsets.
@@ -95,7 +97,7 @@ impl Frame {
         let mut program = self.program.clone();
         program.kernels[0] = kernel;
         let (free, held) = (self.free.clone(), self.held.clone());
-        Self { program, free, known: BTreeMap::new(), held, counts: Arc::default() }
+        Self { program, free, known: BTreeMap::new(), held, counts: Arc::default(), least: None }
     }
 
     pub(crate) fn kernel(&self) -> &Kernel {
@@ -150,9 +152,14 @@ impl Frame {
     }
 
     /// Bytes that move between the memories whatever the tiles.
-    pub(crate) fn least(&self, memory: Memory<'_>) -> u64 {
+    pub(crate) fn least(&mut self, memory: Memory<'_>) -> u64 {
+        if let Some(least) = self.least {
+            return least;
+        }
         let levels = level_transfers(&self.program, self.kernel(), memory.machine, &self.held, &self.counts);
-        levels.iter().rev().nth(1).map_or(0, |l| l.bound_bytes)
+        let least = levels.iter().rev().nth(1).map_or(0, |l| l.bound_bytes);
+        self.least = Some(least);
+        least
     }
 
     /// The tiles to choose from, at the smallest of each; if these do not fit, how many elements they take.
@@ -173,16 +180,35 @@ impl Frame {
     /// take. It is no part of the search.
     pub(crate) fn glance(&mut self, memory: Memory<'_>) -> Result<u64, u64> {
         let way = self.smallest(memory)?;
-        let longest = way.tiles.iter().filter_map(|t| t.last()).max().copied().unwrap_or(1);
-        let of = |side: usize| -> Vec<usize> {
-            way.tiles.iter().map(|t| t[t.partition_point(|&tile| tile <= side).saturating_sub(1)]).collect()
-        };
-        let sides = longest.next_power_of_two().trailing_zeros() as usize + 1;
-        let largest = last(sides, |k| self.fits(&of(1 << k), memory));
+        let sizes: Vec<usize> = self.equal(&way, memory).sizes();
         let known = std::mem::take(&mut self.known);
-        let bytes = self.moved(&of(1 << largest), memory, &mut Work::default());
+        let bytes = self.moved(&sizes, memory, &mut Work::default());
         self.known = known;
         Ok(bytes)
+    }
+
+    /// The largest tiles as long as each other, as far as indices are long, that fit.
+    fn equal(&mut self, smallest: &Way, memory: Memory<'_>) -> Way {
+        let longest = smallest.tiles.iter().filter_map(|t| t.last()).max().copied().unwrap_or(1);
+        let of = |side: usize| -> Way {
+            let at = |t: &Vec<usize>| t.partition_point(|&tile| tile <= side).saturating_sub(1);
+            Way { at: smallest.tiles.iter().map(at).collect(), ..smallest.clone() }
+        };
+        let sides = longest.next_power_of_two().trailing_zeros() as usize + 1;
+        of(1 << last(sides, |k| self.fits(&of(1 << k).sizes(), memory)))
+    }
+
+    /// The same, then each index in turn as long as still fits.
+    fn largest(&mut self, smallest: &Way, memory: Memory<'_>) -> Way {
+        let mut way = self.equal(smallest, memory);
+        for index in 0..way.at.len() {
+            let (mut sizes, at) = (way.sizes(), way.at[index]);
+            way.at[index] += last(way.tiles[index].len() - at, |k| {
+                sizes[index] = way.tiles[index][at + k];
+                self.fits(&sizes, memory)
+            });
+        }
+        way
     }
 
     /// What a few tiles, far apart, move; if none fits, how many elements the smallest take.
@@ -196,6 +222,12 @@ impl Frame {
     /// The best tiles that fit and the bytes that they move; if none fits, how many elements the smallest tiles take.
     pub(crate) fn descend(&mut self, memory: Memory<'_>, thorough: bool, work: &mut Work) -> Result<Descent, u64> {
         let mut way = self.start(memory, work)?;
+        // Where large tiles move no more than must move, nothing is better, and they compute least.
+        let mut largest = self.largest(&way, memory);
+        largest.bytes = self.moved(&largest.sizes(), memory, work);
+        if largest.bytes <= self.least(memory) {
+            return Ok(Descent { bytes: largest.bytes, sizes: largest.sizes() });
+        }
         let smallest = way.at.clone();
         let most = (6 * MOST_TILES / pairs(self.free.len()).len().max(1)).clamp(FEWEST_TILES, MOST_TILES);
         self.rounds(&mut way, [most, ROUNDS], thorough, memory, work);

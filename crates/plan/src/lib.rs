@@ -49,6 +49,7 @@ mod sections;
 mod shares;
 mod shrink;
 mod side_by_side;
+mod sought;
 mod straighten;
 mod substitute;
 mod summaries;
@@ -56,6 +57,7 @@ mod template;
 mod tiling;
 mod types;
 mod visits;
+mod ways;
 mod written;
 
 pub use choose::{Form, choose};

@@ -209,7 +209,7 @@ impl Workshop<'_> {
             self.work.pruned += 1;
             return Some(Err(least));
         }
-        match self.build(&built.roots, built.cone.clone(), limit * (1.0 + 1e-12)) {
+        match self.build(&built.roots, built.cone.clone(), limit * (1.0 + 1e-12), &[&built.kernel]) {
             Ok(found) => Some(Ok(found)),
             Err(BuildError::Slower(least)) => Some(Err(least)),
             Err(BuildError::Cone(_) | BuildError::Plan(_)) => None,

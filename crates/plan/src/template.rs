@@ -48,7 +48,7 @@ pub(crate) struct Emitted(BTreeMap<Key, Templates>);
 pub(crate) struct Templates {
     /// Those that were emitted, or why there is none.
     pub kernels: BTreeMap<Shape, Result<Template, PlanError>>,
-    attempts: Attempts,
+    pub attempts: Attempts,
 }
 
 impl Template {

@@ -18,20 +18,32 @@ use einloom_cascade::{DType, IndexId};
 use einloom_tile::Kernel;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// What reductions ask of a tiling: of each index whether tiles have a side along it, and how it is cut if conditions mention it.
 type Asked = Vec<(IndexId, bool, Option<u8>)>;
 
 /// What is known of the kernels of one cone.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Attempts {
     /// By how tilings cut indices: whether a kernel was written in such a one, or why it could not be.
     written: BTreeMap<Shape, Result<(), Fail>>,
     /// Reductions by what they ask of tilings.
-    lowered: BTreeMap<Asked, Rc<LoweredCone>>,
+    lowered: BTreeMap<Asked, Arc<LoweredCone>>,
     /// The indices that conditions mention.
     conditions: Option<BTreeSet<IndexId>>,
+}
+
+impl Attempts {
+    /// What is known of reductions, for kernels that are written once more.
+    pub(crate) fn again(&self) -> Self {
+        Self { written: BTreeMap::new(), ..self.clone() }
+    }
+
+    /// Whether no reduction was lowered yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lowered.is_empty()
+    }
 }
 
 impl fmt::Debug for Attempts {
@@ -132,7 +144,7 @@ impl Workshop<'_> {
         let one = |(&i, cut): (&IndexId, &Cut)| (i, tiling.tiled(i), conditions.contains(&i).then(|| kind(cut.kind)));
         let key = tiling.cuts.iter().map(one).collect();
         let products = self.multiplied();
-        let lower = || Rc::new(lower(self.p, self.x, self.types, cone, tiling, products));
+        let lower = || Arc::new(lower(self.p, self.x, self.types, cone, tiling, products));
         let lowered = LoweredCone::clone(attempts.lowered.entry(key).or_insert_with(lower));
         let (mut notes, mixed) = (lowered.notes.clone(), lowered.mixed.clone());
         // Where threads can agree to leave a multiplication out.

@@ -87,7 +87,7 @@ fn sizes_decide() {
 fn a_form_has_the_same_plan_whatever_was_planned_before_it() {
     let text = format!("{RETENTION}\nM1[h,m] = max(e) O[h,m,e]").replace("output O", "output O, M1");
     let cascade = read(&text);
-    let bound = sized(&cascade, "H=4,M=512,N=512,D=64,E=64");
+    let bound = sized(&cascade, "H=2,M=64,N=64,D=16,E=16");
     let derivation = einloom_algebra::derive(&cascade);
     let forms = Form::all(&derivation);
     let machines = ["two-level", "h200", "cpu-generic"].map(|m| einloom_machine::built_in(m).expect("built in"));
