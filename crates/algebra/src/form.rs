@@ -154,17 +154,22 @@ impl StreamingForm {
     ) -> String {
         let Some(repair) = &reduction(graph, state).streaming.repair else { return name.to_string() };
         let text = |t: &Term| named(graph, t, old, new);
-        if let Some(keep) = &repair.keep_if {
-            let identity = show::number(identity(graph, reduction(graph, state).monoid));
-            return format!("where({}, {name}, {identity})", text(keep));
-        }
         let moved = match repair.combine {
             BinaryOp::Mul if repair.factor == Term::Number(1.0) => name.to_string(),
+            BinaryOp::Add if repair.factor == Term::Number(0.0) => name.to_string(),
             BinaryOp::Mul => format!("{name} * {}", text(&repair.factor)),
+            BinaryOp::Max | BinaryOp::Min => format!("{}({name}, {})", repair.combine.symbol(), text(&repair.factor)),
             _ => format!("{name} + {}", text(&repair.factor)),
         };
-        match &repair.plus {
+        let moved = match repair.plus.as_ref().filter(|p| p.as_number() != Some(0.0)) {
             Some(plus) => format!("{moved} + {}", text(plus)),
+            None => moved,
+        };
+        match &repair.keep_if {
+            Some(keep) => {
+                let identity = show::number(identity(graph, reduction(graph, state).monoid));
+                format!("where({}, {moved}, {identity})", text(keep))
+            }
             None => moved,
         }
     }

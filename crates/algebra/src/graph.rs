@@ -114,7 +114,7 @@ pub struct Streaming {
 /// Moves a state from the old anchors to the new: `state = state ∘ factor + plus`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repair {
-    /// `Mul` or `Add`.
+    /// `Mul` or `Add`, or an extremum, for what joins an extremum.
     pub combine: BinaryOp,
     /// The factor `ρ(old → new)`.
     pub factor: Term,

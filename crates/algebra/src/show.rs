@@ -106,10 +106,16 @@ pub fn graph(g: &Graph) -> String {
                 }
                 if let Some(repair) = &r.streaming.repair {
                     let keep = repair.keep_if.as_ref().map(|k| format!("kept while {}", term(g, k)));
+                    let neutral = repair.factor.as_number() == Some(1.0) || repair.factor.as_number() == Some(0.0);
                     let moved = format!("repaired {} {}", repair.combine.symbol(), precedence(g, &repair.factor, 6));
-                    let plus = repair.plus.as_ref().map_or(String::new(), |p| format!(" + {}", term(g, p)));
-                    let moved = moved + &plus;
-                    out += &format!("    {}\n", keep.unwrap_or(moved));
+                    let plus = repair.plus.as_ref().filter(|p| p.as_number() != Some(0.0));
+                    let moved = moved + &plus.map_or(String::new(), |p| format!(" + {}", term(g, p)));
+                    let told = match keep {
+                        Some(keep) if neutral => keep,
+                        Some(keep) => format!("{moved}, {keep}"),
+                        None => moved,
+                    };
+                    out += &format!("    {told}\n");
                 }
             }
             Def::Iterative { initial, dim, .. } => {

@@ -119,7 +119,7 @@ impl Deriver<'_> {
     }
 
     /// Row-major position over the reduced indices.
-    fn position(&self, over: &[IndexId]) -> Term {
+    pub(super) fn position(&self, over: &[IndexId]) -> Term {
         let mut position = Term::Number(0.0);
         for (k, &i) in over.iter().enumerate() {
             let p = Term::Position(i);
@@ -142,10 +142,7 @@ impl Deriver<'_> {
         let none = Term::Number(f64::INFINITY);
         let at: Vec<IndexExpr> = self.out[best].axes.iter().map(|&i| IndexExpr::var(i)).collect();
         let (new, old) = (Term::Read(best, at.clone()), Term::Old(best, at));
-        let same_or_nan =
-            |a: &Term, b: &Term| binary(BinaryOp::Or, &binary(BinaryOp::Eq, a, b), &binary(BinaryOp::Ne, a, a));
-        let attained = same_or_nan(&r.body, &new);
-        let body = Term::Select(Box::new(attained), Box::new(self.position(&r.over)), Box::new(none));
+        let body = Term::Select(Box::new(same_or_nan(&r.body, &new)), Box::new(self.position(&r.over)), Box::new(none));
         let repair = Repair {
             combine: BinaryOp::Add,
             factor: Term::Number(0.0),
@@ -155,6 +152,17 @@ impl Deriver<'_> {
         let streaming = Streaming { level: 0, anchors: vec![best], repair: Some(repair) };
         let first = self.reduction_node(node, "first", Reduction { monoid: Monoid::Min, body, streaming, ..r });
         Found { best, position: found_or_none(self.out.read(first)) }
+    }
+
+    /// The extremum of which a node is the state of the first position, as [`Self::first`] makes it.
+    pub(super) fn extremum_of_first(&self, n: NodeId, over: &[IndexId]) -> Option<NodeId> {
+        let Def::Reduce(first) = &self.out[n].def else { return None };
+        let &[best] = first.streaming.anchors.as_slice() else { return None };
+        let Def::Reduce(r) = &self.out[best].def else { return None };
+        let Term::Select(c, position, _) = &first.body else { return None };
+        let own = **c == same_or_nan(&r.body, &self.out.read(best)) && **position == self.position(over);
+        let whole = first.over == over && first.filter == r.filter && r.streaming.anchors.is_empty();
+        (own && whole && first.monoid == Monoid::Min).then_some(best)
     }
 
     fn explain_first(&mut self, node: &Node, over: &[IndexId], found: &Found, before: &str) -> Def {
@@ -201,8 +209,13 @@ fn is_strict(ends: &Ends, monoid: Monoid) -> bool {
     ends.shaped.strict && !ends.shaped.bounded && !if monoid == Monoid::ArgMax { high } else { low }
 }
 
+/// Whether `a` is `b`, or a NaN.
+fn same_or_nan(a: &Term, b: &Term) -> Term {
+    binary(BinaryOp::Or, &binary(BinaryOp::Eq, a, b), &binary(BinaryOp::Ne, a, a))
+}
+
 /// A position, or -1 where none was found.
-fn found_or_none(read: Term) -> Term {
+pub(super) fn found_or_none(read: Term) -> Term {
     let empty = binary(BinaryOp::Eq, &read, &Term::Number(f64::INFINITY));
     Term::Select(Box::new(empty), Box::new(Term::Number(-1.0)), Box::new(read))
 }

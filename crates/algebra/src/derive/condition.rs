@@ -4,11 +4,14 @@
 //! Conditions: the choice is a factor of the body, it does not carry the indices, and what each branch makes of the body separates,
 //! as a whole or by its addends. A branch that is 0 makes a sum that is 0. So what a reduction inside leaves guarded against having
 //! nothing to reduce is open to the reduction around it.
+//!
+//! A condition that does carry them chooses element by element: `Σ where(c, f, g)·h = Σ(c) f·h + Σ(not c) g·h`, if it waits for nothing.
+//! Each sum skips what the other one takes, so nothing of a branch that is not taken is ever met.
 
-use super::Deriver;
 use super::inline::Cancelled;
+use super::{Deriver, filter};
 use crate::{Def, Node, NodeId, Product, Reduction, Rule, Term, show};
-use einloom_cascade::IndexId;
+use einloom_cascade::{BinaryOp, IndexId};
 
 /// More choices than this, one in the other, are not taken apart.
 const DEEPEST: usize = 4;
@@ -18,10 +21,12 @@ pub(super) struct Choice {
     condition: Term,
     then: Term,
     otherwise: Term,
+    /// It carries the indices.
+    of_elements: bool,
 }
 
 impl Deriver<'_> {
-    /// The body as a choice by a condition that leaves a sum over the indices, if what it chooses from separates.
+    /// The body as a choice by a condition that leaves a sum over the indices, or divides it, if what it chooses from separates.
     pub(super) fn condition_leaves(&self, body: &Term, over: &[IndexId]) -> Option<Choice> {
         self.choice(body, over, DEEPEST)
     }
@@ -29,7 +34,7 @@ impl Deriver<'_> {
     fn choice(&self, body: &Term, over: &[IndexId], depth: usize) -> Option<Choice> {
         let p = Product::of(body, &self.out);
         let place = p.factors.iter().position(
-            |(t, power)| matches!(t, Term::Select(c, ..) if *power == 1.0 && t.mentions(over) && !c.mentions(over)),
+            |(t, power)| matches!(t, Term::Select(c, ..) if *power == 1.0 && t.mentions(over) && !self.waits(c, over, 0)),
         )?;
         let Term::Select(condition, a, b) = &p.factors[place].0 else { return None };
         let with = |branch: &Term| {
@@ -51,32 +56,47 @@ impl Deriver<'_> {
             condition: (**condition).clone(),
             then,
             otherwise,
+            of_elements: condition.mentions(over),
         })
     }
 
     /// The sums of what a condition chooses from.
     pub(super) fn sums_by_condition(&mut self, id: NodeId, node: Node, r: Reduction, before: String) -> NodeId {
-        let Some(Choice { condition, then, otherwise }) = self.condition_leaves(&r.body, &r.over) else {
+        let Some(Choice { condition, then, otherwise, of_elements }) = self.condition_leaves(&r.body, &r.over) else {
             return self.barred(node, r, None);
         };
-        let sum_of = |d: &mut Self, body: Term| {
+        let sum_of = |d: &mut Self, body: Term, under: Term| {
             if body == Term::Number(0.0) {
                 return body;
             }
             let name = crate::flatten::fresh_name(&d.out.nodes, &format!("{}.part", node.name));
             let part = Node { name, tensor: None, dtype: None, ..node.clone() };
-            let made = d.sum(id, part, Reduction { body, ..r.clone() });
+            let mut own = Reduction { body, ..r.clone() };
+            if of_elements {
+                filter::split(&under, &mut own.filter);
+            }
+            let made = d.sum(id, part, own);
             d.out.read(made)
         };
-        let (then, otherwise) = (sum_of(self, then), sum_of(self, otherwise));
-        let value = Term::Select(Box::new(condition.clone()), Box::new(then), Box::new(otherwise));
+        let then = sum_of(self, then, condition.clone());
+        let otherwise = sum_of(self, otherwise, filter::negate(&condition));
+        let shown = show::term(&self.out, &condition);
+        let value = match of_elements {
+            true => Term::Binary(BinaryOp::Add, Box::new(then), Box::new(otherwise)),
+            false => Term::Select(Box::new(condition), Box::new(then), Box::new(otherwise)),
+        };
         let after = show::term(&self.out, &show::unguarded(&value));
-        let why = format!(
-            "{} does not carry {}, so it may be asked of the sums",
-            show::term(&self.out, &condition),
-            self.index_names(&r.over)
-        );
-        self.step(Rule::Defer, &node, &r.over, why, before, after);
+        let (rule, why) = match of_elements {
+            true => (
+                Rule::Filter,
+                format!("the elements for which {shown} and all others are summed apart, as either sum separates"),
+            ),
+            false => {
+                let names = self.index_names(&r.over);
+                (Rule::Defer, format!("{shown} does not carry {names}, so it may be asked of the sums"))
+            }
+        };
+        self.step(rule, &node, &r.over, why, before, after);
         let Cancelled { value, rest, .. } = self.cancel(&value);
         self.push_map(Node { def: Def::Map(value), ..node }, rest)
     }

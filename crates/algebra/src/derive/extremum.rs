@@ -7,12 +7,12 @@ use einloom_cascade::{BinaryOp, DType, IndexId, Monoid, UnaryOp};
 
 /// A reduced body without what could leave, and how to put that back: `value = body-reduction · factor + addend`, or
 /// `exp(body-reduction + shift) · factor + addend`.
-struct Left {
-    body: Term,
+pub(super) struct Left {
+    pub body: Term,
     /// The reduced body is its exponential: exp grows with its exponent, so the extremum is taken of that.
-    exponential: Option<product::Sum>,
-    factor: Product,
-    addend: product::Sum,
+    pub exponential: Option<product::Sum>,
+    pub factor: Product,
+    pub addend: product::Sum,
 }
 
 impl Left {
@@ -24,7 +24,7 @@ impl Left {
 
 impl Deriver<'_> {
     pub(super) fn extremum(&mut self, id: NodeId, node: Node, mut r: Reduction) -> NodeId {
-        if let Some(made) = self.over_attained(&node, &r) {
+        if let Some(made) = self.told_by_extremum(id, &node, &r) {
             return made;
         }
         let own = self.hoist_filter(&node, &mut r);
@@ -123,7 +123,7 @@ impl Deriver<'_> {
 
     /// Takes out of `body` what does not carry the reduced indices. `None` if what remains still needs a reduction
     /// over them that no traversal before `floor` completes, and must not.
-    fn leave(&self, body: &Term, over: &[IndexId], floor: usize, free: bool) -> Option<Left> {
+    pub(super) fn leave(&self, body: &Term, over: &[IndexId], floor: usize, free: bool) -> Option<Left> {
         let stays = |t: &Term| t.mentions(over);
         let (mut x, addend): (product::Sum, product::Sum) = product::sum(body).into_iter().partition(|(_, t)| stays(t));
         let mut factor = Product::one();
@@ -216,7 +216,7 @@ impl Deriver<'_> {
             return false;
         }
         let reason = "its filter needs another reduction over the same indices complete".to_string();
-        let hint = "a condition on positions, or on values that no reduction over these indices makes, would not wait; nor would that an element is the largest or smallest";
+        let hint = "a condition on positions, or on values that no reduction over these indices makes, would not wait; nor would that an element is the largest or smallest, or is none of these";
         self.refuse(Rule::Separate, node, &r.over, reason, Some(hint.into()));
         true
     }
@@ -263,7 +263,7 @@ impl Deriver<'_> {
 
     /// A product or a user's monoid: nothing is known to distribute over it.
     pub(super) fn opaque(&mut self, id: NodeId, node: Node, mut r: Reduction) -> NodeId {
-        if let Some(made) = self.over_attained(&node, &r) {
+        if let Some(made) = self.told_by_extremum(id, &node, &r) {
             return made;
         }
         self.hoist_filter(&node, &mut r);

@@ -140,7 +140,8 @@ impl Strip<'_> {
     }
 }
 
-fn split(c: &Term, out: &mut Vec<Term>) {
+/// Appends the conditions that `and` joins, without those that are there.
+pub(super) fn split(c: &Term, out: &mut Vec<Term>) {
     match c {
         Term::Binary(BinaryOp::And, a, b) => {
             split(a, out);
@@ -152,7 +153,7 @@ fn split(c: &Term, out: &mut Vec<Term>) {
 }
 
 /// The opposite condition. Comparisons turn round only where both sides are integers (a NaN satisfies neither).
-fn negate(c: &Term) -> Term {
+pub(super) fn negate(c: &Term) -> Term {
     let integer = |t: &Term| {
         let mut ok = true;
         t.visit(&mut |t| {

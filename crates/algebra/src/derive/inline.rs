@@ -1,6 +1,6 @@
 //! Putting definitions in place of reads.
 
-use super::{Deriver, Scaled};
+use super::{Deriver, Scaled, guard};
 use crate::{Def, Graph, Node, NodeId, Product, Reduction, Rule, Term, show};
 use einloom_cascade::{BinaryOp, DType, IndexExpr, IndexId, Monoid, UnaryOp};
 use std::collections::BTreeSet;
@@ -186,7 +186,14 @@ impl Deriver<'_> {
             origins.extend(&s.origins);
             Some(s.term.clone())
         });
-        let simple = absorb(&expanded, &self.out);
+        let mut simple = absorb(&expanded, &self.out);
+        if exponential_of(&simple, &anchors) {
+            // Anchors that are multiples of one another may cancel as multiples of one.
+            let multiples = absorb(&multiples_of_anchors(&expanded), &self.out);
+            if !exponential_of(&multiples, &anchors) {
+                simple = multiples;
+            }
+        }
         if exponential_of(&simple, &anchors) {
             if let Some(value) = super::quotient::divided(&simple, &anchors, &self.out) {
                 return Cancelled { divided: anchors, ..cancelled(value) };
@@ -293,6 +300,21 @@ fn backwards(term: &Term, graph: &Graph) -> bool {
         }
     });
     found
+}
+
+/// The term with `k` times a finite anchor where the anchor is `k` times something, for a number `k`.
+fn multiples_of_anchors(term: &Term) -> Term {
+    let term = term.map_children(&mut multiples_of_anchors);
+    let Term::Select(_, x, _) = &term else { return term };
+    if term != guard::finite(x) {
+        return term;
+    }
+    match &**x {
+        Term::Binary(BinaryOp::Mul, a, k) if k.as_number().is_some_and(|k| k > 0.0) => {
+            Term::Binary(BinaryOp::Mul, Box::new(guard::finite(a)), k.clone())
+        }
+        _ => term,
+    }
 }
 
 /// Rewrites products and logarithms so that exponentials meet and cancel.

@@ -31,6 +31,7 @@ mod scale;
 mod scan;
 mod separate;
 mod shape;
+mod told;
 mod whole;
 
 pub(crate) use reassociate::bound;

@@ -56,7 +56,7 @@ pub(super) struct Anchor {
 
 impl Deriver<'_> {
     pub(super) fn sum(&mut self, id: NodeId, node: Node, mut r: Reduction) -> NodeId {
-        if let Some(made) = self.over_attained(&node, &r) {
+        if let Some(made) = self.told_by_extremum(id, &node, &r) {
             return made;
         }
         let own = self.hoist_filter(&node, &mut r);

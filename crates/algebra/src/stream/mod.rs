@@ -268,9 +268,10 @@ impl<D: Domain> Run<'_, D> {
 
     fn repaired(&self, r: &Reduction, value: D::Value, point: &Point<D::Value>) -> Option<D::Value> {
         let Some(Repair { combine, factor, plus, keep_if }) = &r.streaming.repair else { return Some(value) };
-        if let Some(keep) = keep_if {
-            let kept = self.domain.holds(&self.term(keep, point)?);
-            return Some(if kept { value } else { self.domain.identity(r.monoid) });
+        if let Some(keep) = keep_if
+            && !self.domain.holds(&self.term(keep, point)?)
+        {
+            return Some(self.domain.identity(r.monoid));
         }
         let moved = self.domain.binary(*combine, &value, &self.term(factor, point)?);
         Some(match plus {
