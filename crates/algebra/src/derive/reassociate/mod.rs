@@ -6,8 +6,9 @@
 //! they change places. A condition that ties n to m as a prefix, and weights of the distance between them, are taken
 //! care of by [`prefix`], those whose size is not known by [`anchored`]; one that ties it as a suffix by [`reverse`]. What is no sum but runs over a prefix is a recurrence by [`running`],
 //! the position of an extremum by [`first`], powers of differences by [`centred`]; extrema in extrema change places by [`tropical`]; weights that grow
-//! with the distance are by [`distance`], and what depends on which of two positions is the larger by [`halves`]. Which order is better depends on sizes, so this makes an alternative and no replacement.
+//! with the distance are by [`distance`], sums of products by [`addends`], and what depends on which of two positions is the larger by [`halves`]. Which order is better depends on sizes, so this makes an alternative and no replacement.
 
+mod addends;
 mod anchored;
 mod build;
 mod centred;
@@ -102,6 +103,9 @@ fn rewrite(graph: &Rc<Graph>, id: NodeId) -> Result<Option<Rewriting>, Refusal> 
         done => return done,
     }
     if let Some(done) = distance::distance(graph, id) {
+        return Ok(Some(done));
+    }
+    if let Some(done) = addends::apart(graph, id) {
         return Ok(Some(done));
     }
     match halves::halves(graph, id) {

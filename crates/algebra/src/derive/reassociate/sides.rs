@@ -5,7 +5,7 @@ use super::site::{Parts, Site, positions};
 use super::weights::Body;
 use crate::product::Sum;
 use crate::{Term, show};
-use einloom_cascade::IndexId;
+use einloom_cascade::{IndexId, UnaryOp};
 
 /// What carries the reduced index, and what does not.
 pub(super) struct Sides {
@@ -58,6 +58,9 @@ impl Site {
                 let reason =
                     format!("{shown} depends on {m} and {n} together, and is no product of a function of each");
                 let hint = match positions(&t) {
+                    true if is_wave(&t) => {
+                        "written as a sum of products, cos(a - b) = cos(a)·cos(b) + sin(a)·sin(b), it would be one prefix each; where a and b are large that loses the digits that a - b has".into()
+                    }
                     true => format!(
                         "of the distance between {m} and {n} only a power decays by the same factor at every step"
                     ),
@@ -95,4 +98,9 @@ impl Site {
         }
         Ok(out)
     }
+}
+
+/// Whether it is a sine or a cosine.
+fn is_wave(t: &Term) -> bool {
+    matches!(t, Term::Unary(UnaryOp::Sin | UnaryOp::Cos, _))
 }

@@ -5,7 +5,7 @@ use super::insert::fresh_index;
 use super::prefix::Why;
 use super::weights::{Body, Weight};
 use crate::derive::{filter, inline};
-use crate::{Def, Graph, Node, NodeId, Refusal, Rule, Term};
+use crate::{Def, Graph, Node, NodeId, Refusal, Rule, Term, show};
 use einloom_cascade::{DType, IndexExpr, IndexId, Monoid};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -167,6 +167,10 @@ impl Site {
         t.any_read(&integer).then_some(DType::F64)
     }
 
+    fn index_names(&self, list: &[IndexId]) -> String {
+        list.iter().map(|&i| self.graph.cascade[i].name.as_str()).collect::<Vec<_>>().join(", ")
+    }
+
     fn exchange(&self, parts: Parts) -> Result<Option<Rewriting>, (Rule, Why)> {
         let inner = parts.inner.clone();
         let sides = self.sides(parts).map_err(|why| (Rule::Reassociate, why))?;
@@ -178,11 +182,6 @@ impl Site {
         let mut tied: BTreeSet<IndexId> = BTreeSet::new();
         for f in parts.filter.iter().filter(|f| f.mentions(&self.over)) {
             f.indices(&mut tied);
-        }
-        // A filter by value is not meant as a prefix.
-        let by_value = |f: &Term| f.mentions(&self.over) && f.mentions(&self.node.axes) && f.any_read(&|_| true);
-        if parts.filter.iter().any(by_value) {
-            return Ok(None);
         }
         tied.retain(|i| !self.over.contains(i) && self.node.axes.contains(i));
         let asks: Vec<IndexId> = tied.iter().copied().collect();
@@ -196,6 +195,21 @@ impl Site {
         let data = |w: &Weight| w.exponent.iter().any(|(_, t)| reads_both(t, &self.over, &asks));
         if parts.factors.weights.iter().any(data) {
             return Ok(None);
+        }
+        let by_value = |f: &&Term| f.mentions(&self.over) && f.mentions(&self.node.axes) && f.any_read(&|_| true);
+        if let Some(f) = parts.filter.iter().find(by_value) {
+            // Without a bound by a position beside it, it is not meant as a prefix.
+            let bounds = |f: &Term| matches!(self.over.as_slice(), &[n] if super::bound(f, n).is_some());
+            if !parts.filter.iter().any(bounds) {
+                return Ok(None);
+            }
+            let [n, m] = [&self.over, &asks].map(|list| self.index_names(list));
+            let reason = format!(
+                "{} is asked of every {n} anew at each {m}, so what a later {m} sees is not what an earlier one saw and more",
+                show::term(&self.graph, f)
+            );
+            let hint = format!("a condition on {n} alone beside the bound by a position would do");
+            return Err((Rule::Prefix, (reason, Some(hint))));
         }
         parts.query = tied;
         let sides = match self.sides(parts.clone()) {
