@@ -51,7 +51,11 @@ fn differs(cascade: &Cascade, d: &Derivation, bound: &Bound, numbers: &[f64]) ->
     })
 }
 
-const PROGRAMS: [(&str, &str); 9] = [
+const PROGRAMS: [(&str, &str); 13] = [
+    ("the next of some, if any is left", "a = argmax(n) X[n]\nO = argmax(n: n < 2 and n != a) X[n]"),
+    ("the position of the next largest", "a = argmax(n) X[n]\nO = argmax(n: n != a) X[n]"),
+    ("the position of the next smallest", "a = argmin(n) X[n]\nO = argmin(n: n != a) X[n]"),
+    ("the smallest beside the largest", "a = argmax(n) X[n]\nO = argmin(n: n != a) X[n] * V[n]"),
     ("the next largest by position", "a = argmax(n) X[n]\nO = max(n: n != a) X[n]"),
     ("the next smallest by position", "a = argmin(n) X[n]\nO = min(n: n != a) X[n]"),
     ("the next largest by value", "O = max(n: X[n] < (max(n) X[n])) X[n]"),
@@ -109,6 +113,7 @@ fn sabotage(d: &mut Derivation, end: &str, wrong: impl Fn(&mut Repair)) {
 fn sees_what_is_forgotten_and_what_is_kept() {
     let others = "a = argmax(n) X[n]\nO = sum(n: n != a) V[n]";
     let next = "a = argmax(n) X[n]\nO = max(n: n != a) X[n]";
+    let position = "a = argmax(n) X[n]\nO = argmax(n: n != a) X[n]";
     let nothing = |r: &mut Repair| (r.factor, r.plus) = (Term::Number(1.0), None);
     let never = |r: &mut Repair| (r.combine, r.factor) = (einloom_cascade::BinaryOp::Add, Term::Number(0.0));
     let always = |r: &mut Repair| {
@@ -120,13 +125,17 @@ fn sees_what_is_forgotten_and_what_is_kept() {
         r.keep_if = r.keep_if.take().map(|k| Term::Unary(UnaryOp::Not, Box::new(k)));
     };
     type Wrong<'a> = &'a dyn Fn(&mut Repair);
-    let planted: [(&str, &str, Wrong<'_>); 6] = [
+    let alone = |r: &mut Repair| r.plus = Some(Term::Number(-0.0));
+    let planted: [(&str, &str, Wrong<'_>); 9] = [
         (others, "others", &nothing),
         (others, "others", &always),
         (others, "attained", &kept),
         (others, "attained", &turned),
         (others, "first", &kept),
         (next, "others", &never),
+        (position, "O.first", &alone),
+        (position, "O.first", &kept),
+        (position, "O.first", &never),
     ];
     for (k, (statements, end, wrong)) in planted.into_iter().enumerate() {
         let (cascade, mut d, bound) = derivation(&program(statements));

@@ -25,6 +25,12 @@ struct Found {
 impl Deriver<'_> {
     pub(super) fn arg(&mut self, node: Node, r: Reduction) -> NodeId {
         let before = show::reduction(&self.out, &r);
+        if let Some(def) = self.first_of_others(&node, &r) {
+            let after = show::def(&self.out, &def);
+            let why = "when the extremum moves, the element that attained it until then joins the others, and is the first of them if it is the most extreme".to_string();
+            self.step(Rule::Split, &node, &r.over, why, before, after);
+            return self.push(Node { def, ..node });
+        }
         self.refuse_filters(&node, &r);
         let body = self.inline_barriers(&r.body, &r.over);
         let barriers = self.barriers(&body, &r.over);
@@ -210,7 +216,7 @@ fn is_strict(ends: &Ends, monoid: Monoid) -> bool {
 }
 
 /// Whether `a` is `b`, or a NaN.
-fn same_or_nan(a: &Term, b: &Term) -> Term {
+pub(super) fn same_or_nan(a: &Term, b: &Term) -> Term {
     binary(BinaryOp::Or, &binary(BinaryOp::Eq, a, b), &binary(BinaryOp::Ne, a, a))
 }
 

@@ -43,6 +43,13 @@ pub(super) struct Asked {
 }
 
 impl Deriver<'_> {
+    /// The extremum by which the reduction's only waiting condition tells its elements, and that condition.
+    pub(super) fn only_asked(&self, r: &Reduction) -> Option<(Asked, Term)> {
+        let waiting: Vec<&Term> = r.filter.iter().filter(|f| self.waits(f, &r.over, 0)).collect();
+        let [condition] = waiting.as_slice() else { return None };
+        Some((self.asked(condition, r)?, (*condition).clone()))
+    }
+
     /// The extremum that a condition asks for, if it asks for one and nothing else.
     fn asked(&self, condition: &Term, r: &Reduction) -> Option<Asked> {
         self.asked_by_position(condition, r).or_else(|| self.asked_by_value(condition, r))
@@ -130,10 +137,7 @@ impl Deriver<'_> {
         let before = show::reduction(&self.out, r);
         let (body, filter) = filter::with_all_conditions(&self.out, r, identity);
         let mut r = Reduction { body, filter, ..r.clone() };
-        let waiting: Vec<&Term> = r.filter.iter().filter(|f| self.waits(f, &r.over, 0)).collect();
-        let [condition] = waiting.as_slice() else { return None };
-        let condition = (*condition).clone();
-        let asked = self.asked(&condition, &r)?;
+        let (asked, condition) = self.only_asked(&r)?;
         if asked.tells != Tells::Attained {
             // What it reads may be read again for another reason: then it had better waited.
             if self.kept.contains(&id) {

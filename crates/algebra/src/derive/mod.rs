@@ -20,6 +20,7 @@ mod inline;
 mod logarithm;
 mod moments;
 mod nested;
+mod next;
 mod pieces;
 mod polynomial;
 mod powers;

@@ -28,7 +28,7 @@ struct Relative {
 }
 
 impl Asked {
-    fn anchors(&self, more: impl IntoIterator<Item = NodeId>) -> Vec<NodeId> {
+    pub(super) fn anchors(&self, more: impl IntoIterator<Item = NodeId>) -> Vec<NodeId> {
         let mut out = vec![self.best];
         [self.told].into_iter().chain(more).for_each(|n| {
             if !out.contains(&n) {
@@ -49,12 +49,12 @@ impl Asked {
 
 impl Deriver<'_> {
     /// `told` before the chunk.
-    fn old(&self, n: NodeId) -> Term {
+    pub(super) fn old(&self, n: NodeId) -> Term {
         separate::to_old(&self.out.read(n))
     }
 
     /// Whether the extremum of the state before the chunk still stands.
-    fn stands(&self, asked: &Asked) -> Term {
+    pub(super) fn stands(&self, asked: &Asked) -> Term {
         binary(BinaryOp::Eq, self.old(asked.told), self.out.read(asked.told))
     }
 
@@ -64,7 +64,7 @@ impl Deriver<'_> {
     }
 
     /// The same for what joins the others, and for what is relative to it: where the extremum is a NaN either may be one too.
-    fn fallen(&mut self, node: &Node, r: &Reduction, asked: &Asked, identity: f64) -> NodeId {
+    pub(super) fn fallen(&mut self, node: &Node, r: &Reduction, asked: &Asked, identity: f64) -> NodeId {
         // The extremum itself is one.
         if let Def::Reduce(best) = &self.out[asked.best].def
             && (best.monoid, &best.filter) == (r.monoid, &r.filter)
