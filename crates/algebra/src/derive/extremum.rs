@@ -215,7 +215,12 @@ impl Deriver<'_> {
         if self.filters_ready(r) {
             return false;
         }
-        let reason = "its filter needs another reduction over the same indices complete".to_string();
+        let waiting = r.filter.iter().filter(|f| self.waits(f, &r.over, 0));
+        let shown: Vec<String> = waiting.map(|f| show::term(&self.out, f)).collect();
+        let reason = format!(
+            "{} needs another reduction over the same indices complete, so which elements it is over is not known before",
+            shown.join(" and ")
+        );
         let hint = "a condition on positions, or on values that no reduction over these indices makes, would not wait; nor would that an element is the largest or smallest, or is none of these";
         self.refuse(Rule::Separate, node, &r.over, reason, Some(hint.into()));
         true

@@ -47,11 +47,12 @@ impl Site {
         monoid: Monoid,
         equal: Equal,
     ) -> Result<Option<Rewriting>, Why> {
-        if body.mentions(&[p.up_to]) || filters.iter().any(|f| f.mentions(&[p.up_to])) {
+        let carries = |t: &&Term| t.mentions(&[p.up_to]);
+        if let Some(culprit) = [body].into_iter().chain(filters).find(carries) {
             let [n, m] = [p.of, p.up_to].map(|i| &self.graph.cascade[i].name);
             let reason = format!(
                 "{} carries {m}, so that which {n} is first is decided anew at every {m}",
-                show::term(&self.graph, body)
+                show::term(&self.graph, culprit)
             );
             let hint = "what does not change which element is the largest may be left out of the text: a positive factor, an addend";
             return Err((reason, Some(hint.to_string())));

@@ -57,6 +57,9 @@ impl Prefix {
         let m = beside.iter().find(|&&i| i != n).map_or("m", |&m| graph.cascade[m].name.as_str());
         if let Some(other) = filters.iter().find(|f| bound(f, n).is_none()) {
             let hint = match read.is_empty() {
+                true if other.any_read(&|_| true) => {
+                    format!("a condition on {name} alone, or on its position, would do")
+                }
                 true => format!("{name} <= {m} makes a prefix"),
                 false => {
                     "the other condition alone makes a prefix; blocks of positions would need an index of their own"
