@@ -19,7 +19,7 @@
 //! Read so, an element is what it was as written if all that the text computes it from is finite. Else it may be no number
 //! where it was one: `q·(a·h + u)` is read as `q·a·h + q·u`, which has `inf · 0` where `q` is infinite and `h` is 0. What is
 //! not finite in one element never reaches another one that does not depend on it: what lies later in a chunk is left out,
-//! not multiplied by 0. (A backend that masks products of matrices by a factor 0 says so itself.)
+//! not multiplied by 0. What a condition discards, `where(c, 0, h)`, is multiplied by 0, so an infinite state is no number after it. (A backend that masks products of matrices by a factor 0 says so itself.)
 
 mod addends;
 mod read;
