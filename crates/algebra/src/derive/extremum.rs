@@ -215,6 +215,16 @@ impl Deriver<'_> {
         if self.filters_ready(r) {
             return false;
         }
+        let body = self.inline_barriers(&r.body, &r.over);
+        if self.waits(&body, &r.over, 0)
+            && let Some((_, condition)) = self.only_asked(r)
+        {
+            let [shown, body] = [&condition, &body].map(|t| show::term(&self.out, &show::unguarded(t)));
+            let reason = format!("{shown} alone would not wait, but beside it {body} does");
+            let hint = "factors without the reduced indices would leave, and so would what is subtracted in an exponent; powers of differences do not";
+            self.refuse(Rule::Separate, node, &r.over, reason, Some(hint.into()));
+            return true;
+        }
         let waiting = r.filter.iter().filter(|f| self.waits(f, &r.over, 0));
         let shown: Vec<String> = waiting.map(|f| show::term(&self.out, f)).collect();
         let reason = format!(
