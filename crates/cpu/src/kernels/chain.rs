@@ -13,6 +13,9 @@ use einloom_cascade::{BinaryOp, UnaryOp};
 /// Registers beside the first.
 const MORE: usize = 3;
 const LANES: usize = 16;
+/// Vectors side by side where they are in memory: rows of so many elements or more. Two in registers took 72 ms for a layer norm and 45 for an RMS norm of 4096
+/// squared, four in memory 49 and 32, eight as long (medians, one thread of a Zen 3, others using it).
+const IN_MEMORY: usize = 4;
 
 /// One operation on a register.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -216,8 +219,12 @@ impl<V: Wide> WideWork<V> for Row<'_> {
         }
         // SAFETY: the caller's.
         unsafe {
-            // As many side by side as there are registers for.
-            if V::WIDE { pieces::<V, 8>(self) } else { pieces::<V, 2>(self) }
+            // As many side by side as there are registers for; or many in memory, as what chooses an operation counts once for all of them.
+            match (V::WIDE, self.count >= IN_MEMORY * LANES) {
+                (true, _) => pieces::<V, 8, false>(self),
+                (false, true) => pieces::<V, IN_MEMORY, true>(self),
+                (false, false) => pieces::<V, 2, false>(self),
+            }
         }
         true
     }
@@ -226,7 +233,7 @@ impl<V: Wide> WideWork<V> for Row<'_> {
 /// # Safety
 /// The processor has the vectors; lengths were checked.
 #[inline(always)]
-unsafe fn pieces<V: Wide, const SIDE: usize>(row: Row<'_>) {
+unsafe fn pieces<V: Wide, const SIDE: usize, const MEMORY: bool>(row: Row<'_>) {
     let Row { links, leaves, to, count, fold } = row;
     let (floats, codes): (*mut f32, *mut u16) = match to {
         To::Nowhere => (std::ptr::null_mut(), std::ptr::null_mut()),
@@ -241,14 +248,16 @@ unsafe fn pieces<V: Wide, const SIDE: usize>(row: Row<'_>) {
         let none = V::splat(identity);
         let mut all = [none; SIDE];
         let mut more = [[none; SIDE]; MORE];
+        let mut registers = [[none; SIDE]; 1 + MORE];
         let mut at = 0;
         while at < count {
             let left = count - at;
             let full = left >= SIDE * LANES;
-            let mut x = if full {
-                block.all::<V, SIDE, true>(at, left, &mut more)
-            } else {
-                block.all::<V, SIDE, false>(at, left, &mut more)
+            let mut x = match (MEMORY, full) {
+                (false, true) => block.all::<V, SIDE, true>(at, left, &mut more),
+                (false, false) => block.all::<V, SIDE, false>(at, left, &mut more),
+                (true, true) => block.in_memory::<V, SIDE, true>(at, left, &mut registers),
+                (true, false) => block.in_memory::<V, SIDE, false>(at, left, &mut registers),
             };
             if full {
                 for i in 0..SIDE {
@@ -346,49 +355,15 @@ impl Block<'_> {
                 let mut w = [V::splat(0.0); SIDE];
                 let mut same = None;
                 match link.with {
-                    With::Leaf(number) => match self.leaves[number] {
-                        Elements::Own => load::<V, SIDE, FULL>(&mut w, self.own.wrapping_add(at), left),
-                        Elements::Floats(from) => {
-                            load::<V, SIDE, FULL>(&mut w, from.as_ptr().wrapping_add(at), left);
-                        }
-                        Elements::Bf16(from) => {
-                            for (i, w) in w.iter_mut().enumerate() {
-                                let mask = if FULL { u16::MAX } else { there(left, i) };
-                                *w = V::load_bf16(mask, from.as_ptr().wrapping_add(at + LANES * i));
-                            }
-                        }
-                        Elements::F16(from) => {
-                            for (i, w) in w.iter_mut().enumerate() {
-                                let mask = if FULL { u16::MAX } else { there(left, i) };
-                                *w = V::load_f16(mask, from.as_ptr().wrapping_add(at + LANES * i));
-                            }
-                        }
-                        Elements::Same(y) => {
-                            same = Some(y);
-                            w = [V::splat(y); SIDE];
-                        }
-                        // No operand.
-                        Elements::Bits(_) => {}
-                    },
+                    With::Leaf(number) => same = self.load::<V, SIDE, FULL>(&mut w, number, at, left),
                     With::Register(number) => w = more[number],
-                    With::Const(y) => {
-                        same = Some(y);
-                        w = [V::splat(y); SIDE];
-                    }
+                    With::Const(y) => same = Some(y),
+                }
+                if let Some(number) = same {
+                    w = [V::splat(number); SIDE];
                 }
                 let mut y = if link.d == 0 { x } else { more[link.d - 1] };
-                if let Do::Select { mask, flipped } = link.of
-                    && let Elements::Bits(bits) = self.leaves[mask]
-                {
-                    let flip = if flipped { u16::MAX } else { 0 };
-                    for i in 0..SIDE {
-                        // Beyond the last word there is no element.
-                        let first = (at + LANES * i).min(LANES * (2 * bits.len() - 1));
-                        y[i] = y[i].or_elsewhere(truths::of_vector(bits, first) ^ flip, w[i]);
-                    }
-                } else {
-                    link.of.apply(&mut y, w, same);
-                }
+                self.act(link.of, &mut y, |i| w[i], same, at);
                 if link.d == 0 {
                     x = y;
                 } else {
@@ -397,6 +372,129 @@ impl Block<'_> {
             }
             x
         }
+    }
+}
+
+impl Block<'_> {
+    /// The same, operands and results of each operation in memory.
+    ///
+    /// # Safety
+    /// As of [`pieces`].
+    #[inline(always)]
+    unsafe fn in_memory<V: Wide, const SIDE: usize, const FULL: bool>(
+        &self,
+        at: usize,
+        left: usize,
+        registers: &mut [[V; SIDE]; 1 + MORE],
+    ) -> [V; SIDE] {
+        let all = registers.as_mut_ptr();
+        let mut next = 0;
+        while let Some(link) = self.links.get(next) {
+            next += 1;
+            if let Do::Shortcut { mask, when, skip } = link.of {
+                if !matches!(self.leaves[mask], Elements::Same(y) if (y != 0.0) == when) {
+                    continue;
+                }
+                next += skip;
+            }
+            // Where the other operand's numbers are; null if they are not there as f32, or those that are written.
+            let there: *const f32 = match link.with {
+                With::Leaf(number) => match self.leaves[number] {
+                    Elements::Own if FULL => self.own.wrapping_add(at),
+                    Elements::Floats(from) if FULL => from.as_ptr().wrapping_add(at),
+                    _ => std::ptr::null(),
+                },
+                With::Register(number) if link.d != number + 1 => all.wrapping_add(number + 1).cast(),
+                With::Register(_) | With::Const(_) => std::ptr::null(),
+            };
+            // SAFETY: the caller's; there are so many registers, and none that is written is read through the pointer.
+            unsafe {
+                let y = &mut *all.add(link.d);
+                if !there.is_null() {
+                    self.act(link.of, y, |i| V::load(there.add(LANES * i)), None, at);
+                    continue;
+                }
+                let mut w = [V::splat(0.0); SIDE];
+                let same = match link.with {
+                    With::Leaf(number) => self.load::<V, SIDE, FULL>(&mut w, number, at, left),
+                    With::Register(_) => {
+                        w = *y;
+                        None
+                    }
+                    With::Const(number) => Some(number),
+                };
+                match same {
+                    Some(number) => {
+                        let w = V::splat(number);
+                        self.act(link.of, y, |_| w, same, at);
+                    }
+                    None => self.act(link.of, y, |i| w[i], None, at),
+                }
+            }
+        }
+        registers[0]
+    }
+
+    /// One operation on some vectors; `same` tells what all elements of the other operand are, if that is known.
+    ///
+    /// # Safety
+    /// As of [`pieces`].
+    #[inline(always)]
+    unsafe fn act<V: Wide, const SIDE: usize>(
+        &self,
+        of: Do,
+        y: &mut [V; SIDE],
+        w: impl Fn(usize) -> V,
+        same: Option<f32>,
+        at: usize,
+    ) {
+        // SAFETY: the caller's.
+        unsafe {
+            let Do::Select { mask, flipped } = of else { return of.apply(y, w, same) };
+            let Elements::Bits(bits) = self.leaves[mask] else { return };
+            let flip = if flipped { u16::MAX } else { 0 };
+            for (i, y) in y.iter_mut().enumerate() {
+                // Beyond the last word there is no element.
+                let first = (at + LANES * i).min(LANES * (2 * bits.len() - 1));
+                *y = y.or_elsewhere(truths::of_vector(bits, first) ^ flip, w(i));
+            }
+        }
+    }
+
+    /// Elements of a leaf; if all are the same number, only that.
+    ///
+    /// # Safety
+    /// As of [`pieces`].
+    #[inline(always)]
+    unsafe fn load<V: Wide, const SIDE: usize, const FULL: bool>(
+        &self,
+        w: &mut [V; SIDE],
+        leaf: usize,
+        at: usize,
+        left: usize,
+    ) -> Option<f32> {
+        let mask = |i: usize| if FULL { u16::MAX } else { there(left, i) };
+        // SAFETY: the caller's.
+        unsafe {
+            match self.leaves[leaf] {
+                Elements::Own => load::<V, SIDE, FULL>(w, self.own.wrapping_add(at), left),
+                Elements::Floats(from) => load::<V, SIDE, FULL>(w, from.as_ptr().wrapping_add(at), left),
+                Elements::Bf16(from) => {
+                    for (i, w) in w.iter_mut().enumerate() {
+                        *w = V::load_bf16(mask(i), from.as_ptr().wrapping_add(at + LANES * i));
+                    }
+                }
+                Elements::F16(from) => {
+                    for (i, w) in w.iter_mut().enumerate() {
+                        *w = V::load_f16(mask(i), from.as_ptr().wrapping_add(at + LANES * i));
+                    }
+                }
+                Elements::Same(number) => return Some(number),
+                // No operand.
+                Elements::Bits(_) => {}
+            }
+        }
+        None
     }
 }
 
@@ -417,11 +515,11 @@ impl Do {
     /// # Safety
     /// The processor has the vectors.
     #[inline(always)]
-    unsafe fn apply<V: Wide, const SIDE: usize>(self, y: &mut [V; SIDE], w: [V; SIDE], same: Option<f32>) {
+    unsafe fn apply<V: Wide, const SIDE: usize>(self, y: &mut [V; SIDE], w: impl Fn(usize) -> V, same: Option<f32>) {
         macro_rules! each {
             ($y:ident, $w:ident => $of:expr) => {
                 for i in 0..SIDE {
-                    let ($y, $w) = (y[i], w[i]);
+                    let ($y, $w) = (y[i], w(i));
                     y[i] = $of;
                 }
             };
@@ -429,7 +527,11 @@ impl Do {
         // SAFETY: the caller's.
         unsafe {
             match self {
-                Self::Copy | Self::Shortcut { .. } => *y = w,
+                Self::Copy | Self::Shortcut { .. } => {
+                    for (i, y) in y.iter_mut().enumerate() {
+                        *y = w(i);
+                    }
+                }
                 // Its bits are not here.
                 Self::Select { .. } => {}
                 Self::Add => each!(y, w => y.add(w)),
@@ -466,7 +568,7 @@ impl Do {
                 Self::Exp([by, least]) => {
                     let (by, least, table) = (V::splat(by), V::splat(least), V::table());
                     for i in 0..SIDE / 2 {
-                        let two = [y[2 * i].times_less(by, w[2 * i]), y[2 * i + 1].times_less(by, w[2 * i + 1])];
+                        let two = [y[2 * i].times_less(by, w(2 * i)), y[2 * i + 1].times_less(by, w(2 * i + 1))];
                         [y[2 * i], y[2 * i + 1]] = V::exps(two, least, table);
                     }
                 }
