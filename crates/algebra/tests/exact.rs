@@ -133,6 +133,56 @@ fn certified(names: &[&str]) {
     }
 }
 
+/// What rests on the order of the reals, and what looks like it and is wrong.
+#[test]
+fn knows_the_order_of_the_reals() {
+    let program = |body: &str| {
+        format!("input X[m,n]: f64, Y[m,n]: f64, A[m]: f64, B[m]: f64\noutput Z: f64\nindex k in M\nZ[m] = {body}\n")
+    };
+    let pairs = [
+        ("max(n) (X[m,n] + A[m])", "(max(n) X[m,n]) + A[m]", true),
+        ("max(n) (X[m,n] + A[m])", "(max(n) X[m,n]) - A[m]", false),
+        ("min(n) (X[m,n] - A[m])", "(min(n) X[m,n]) - A[m]", true),
+        ("max(n) (X[m,n] + Y[m,n])", "(max(n) X[m,n]) + (max(n) Y[m,n])", false),
+        ("max(n) X[m,n] * abs(A[m])", "(max(n) X[m,n]) * abs(A[m])", true),
+        ("max(n) X[m,n] * A[m]", "(max(n) X[m,n]) * A[m]", false),
+        ("max(n) X[m,n] * A[m]", "max((max(n) X[m,n]) * A[m], (min(n) X[m,n]) * A[m])", true),
+        ("max(n) X[m,n] * A[m]", "min((max(n) X[m,n]) * A[m], (min(n) X[m,n]) * A[m])", false),
+        ("max(n) (-X[m,n])", "-(min(n) X[m,n])", true),
+        ("max(n) (-X[m,n])", "-(max(n) X[m,n])", false),
+        ("max(n) exp(X[m,n])", "exp(max(n) X[m,n])", true),
+        ("max(n) exp(-X[m,n])", "exp(-(max(n) X[m,n]))", false),
+        ("max(n) tanh(X[m,n])", "tanh(max(n) X[m,n])", true),
+        ("max(n) abs(X[m,n] - A[m])", "max((max(n) X[m,n]) - A[m], A[m] - (min(n) X[m,n]))", true),
+        ("max(n) abs(X[m,n] - A[m])", "max((min(n) X[m,n]) - A[m], A[m] - (max(n) X[m,n]))", false),
+        ("max(n) max(X[m,n], Y[m,n])", "max(max(n) X[m,n], max(n) Y[m,n])", true),
+        ("max(n) min(X[m,n], A[m])", "min(max(n) X[m,n], A[m])", true),
+        ("max(n) min(X[m,n], Y[m,n])", "min(max(n) X[m,n], max(n) Y[m,n])", false),
+        ("max(n) min(k) (X[k,n] + Y[m,n])", "min(k) max(n) (X[k,n] + Y[m,n])", false),
+        ("max(n) max(k) (X[k,n] + Y[m,n])", "max(k) max(n) (X[k,n] + Y[m,n])", true),
+        ("max(k: k <= m) (A[k] + B[m])", "(max(k: k <= m) A[k]) + B[m]", true),
+        ("max(k: k <= m) (A[k] + B[m])", "(max(k: k < m) A[k]) + B[m]", false),
+        ("relu(A[m] * abs(B[m]))", "relu(A[m]) * abs(B[m])", true),
+        ("relu(A[m] * B[m])", "relu(A[m]) * B[m]", false),
+        ("floor(A[m] + 1)", "floor(A[m]) + 1", true),
+        ("floor(A[m] + B[m])", "floor(A[m]) + floor(B[m])", false),
+        ("abs(A[m]) * abs(A[m])", "A[m]^2", true),
+        ("sqrt(abs(A[m]))^2", "abs(A[m])", true),
+        ("(A[m] / sqrt(abs(B[m])))^2", "A[m]^2 / abs(B[m])", true),
+        ("(A[m] / sqrt(abs(B[m])))^2", "A[m]^2 / B[m]", false),
+        ("sqrt(A[m]^2)", "A[m]", false),
+    ];
+    for (a, b, equal) in pairs {
+        let ((mut d, bound), (other, _)) = (derivation(&program(a)), derivation(&program(b)));
+        d.derived = other.derived;
+        let found = certify(&d, &bound, 4);
+        assert_eq!(found.is_certified(), equal, "{a} and {b}: {found:?}");
+        if let Certificate::InRegions { bits, .. } = found {
+            assert!(bits > 40, "{a} and {b}: {bits} bits");
+        }
+    }
+}
+
 /// Replaces the first repair's factor.
 fn sabotage(d: &mut Derivation, wrong: impl Fn(&Term) -> Term) {
     let node = d.derived.nodes.iter_mut().find_map(|n| match &mut n.def {

@@ -1,7 +1,7 @@
 //! Programs that are in no list, as a stranger would bring them: other normalisers, statistics, semirings, masks and
 //! recurrences, and some that only look separable. `unlisted.txt` has each with its passes, the rules that fired, the
-//! other forms and what is refused. Every form agrees with the meaning however it is cut, and is proved over finite fields
-//! unless the text says why not. `EINLOOM_BLESS=1` accepts what changed.
+//! other forms and what is refused. Every form agrees with the meaning however it is cut, and is proved over finite fields,
+//! or in the regions of random real points, unless the file says that it is not. `EINLOOM_BLESS=1` accepts what changed.
 #![allow(clippy::disallowed_methods)] // The cases are read from a file.
 
 use einloom_algebra::exact::{Certificate, certify};
@@ -73,9 +73,11 @@ fn told(d: &Derivation, bound: &Bound) -> String {
     }
     d.alternatives.iter().for_each(|a| _ = writeln!(out, "or {}", a.name));
     for (name, form) in forms(d) {
-        if let Certificate::NotCertified { .. } = certify(&form, bound, 2) {
-            _ = writeln!(out, "not certified {name}");
-        }
+        _ = match certify(&form, bound, 2) {
+            Certificate::NotCertified { .. } => writeln!(out, "not certified {name}"),
+            Certificate::InRegions { .. } => writeln!(out, "certified in regions {name}"),
+            Certificate::Certified { .. } | Certificate::NotEvaluated => Ok(()),
+        };
     }
     out
 }

@@ -69,8 +69,8 @@ pub struct Tally {
     pub unstable: u64,
     /// Inputs without a meaning.
     pub undefined: u64,
-    /// Programs certified over finite fields, not certified, not evaluated.
-    pub exact: [u64; 3],
+    /// Programs certified over finite fields, certified in the regions of real points, not certified, not evaluated.
+    pub exact: [u64; 4],
     /// Programs in which each rule fired, and how often in all.
     pub rules: BTreeMap<Rule, (u64, u64)>,
     /// Programs in which each rule was refused.
@@ -181,8 +181,9 @@ impl Tally {
         self.changed += u64::from(report.rules.keys().any(|r| *r != Rule::Inline));
         match &report.exact {
             Some(Certificate::Certified { .. }) => self.exact[0] += 1,
-            Some(Certificate::NotCertified { .. }) => self.exact[1] += 1,
-            Some(Certificate::NotEvaluated) => self.exact[2] += 1,
+            Some(Certificate::InRegions { .. }) => self.exact[1] += 1,
+            Some(Certificate::NotCertified { .. }) => self.exact[2] += 1,
+            Some(Certificate::NotEvaluated) => self.exact[3] += 1,
             None => {}
         }
         for (&rule, &times) in &report.rules {
@@ -244,8 +245,11 @@ impl fmt::Display for Tally {
         writeln!(f, "excused       {} rounding, {} range; {} undefined", self.sensitive, self.range, self.undefined)?;
         writeln!(f, "  by bounds   {} elements, one by one", self.undetermined_elements)?;
         writeln!(f, "less precise  {} than the text as written, certified equal", self.unstable)?;
-        let [certified, not, unevaluated] = self.exact;
-        writeln!(f, "exact proof   {certified} certified, {not} not, {unevaluated} not evaluated")?;
+        let [certified, regions, not, unevaluated] = self.exact;
+        writeln!(
+            f,
+            "exact proof   {certified} certified, {regions} in regions, {not} not, {unevaluated} not evaluated"
+        )?;
         for (reason, n) in &self.unplanned {
             writeln!(f, "not planned   {n}: {reason}")?;
         }

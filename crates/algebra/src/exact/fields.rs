@@ -11,15 +11,23 @@ use std::collections::HashMap;
 /// Whole powers up to this are powers, as a decay over a long chunk has them; higher ones are random functions.
 const HIGHEST_POWER: i128 = 65_536;
 
+/// How values are looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View {
+    /// A maximum is the last of its elements in a random order of values, in place of a function of their set.
+    pub selects: bool,
+    /// A user's monoid is what its text says.
+    pub spelled: bool,
+    /// The square of a root is what the root was taken of, in place of the square of a random function.
+    pub squares: bool,
+}
+
 /// One random point.
 pub(super) struct Fields<'a> {
     pub graph: &'a Graph,
     pub bound: &'a Bound,
     pub seed: u64,
-    /// A maximum is the last of its elements in a random order of values, in place of a function of their set.
-    selects: bool,
-    /// A user's monoid is what its text says.
-    spelled: bool,
+    pub view: View,
     /// Constants that are no integers, by their bits.
     constants: RefCell<HashMap<u64, Value>>,
     /// Reciprocals and roots, which are high powers: all elements of a row have the same divisor.
@@ -28,13 +36,12 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    pub fn new(graph: &'a Graph, bound: &'a Bound, seed: u64, [selects, spelled]: [bool; 2]) -> Self {
+    pub fn new(graph: &'a Graph, bound: &'a Bound, seed: u64, view: View) -> Self {
         Self {
             graph,
             bound,
             seed,
-            selects,
-            spelled,
+            view,
             constants: RefCell::default(),
             reciprocals: RefCell::default(),
             roots: RefCell::default(),
@@ -90,6 +97,13 @@ impl<'a> Fields<'a> {
         }))
     }
 
+    /// The square of `x·y` in every field, if that of one of the two is known.
+    fn square_of_product(&self, x: &Value, y: &Value) -> Option<[u64; COUNT]> {
+        x.square.or(y.square)?;
+        let square = |v: &Value, k: usize| v.square.map_or_else(|| field::mul(v.fields[k], v.fields[k], k), |s| s[k]);
+        Some(std::array::from_fn(|k| field::mul(square(x, k), square(y, k), k)))
+    }
+
     fn sqrt(&self, x: &Value) -> Value {
         match x.special {
             Special::Finite => {
@@ -97,7 +111,8 @@ impl<'a> Fields<'a> {
                 let log = x.log.map(|l| std::array::from_fn(|k| half(k, l[k])));
                 let roots = || std::array::from_fn(|k| self.root(k, x));
                 let fields = *self.roots.borrow_mut().entry(x.fields).or_insert_with(roots);
-                Value { log, ..Value::finite(fields, x.degree.of_function()) }
+                let square = self.view.squares.then_some(x.fields);
+                Value { log, square, ..Value::finite(fields, x.degree.of_function()) }
             }
             Special::Infinite(true) => Value::infinite(true),
             _ => Value::undefined(),
@@ -123,11 +138,20 @@ impl<'a> Fields<'a> {
     fn power(&self, x: &Value, n: i128) -> Value {
         let exact = if n >= 0 { x.int.and_then(|x| x.checked_pow(n as u32)) } else { None };
         let magnitude = n.unsigned_abs() as u64;
-        let fields = x.in_fields(|v, k| field::pow(v, magnitude, k));
+        // Of what has a known square the powers are those of that, and once itself where they are odd.
+        let fields = match x.square {
+            Some(square) if magnitude > 0 => std::array::from_fn(|k| {
+                let even = field::pow(square[k], magnitude / 2, k);
+                if magnitude % 2 == 1 { field::mul(even, x.fields[k], k) } else { even }
+            }),
+            _ => x.in_fields(|v, k| field::pow(v, magnitude, k)),
+        };
+        let square =
+            x.square.filter(|_| magnitude % 2 == 1).map(|s| std::array::from_fn(|k| field::pow(s[k], magnitude, k)));
         let times = |k: usize, l: u64| field::mul(l, magnitude % PRIMES[k], k);
         let log = x.log.map(|l| std::array::from_fn(|k| times(k, l[k])));
-        let raised =
-            Value { degree: x.degree.power(magnitude), int: exact, log, ..Value::finite(fields, Degree::ZERO) };
+        let degree = x.degree.power(magnitude);
+        let raised = Value { degree, int: exact, log, square, ..Value::finite(fields, Degree::ZERO) };
         if n >= 0 { raised } else { self.binary(BinaryOp::Div, &Value::integer(1), &raised) }
     }
 
@@ -344,9 +368,11 @@ impl Domain for Fields<'_> {
                 let difference = self.arithmetic(a, b, sub, both.and_then(|(x, y)| x.checked_sub(y)));
                 Value { degree: a.degree.plus(b.degree), ..difference }
             }
+            BinaryOp::Mul if a.square.is_some() && a.fields == b.fields => self.power(a, 2),
             BinaryOp::Mul => {
+                let square = self.square_of_product(a, b);
                 let product = self.arithmetic(a, b, field::mul, both.and_then(|(x, y)| x.checked_mul(y)));
-                Value { degree: a.degree.times(b.degree), log: self.log_of_product(a, b, false), ..product }
+                Value { degree: a.degree.times(b.degree), log: self.log_of_product(a, b, false), square, ..product }
             }
             BinaryOp::Div => match self.reciprocal(b) {
                 // A known zero stays known: number types round it to itself.
@@ -355,7 +381,9 @@ impl Domain for Fields<'_> {
                     let exact = both.and_then(|(x, y)| (x % y == 0).then_some(x / y));
                     let quotient = self.arithmetic(a, &Value { fields, ..*b }, field::mul, exact);
                     let log = self.log_of_product(a, b, true);
-                    Value { degree: a.degree.times(b.degree.inverse()), log, ..quotient }
+                    let inverse = b.square.and_then(|s| Value::finite(s, Degree::ZERO).reciprocal());
+                    let square = self.square_of_product(a, &Value { fields, square: inverse, ..*b });
+                    Value { degree: a.degree.times(b.degree.inverse()), log, square, ..quotient }
                 }
                 None => Value::undefined(),
             },
@@ -416,8 +444,8 @@ impl Domain for Fields<'_> {
             Monoid::Sum | Monoid::Prod => v,
             // The identity stays what it is, and integers have an order.
             _ if v == self.identity(m) || v.int.is_some() => v,
-            Monoid::Max | Monoid::Min | Monoid::ArgMax | Monoid::ArgMin if self.selects => v,
-            Monoid::Custom(_) if self.spelled => v,
+            Monoid::Max | Monoid::Min | Monoid::ArgMax | Monoid::ArgMin if self.view.selects => v,
+            Monoid::Custom(_) if self.view.spelled => v,
             Monoid::Max | Monoid::Min => {
                 let largest = Some(m == Monoid::Max);
                 Value { largest, ..self.function(128 + u64::from(m == Monoid::Min), &[&v]) }
@@ -432,10 +460,10 @@ impl Domain for Fields<'_> {
             Monoid::Sum => self.binary(BinaryOp::Add, a, b),
             Monoid::Prod => self.binary(BinaryOp::Mul, a, b),
             Monoid::ArgMax | Monoid::ArgMin => return None,
-            Monoid::Custom(_) if self.spelled => return crate::stream::combine(self, self.graph, m, [a, b]),
+            Monoid::Custom(_) if self.view.spelled => return crate::stream::combine(self, self.graph, m, [a, b]),
             _ if *a == self.identity(m) => *b,
             _ if *b == self.identity(m) => *a,
-            Monoid::Max | Monoid::Min if self.selects || a.int.is_some() && b.int.is_some() => {
+            Monoid::Max | Monoid::Min if self.view.selects || a.int.is_some() && b.int.is_some() => {
                 let larger = self.compare(BinaryOp::Ge, a, b);
                 if larger == (m == Monoid::Max) { *a } else { *b }
             }
@@ -448,7 +476,7 @@ impl Domain for Fields<'_> {
     }
 
     fn beats(&self, m: Monoid, a: &Value, b: &Value) -> bool {
-        match self.selects {
+        match self.view.selects {
             true => self.compare(if m == Monoid::ArgMin { BinaryOp::Lt } else { BinaryOp::Gt }, a, b),
             false => a.order() > b.order(),
         }

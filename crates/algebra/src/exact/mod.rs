@@ -11,19 +11,27 @@
 //! instead, the last in a random order of values; there two sets may have one in common, which bounds the error much less. A user's monoid
 //! is a random function of the set too, and what its text says where a derived form takes it step by step. `log` is the
 //! inverse of `exp` where that made a value, or a product with it, and a random function of any other. Every other
-//! function is a random function: equal arguments, equal values. An identity that needs more than this
-//! (`log(x·y) = log(x) + log(y)` of sums, `sqrt(x)·sqrt(x) = x`, the order of reals) is therefore *not certified*, which is not
-//! the same as wrong. What depends on signs (that both roots exist where `sqrt(x·y) = sqrt(x)·sqrt(y)` is used, that a
-//! factor may leave a maximum) is the rules' condition and the numeric proof's to see.
+//! function is a random function: equal arguments, equal values.
+//!
+//! What needs the order of the reals (addends leave a maximum, and so do factors that are not negative) is tried *in
+//! regions*: beside the point of the fields stands a random real point, and which of two values is larger is asked there
+//! (`ordered.rs`). The error is then one of a region, and regions that no point met are not proved.
+//!
+//! An identity that needs more than this (`log(x·y) = log(x) + log(y)` of sums, `sqrt(x)·sqrt(y)·sqrt(x) = x·sqrt(y)`) is *not
+//! certified*, which is not the same as wrong. What depends on signs where fields alone are asked (that both roots exist where `sqrt(x·y) =
+//! sqrt(x)·sqrt(y)` is used) is the rules' condition and the numeric proof's to see.
 
 mod field;
 mod fields;
+mod interval;
+mod ordered;
 mod value;
 
-use crate::stream::{Cut, evaluate_in};
+use crate::stream::{Cut, Outputs, evaluate_in};
 use crate::{Def, Derivation, Graph, NodeId};
 use einloom_cascade::{Bound, Monoid};
-use fields::Fields;
+use fields::{Fields, View};
+use ordered::{Ordered, Placed};
 use value::{Special, Value};
 
 /// What exact identity testing found.
@@ -36,7 +44,16 @@ pub enum Certificate {
         /// The probability that a wrong identity passed is below `2^-bits`.
         bits: u32,
     },
-    /// Did not agree; the identity needs a property that the fields do not have, or is wrong. The numeric proof tells.
+    /// Agreed in the region of every real point: wherever the same values are the larger. A form that is wrong in a share
+    /// `s` of all points passes with a probability below `(1 - s + 2^-bits)^points`.
+    InRegions {
+        /// Random real points, each with a random point of the fields and several cuts.
+        points: usize,
+        /// The probability that an identity that is wrong in the region of a point passed there is below `2^-bits`.
+        bits: u32,
+    },
+    /// Did not agree; the identity needs a property that neither the fields nor the order of the reals have, or is wrong. The
+    /// numeric proof tells.
     NotCertified {
         /// The output that differs first.
         output: String,
@@ -46,49 +63,147 @@ pub enum Certificate {
     NotEvaluated,
 }
 
+impl Certificate {
+    /// Whether every point that was tried agreed.
+    pub fn is_certified(&self) -> bool {
+        matches!(self, Self::Certified { .. } | Self::InRegions { .. })
+    }
+}
+
 const CUTS: [Cut; 3] = [Cut::Whole, Cut::Chunks(2), Cut::Parts(2)];
+/// Real points for each point of fields alone: they say less.
+const REAL_POINTS: usize = 4;
+/// Of so many real points one at least must be decided.
+const ATTEMPTS: usize = 4;
+/// Bits below which real points are tried too.
+const FEW_BITS: u32 = 40;
 
 /// Tests a derivation at `points` random points, at the given (small) sizes.
 pub fn certify(d: &Derivation, bound: &Bound, points: usize) -> Certificate {
-    let mut degree: f64 = 1.0;
-    let selects = asks_who_attains(&d.derived) || d.written.ids().any(|n| is_position(&d.written, n));
+    let by_fields = in_fields(d, bound, points);
+    // Squares of roots are known or not, since what is known of some products of roots is not of all.
+    let in_regions = |squares| in_regions(d, bound, points * REAL_POINTS, squares);
+    match by_fields {
+        Certificate::NotCertified { .. } => {}
+        Certificate::Certified { bits, .. } if bits < FEW_BITS => {}
+        _ => return by_fields,
+    }
+    let mut found = in_regions(false);
+    if let Some(Certificate::NotCertified { .. }) = found {
+        found = in_regions(true);
+    }
+    match found {
+        None | Some(Certificate::NotEvaluated) => by_fields,
+        Some(found) => found,
+    }
+}
+
+fn view(d: &Derivation) -> View {
     let own = |g: &Graph| g.ids().filter(|&n| monoid(g, n).is_some_and(|m| matches!(m, Monoid::Custom(_)))).count();
-    let spelled = own(&d.derived) < own(&d.written);
+    View {
+        selects: asks_who_attains(&d.derived) || d.written.ids().any(|n| is_position(&d.written, n)),
+        spelled: own(&d.derived) < own(&d.written),
+        squares: false,
+    }
+}
+
+/// What [`certify`] finds at points of the fields alone.
+pub fn in_fields(d: &Derivation, bound: &Bound, points: usize) -> Certificate {
+    let mut degree: f64 = 1.0;
+    let view = view(d);
     for seed in 0..points as u64 {
-        let domain = |graph| Fields::new(graph, bound, seed, [selects, spelled]);
+        let domain = |graph| Fields::new(graph, bound, seed, view);
         let Some(expected) = evaluate_in(&domain(&d.written), &d.written, bound, Cut::Whole) else {
             return Certificate::NotEvaluated;
         };
-        // Undefined elements agree with anything, so without others agreement would be empty.
-        let told = |(_, values): &(Vec<usize>, Vec<Value>)| values.iter().any(|v| v.special != Special::Undefined);
-        if !expected.iter().all(told) {
+        if !told(&expected, |v| v) {
             return Certificate::NotEvaluated;
         }
         for cut in CUTS {
             let Some(got) = evaluate_in(&domain(&d.derived), &d.derived, bound, cut) else {
                 return Certificate::NotEvaluated;
             };
-            for (k, (e, g)) in expected.iter().zip(&got).enumerate() {
-                for (a, b) in e.1.iter().zip(&g.1) {
-                    if !a.agrees(b) {
-                        return Certificate::NotCertified { output: d.written[d.written.outputs[k]].name.clone() };
-                    }
-                    degree = degree.max(a.degree.of_difference(b.degree));
-                }
+            if let Some(output) = differs(d, &expected, &got, |a, b| a.agrees(b)) {
+                return Certificate::NotCertified { output };
             }
+            degree = degree.max(of_difference(&expected, &got, |v| v));
         }
     }
-    // The smallest field is the one in which two different arguments are likeliest to look equal.
-    let per_point = ((field::PRIMES[0] as f64) / degree).log2().max(0.0);
+    let per_point = bits_of(degree);
     if points > 0 && per_point == 0.0 {
         return Certificate::NotEvaluated;
     }
     // Of two sets one of which lacks an element of the other the last is the same unless it is that element.
     let per_point = match bound.sizes().iter().max() {
-        Some(&most) if selects && most > 1 => per_point.min(-(1.0 - 1.0 / most as f64).log2()),
+        Some(&most) if view.selects && most > 1 => per_point.min(-(1.0 - 1.0 / most as f64).log2()),
         _ => per_point,
     };
     Certificate::Certified { points, bits: (per_point * points as f64) as u32 }
+}
+
+/// At points of the fields beside real ones; `None` if too few of these decide which values are larger.
+fn in_regions(d: &Derivation, bound: &Bound, points: usize, squares: bool) -> Option<Certificate> {
+    let view = View { squares, ..view(d) };
+    let (mut degree, mut agreed) = (1.0f64, 0);
+    for seed in 0..(points * ATTEMPTS) as u64 {
+        let domain = |graph| Ordered::new(Fields::new(graph, bound, seed, view));
+        let written = domain(&d.written);
+        let Some(expected) = evaluate_in(&written, &d.written, bound, Cut::Whole) else {
+            return Some(Certificate::NotEvaluated);
+        };
+        if written.is_undecided() || !told(&expected, |p| &p.value) {
+            continue;
+        }
+        let mut decided = true;
+        for cut in CUTS {
+            let derived = domain(&d.derived);
+            let Some(got) = evaluate_in(&derived, &d.derived, bound, cut) else {
+                return Some(Certificate::NotEvaluated);
+            };
+            decided &= !derived.is_undecided();
+            if !decided {
+                break;
+            }
+            if let Some(output) = differs(d, &expected, &got, Placed::agrees) {
+                return Some(Certificate::NotCertified { output });
+            }
+            degree = degree.max(of_difference(&expected, &got, |p| &p.value));
+        }
+        agreed += usize::from(decided);
+        if agreed == points {
+            break;
+        }
+    }
+    let bits = bits_of(degree) as u32;
+    (agreed > 0 && agreed * ATTEMPTS >= points && bits > 0).then_some(Certificate::InRegions { points: agreed, bits })
+}
+
+/// Whether every output has an element with a value. Undefined elements agree with anything, so without others agreement
+/// would be empty.
+fn told<V>(outputs: &Outputs<V>, value: impl Fn(&V) -> &Value) -> bool {
+    outputs.iter().all(|(_, values)| values.iter().any(|v| value(v).special != Special::Undefined))
+}
+
+/// The first output in which some element does not agree.
+fn differs<V>(
+    d: &Derivation,
+    expected: &Outputs<V>,
+    got: &Outputs<V>,
+    agrees: impl Fn(&V, &V) -> bool,
+) -> Option<String> {
+    let pairs = expected.iter().zip(got);
+    let k = pairs.into_iter().position(|(e, g)| e.1.iter().zip(&g.1).any(|(a, b)| !agrees(a, b)))?;
+    Some(d.written[d.written.outputs[k]].name.clone())
+}
+
+fn of_difference<V>(expected: &Outputs<V>, got: &Outputs<V>, value: impl Fn(&V) -> &Value) -> f64 {
+    let pairs = expected.iter().zip(got).flat_map(|(e, g)| e.1.iter().zip(&g.1));
+    pairs.fold(1.0, |most, (a, b)| most.max(value(a).degree.of_difference(value(b).degree)))
+}
+
+/// The smallest field is the one in which two different arguments are likeliest to look equal.
+fn bits_of(degree: f64) -> f64 {
+    (field::PRIMES[0] as f64 / degree).log2().max(0.0)
 }
 
 fn monoid(graph: &Graph, n: NodeId) -> Option<Monoid> {

@@ -15,6 +15,8 @@ pub(super) struct Value {
     pub degree: Degree,
     /// Its logarithm in every field, where it is an exponential or a product with one.
     pub log: Option<[u64; COUNT]>,
+    /// Its square in every field, where it is a root or a product with one.
+    pub square: Option<[u64; COUNT]>,
     /// Whether it is the largest of a set, or else the smallest, where it is either.
     pub largest: Option<bool>,
 }
@@ -74,7 +76,7 @@ impl Degree {
 
 impl Value {
     pub fn finite(fields: [u64; COUNT], degree: Degree) -> Self {
-        Self { fields, int: None, special: Special::Finite, degree, log: None, largest: None }
+        Self { fields, int: None, special: Special::Finite, degree, log: None, square: None, largest: None }
     }
 
     pub fn infinite(positive: bool) -> Self {
@@ -85,6 +87,7 @@ impl Value {
             special,
             degree: Degree::ZERO,
             log: None,
+            square: None,
             largest: None,
         }
     }
@@ -96,6 +99,7 @@ impl Value {
             special: Special::Undefined,
             degree: Degree::ZERO,
             log: None,
+            square: None,
             largest: None,
         }
     }
@@ -105,7 +109,15 @@ impl Value {
             Ok(v) if v < PRIMES[0] => [v; COUNT],
             _ => PRIMES.map(|m| v.rem_euclid(i128::from(m)) as u64),
         };
-        Self { fields, int: Some(v), special: Special::Finite, degree: Degree::ZERO, log: None, largest: None }
+        Self {
+            fields,
+            int: Some(v),
+            special: Special::Finite,
+            degree: Degree::ZERO,
+            log: None,
+            square: None,
+            largest: None,
+        }
     }
 
     /// The value in the field where values are compared.

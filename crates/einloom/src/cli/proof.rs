@@ -19,7 +19,8 @@ pub(crate) struct ProofsJson {
     numeric: Option<NumericJson>,
 }
 
-/// Identity testing over finite fields: a wrong derivation passes with a probability below `2^-bits`.
+/// Identity testing over finite fields: a wrong derivation passes with a probability below `2^-bits`, in each of the regions
+/// where there are any.
 #[derive(Debug, Serialize)]
 struct ExactJson {
     certified: bool,
@@ -27,6 +28,7 @@ struct ExactJson {
     sizes: usize,
     points: usize,
     bits: u32,
+    regions: usize,
     not_certified: Option<String>,
 }
 
@@ -81,6 +83,7 @@ fn exact(proof: &ExactProof) -> ExactJson {
         sizes: proof.sizes,
         points: proof.points,
         bits: proof.bits,
+        regions: proof.regions,
         not_certified: proof.not_certified.clone(),
     }
 }
@@ -88,7 +91,7 @@ fn exact(proof: &ExactProof) -> ExactJson {
 fn exact_text(proof: &ExactProof) -> String {
     let what = match &proof.not_certified {
         Some(output) => format!(
-            "not certified exactly: {output} needs more than the axioms of fields, exp(a + b) = exp(a)·exp(b) and sqrt(a·b) = sqrt(a)·sqrt(b)"
+            "not certified exactly: {output} needs more than the axioms of fields, exp(a + b) = exp(a)·exp(b), sqrt(a·b) = sqrt(a)·sqrt(b) and the order of the reals"
         ),
         None if proof.sizes == 0 => {
             "not certified exactly: at random points of the fields it has no value (a gather leaves its tensor, a condition on a quotient never holds), or one of too high a degree".to_string()
@@ -96,10 +99,22 @@ fn exact_text(proof: &ExactProof) -> String {
         None => {
             let forms = if proof.forms == 1 { String::new() } else { format!("{} forms ", proof.forms) };
             let (points, sizes, bits) = (proof.points, proof.sizes, proof.bits);
-            format!("{forms}exactly at {points} random points of finite fields, {sizes} sizes (error < 2^-{bits})")
+            match proof.regions {
+                0 => format!("{forms}exactly at {points} random points of finite fields, {sizes} sizes (error < 2^-{bits})"),
+                regions => format!(
+                    "{forms}exactly in the regions of {regions} random real points, {sizes} sizes: where the same values are the\n  larger, at random points of finite fields (error < 2^-{bits} in a region; of what is wrong at one point in ten < 2^-{})",
+                    missed_by_all(regions, bits)
+                ),
+            }
         }
     };
     format!("  {what}\n")
+}
+
+/// What is wrong at one real point in ten agrees at each with nine of ten, or by the error of a region: `b` with all of them
+/// agreeing with a probability below `2^-b`.
+fn missed_by_all(points: usize, bits: u32) -> u32 {
+    (-(0.9 + 0.1 * (-f64::from(bits)).exp2()).log2() * points as f64) as u32
 }
 
 fn numeric(proof: &Proof) -> NumericJson {

@@ -13,11 +13,24 @@ pub struct ExactProof {
     pub sizes: usize,
     /// Random points at each of which both forms agreed.
     pub points: usize,
-    /// A wrong identity would have passed with a probability below 2 to minus this, at each set of sizes.
+    /// A wrong identity would have passed with a probability below 2 to minus this, at each set of sizes; in the region of
+    /// each real point where these were needed.
     pub bits: u32,
+    /// Random real points that the form with the fewest of them agreed at, in their regions, where fields alone do not do: see
+    /// [`Certificate::InRegions`]. 0 if no form needed any.
+    pub regions: usize,
     /// An output that differed, with the alternative's name if it is one: not certified by these means, which is not the
     /// same as wrong.
     pub not_certified: Option<String>,
+}
+
+/// What was found of a form at a set of sizes.
+#[derive(Clone, Copy)]
+struct Found {
+    points: usize,
+    bits: u32,
+    /// Whether the points are real ones, each with its region.
+    real: bool,
 }
 
 /// Points of a set of sizes: with three, the error is far below that of the hardware.
@@ -36,11 +49,12 @@ pub fn prove_exactly(derived: &Derived, seed: u64) -> ExactProof {
     let forms = named_forms(derived);
     let mut proof = ExactProof { forms: forms.len(), bits: u32::MAX, ..ExactProof::default() };
     // Per set of sizes what was found of each form, up to one that is not certified.
-    let at = |k: usize| -> Result<Vec<Option<(usize, u32)>>, String> {
+    let at = |k: usize| -> Result<Vec<Option<Found>>, String> {
         let mut here = vec![];
         for (name, form) in &forms {
             match certify(form.derivation(), &bindings[k], POINTS) {
-                Certificate::Certified { points, bits } => here.push(Some((points, bits))),
+                Certificate::Certified { points, bits } => here.push(Some(Found { points, bits, real: false })),
+                Certificate::InRegions { points, bits } => here.push(Some(Found { points, bits, real: true })),
                 Certificate::NotCertified { output } => {
                     return Err(match name {
                         None => output,
@@ -61,19 +75,22 @@ pub fn prove_exactly(derived: &Derived, seed: u64) -> ExactProof {
             Err(output) => return ExactProof { bits: 0, not_certified: Some(output), ..proof },
         }
     }
-    let tells = |least: u32, k: usize| found.iter().any(|here| here[k].is_some_and(|f| f.1 >= least));
+    let tells = |least: u32, k: usize| found.iter().any(|here| here[k].is_some_and(|f| f.bits >= least));
     let least = if (0..forms.len()).all(|k| tells(LITTLE, k)) { LITTLE } else { 0 };
     if !(0..forms.len()).all(|k| tells(least, k)) {
         return ExactProof { bits: 0, ..proof };
     }
+    let mut regions = vec![0; forms.len()];
     for here in &found {
-        let told: Vec<(usize, u32)> = here.iter().filter_map(|f| f.filter(|f| f.1 >= least)).collect();
-        proof.sizes += usize::from(told.len() == forms.len());
-        for (points, bits) in told {
+        let told = || here.iter().enumerate().filter_map(|(k, f)| Some((k, f.filter(|f| f.bits >= least)?)));
+        proof.sizes += usize::from(told().count() == forms.len());
+        for (k, Found { points, bits, real }) in told() {
             proof.points += points;
             proof.bits = proof.bits.min(bits);
+            regions[k] += if real { points } else { 0 };
         }
     }
+    proof.regions = regions.into_iter().filter(|&points| points > 0).min().unwrap_or(0);
     if proof.sizes == 0 {
         proof.bits = 0;
     }

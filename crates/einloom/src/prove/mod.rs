@@ -33,7 +33,7 @@ pub(crate) use sizes::is_free;
 use crate::compare::{Precision, distance, in_f64, unit_roundoff};
 use crate::road::{Compiled, Derived, PlanOptions, RunOptions};
 use crate::{Error, Tensor};
-use einloom_algebra::exact::{Certificate, certify};
+use einloom_algebra::exact::{Certificate, in_fields};
 use einloom_algebra::stream::Cut;
 use einloom_algebra::{Derivation, flatten};
 use einloom_cascade::meaning::{Arrays, MeaningError};
@@ -413,7 +413,7 @@ impl Prover {
         let number = cascade.outputs.iter().position(|o| *o == output)?;
         let (mut bounds, doubt) = rounding_bounds(&form.derived, bound, inputs, number, unit, Cut::Whole)?;
         bounds.iter_mut().filter(|b| !b.is_finite()).for_each(|b| *b = 0.0);
-        let certified = !doubt && matches!(certify(form, bound, 1), Certificate::Certified { .. });
+        let certified = !doubt && matches!(in_fields(form, bound, 1), Certificate::Certified { .. });
         certified.then(|| beyond_bounds(found, expected, &bounds).0)
     }
 }

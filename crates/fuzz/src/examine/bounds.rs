@@ -5,7 +5,7 @@ use super::compare::{Verdict, differs};
 use einloom::compare::Precision;
 use einloom::prove::{beyond_bounds, rounding_bounds};
 use einloom_algebra::Derivation;
-use einloom_algebra::exact::{Certificate, certify};
+use einloom_algebra::exact::{Certificate, in_fields};
 use einloom_algebra::stream::Cut;
 use einloom_cascade::meaning::{Array, Arrays};
 use einloom_cascade::{DType, TensorId};
@@ -49,7 +49,7 @@ impl Subject {
             doubtful |= doubt;
         }
         // Where a condition that only the derived form has hangs on rounding, exact arithmetic has the last word.
-        let certified = |d: &&Derivation| matches!(certify(d, &self.bound, 1), Certificate::Certified { .. });
+        let certified = |d: &&Derivation| matches!(in_fields(d, &self.bound, 1), Certificate::Certified { .. });
         let explained = rest(&all).0.is_none() || doubtful && forms.iter().all(certified);
         explained.then_some(Verdict::Unstable(seen))
     }

@@ -7,7 +7,7 @@ use einloom::compare::{Precision, distance};
 use einloom::prove;
 use einloom::prove::wide::Range;
 use einloom::random::Random;
-use einloom_algebra::exact::{Certificate, certify};
+use einloom_algebra::exact::{Certificate, in_fields};
 use einloom_algebra::stream::{Cut, Reals, evaluate_in};
 use einloom_algebra::{Def, Derivation, Graph, NodeId, Rule, Step, flatten};
 use einloom_cascade::meaning::{Array, Arrays};
@@ -329,13 +329,13 @@ impl Subject {
         // as derived it is, and the quotient is no number.
         if noise > 0.0
             && difference.error.is_infinite()
-            && let Certificate::Certified { .. } = certify(derivation, &self.bound, 2)
+            && let Certificate::Certified { .. } = in_fields(derivation, &self.bound, 2)
         {
             return Verdict::Sensitive;
         }
         // What cancels beyond even these digits: only exact arithmetic can tell that both are the same.
         if difference.error.is_finite()
-            && let Certificate::Certified { .. } = certify(derivation, &self.bound, 2)
+            && let Certificate::Certified { .. } = in_fields(derivation, &self.bound, 2)
         {
             return Verdict::Unstable(seen);
         }
