@@ -126,7 +126,7 @@ impl Domain for Ordered<'_> {
         let real = |k: usize| {
             let bits = hash(&[self.fields.seed, self.sizes, u64::from(tensor.0), k as u64]) >> 11;
             let v = LARGEST * bits as f64 / (1u64 << 53) as f64;
-            if self.fields.seed % POSITIVE == 0 { v } else { 2.0 * v - LARGEST }
+            if self.fields.seed.is_multiple_of(POSITIVE) { v } else { 2.0 * v - LARGEST }
         };
         let values = self.fields.input(node, count)?;
         Some(values.into_iter().enumerate().map(|(k, v)| Self::place(v, Interval::point(real(k)))).collect())
