@@ -6,7 +6,7 @@ use crate::expr::{Expr, ExprId, Exprs, Linear};
 use crate::problem::{Fold, FoldMonoid, ItemDef};
 use crate::products::{Multiplied, mixed};
 use einloom_algebra::NodeId;
-use einloom_cascade::{BinaryOp, DType, IndexId};
+use einloom_cascade::{BinaryOp, DType, IndexId, UnaryOp};
 use std::collections::BTreeSet;
 
 impl Lowering<'_> {
@@ -91,7 +91,8 @@ impl Lowering<'_> {
         }
         for side in 0..2 {
             let value = self.product(None, &groups[side]);
-            if for_some[1 - side] && self.has_extremum_of_some(value) && !self.range(value, &[]).finite {
+            let infinite = for_some[1 - side] && (self.has_extremum_of_some(value) || self.has_infinity(value));
+            if infinite && !self.range(value, &[]).finite {
                 return None;
             }
         }
@@ -141,6 +142,33 @@ impl Lowering<'_> {
                 }
             }
             todo.extend(self.x.children(e).into_iter().filter(|&e| seen.insert(e)));
+        }
+        false
+    }
+
+    /// Whether its text says of some numbers that they are infinite, or none. An exponential of `-inf` is 0.
+    fn has_infinity(&self, e: ExprId) -> bool {
+        let (mut todo, mut seen) = (vec![(e, false)], BTreeSet::new());
+        while let Some((e, exponent)) = todo.pop() {
+            if !seen.insert((e, exponent)) {
+                continue;
+            }
+            match *self.x.get(e) {
+                Expr::Const(_) => match self.x.as_const(e) {
+                    Some(v) if !v.is_finite() && !(exponent && v == f64::NEG_INFINITY) => return true,
+                    _ => {}
+                },
+                // Conditions choose numbers and are none.
+                Expr::Select(_, a, b) => todo.extend([(a, exponent), (b, exponent)]),
+                Expr::Binary(op, ..) if op.is_comparison() => {}
+                Expr::Unary(UnaryOp::Exp, a) => todo.push((a, true)),
+                Expr::Read(n, _) => {
+                    if let ItemDef::Map(own) = self.p[n].def {
+                        todo.push((own, exponent));
+                    }
+                }
+                _ => todo.extend(self.x.children(e).into_iter().map(|e| (e, exponent))),
+            }
         }
         false
     }
