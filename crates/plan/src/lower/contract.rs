@@ -155,7 +155,7 @@ impl Lowering<'_> {
             }
             match *self.x.get(e) {
                 Expr::Const(_) => match self.x.as_const(e) {
-                    Some(v) if !v.is_finite() && !(exponent && v == f64::NEG_INFINITY) => return true,
+                    Some(v) if !(v.is_finite() || exponent && v == f64::NEG_INFINITY) => return true,
                     _ => {}
                 },
                 // Conditions choose numbers and are none.
