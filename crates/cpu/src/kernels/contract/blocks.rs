@@ -232,6 +232,8 @@ unsafe fn column<V: Lanes, const NR: usize, const RAGGED: bool>(
                     here.k = some.len();
                     here.a = block.a.wrapping_add(from * block.a_k);
                     here.b = block.b.wrapping_add(from * block.b_k);
+                    // Whether there is something to do in passing.
+                    let mut busy = lines > 0;
                     if often {
                         if !beside.is_null() {
                             let below = block.acc.wrapping_add($mr * block.acc_i);
@@ -240,17 +242,19 @@ unsafe fn column<V: Lanes, const NR: usize, const RAGGED: bool>(
                         here.units = passing.block(here.k);
                         if lines == 0 {
                             let asks = passing.asks(here.k / TURN);
+                            busy |= asks.is_some();
                             here.next = asks.map_or(block.b, std::ptr::without_provenance);
                         }
+                        busy |= !here.added.is_null() || !here.units.is_null();
                     }
                     // SAFETY: the caller's; `rows` rows are left.
                     unsafe {
-                        if often && block.a_i == 1 {
-                            registers::<V, $mr, NR, RAGGED, ROWS>(here);
-                        } else if often && block.a_k == 1 {
-                            registers::<V, $mr, NR, RAGGED, TERMS>(here);
-                        } else {
-                            registers::<V, $mr, NR, RAGGED, NEITHER>(here);
+                        match (often && block.a_i == 1, often && block.a_k == 1, busy) {
+                            (true, _, true) => registers::<V, $mr, NR, RAGGED, ROWS, true>(here),
+                            (true, _, false) => registers::<V, $mr, NR, RAGGED, ROWS, false>(here),
+                            (_, true, true) => registers::<V, $mr, NR, RAGGED, TERMS, true>(here),
+                            (_, true, false) => registers::<V, $mr, NR, RAGGED, TERMS, false>(here),
+                            _ => registers::<V, $mr, NR, RAGGED, NEITHER, false>(here),
                         }
                     }
                     let asked = (here.k / TURN).min(lines);
@@ -292,9 +296,17 @@ const NEITHER: u8 = 0;
 const ROWS: u8 = 1;
 const TERMS: u8 = 2;
 
-/// `MR` rows by `NR` registers, held in registers over all terms.
+/// `MR` rows by `NR` registers, held in registers over all terms; `BUSY` if something is copied or asked for in passing. A loop that need not
+/// look for that each turn is some twentieth faster (least of 27 runs on a Zen 3: 512³ 3.64 and 3.51 ms, 1024³ 29.8 and 28.3).
 #[inline(always)]
-unsafe fn registers<V: Lanes, const MR: usize, const NR: usize, const RAGGED: bool, const ADJACENT: u8>(
+unsafe fn registers<
+    V: Lanes,
+    const MR: usize,
+    const NR: usize,
+    const RAGGED: bool,
+    const ADJACENT: u8,
+    const BUSY: bool,
+>(
     x: Block<V::Element>,
 ) {
     // SAFETY: the caller promises the instructions and that MR rows, the NR registers' columns (`last` in the last
@@ -327,15 +339,17 @@ unsafe fn registers<V: Lanes, const MR: usize, const NR: usize, const RAGGED: bo
         // Four terms a turn: the loop's own counting then costs little, and short sums end where the processor
         // expects it.
         while ADJACENT != NEITHER && at + TURN <= x.k {
-            if !x.units.is_null() {
-                Units::pass(x.units, at / TURN);
-            }
-            soon(x.next.wrapping_add(at / TURN * UNIT));
-            // A core waits for few lines at a time, for those of its factors too: half a row a turn.
-            let ask = if V::WIDE && NR == 4 { 2 } else { 1 };
-            if !x.added.is_null() && at / TURN < ask * MR {
-                let (row, first) = (at / TURN / ask, at / TURN % ask * (NR / ask));
-                (first..first + NR / ask).for_each(|r| at_hand(x.added.wrapping_add(row * x.acc_i + r * V::LANES)));
+            if BUSY {
+                if !x.units.is_null() {
+                    Units::pass(x.units, at / TURN);
+                }
+                soon(x.next.wrapping_add(at / TURN * UNIT));
+                // A core waits for few lines at a time, for those of its factors too: half a row a turn.
+                let ask = if V::WIDE && NR == 4 { 2 } else { 1 };
+                if !x.added.is_null() && at / TURN < ask * MR {
+                    let (row, first) = (at / TURN / ask, at / TURN % ask * (NR / ask));
+                    (first..first + NR / ask).for_each(|r| at_hand(x.added.wrapping_add(row * x.acc_i + r * V::LANES)));
+                }
             }
             term!(0);
             term!(1);
