@@ -23,14 +23,15 @@ def line(row, facts):
     rate = lambda seconds: f"{work / seconds / 1e9:.1f}" if seconds else "-"
     out = [row["name"], f"{ours * 1e3:.2f}" if ours else "-", f"{theirs * 1e3:.2f}" if theirs else "-", rate(ours), rate(theirs), unit]
     out.append(f"{ratio(row):.2f}" if ratio(row) else "-")
-    out.append(f"{row['at_least']:.1f}" if row["at_least"] else "-")
+    out.append(f"{row['at_least']:.2f}" if row["at_least"] else "-")
+    out.append(f"{theirs / floor_seconds(row, facts):.2f}" if theirs else "-")
     out.append(f"{floor_seconds(row, facts) / ours:.2f}" if ours else "-")
     out.append(f"{ours / row['positions'] * 1e9:.0f}" if ours and row["positions"] else "-")
     out.append(f"{row['extra_mib']:.0f}" if "extra_mib" in row else "-")
     return out + [row.get("error", "")[:60]]
 
 
-HEAD = ["ours ms", "torch ms", "ours", "torch", "unit", "ratio", "target", "of floor", "ns/pos", "extra MiB", ""]
+HEAD = ["ours ms", "torch ms", "ours", "torch", "unit", "ratio", "target", "at most", "of floor", "ns/pos", "extra MiB", ""]
 
 
 def text(data):
