@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// 64 MiB that a run may take beyond its inputs and outputs.
 const ALL: usize = 40 << 20;
 /// Bytes that one thread keeps at most.
-const EACH: usize = 16 << 20;
+const EACH: usize = 12 << 20;
 
 /// Bytes of a tile below which finding it again is no faster than loading it.
 pub(super) const LEAST: usize = 4 << 10;
