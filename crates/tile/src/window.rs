@@ -52,6 +52,12 @@ pub fn chunks<'a>(
     (first..hi).step_by(decl.tile).map(move |base| chunk(decl, base, hi))
 }
 
+/// Whether a window is all of its chunk, as far as the axis goes: not if it ends before, where a condition holds no more. Such a one
+/// may be another where the other axes' windows are others.
+pub fn is_whole(axis: &Axis, window: Window) -> bool {
+    window == chunk(axis, window.base, axis.extent)
+}
+
 fn chunk(axis: &Axis, base: usize, end: usize) -> Window {
     Window { base, len: axis.tile.min(end - base) }
 }

@@ -47,6 +47,33 @@ fn chunks_are_where_a_condition_can_hold() {
     });
 }
 
+/// Only the last may end before, and does if the condition holds nowhere in the rest of it.
+#[test]
+fn chunks_that_a_condition_ends_are_not_whole() {
+    let mut ended = 0;
+    each(|kernel, within, windows, holds| {
+        let (m, axis) = (windows[0], kernel.axis(AxisId(1)));
+        let somewhere = |n: usize| (m.base..m.base + m.len).any(|m| holds(m, n));
+        let list: Vec<Window> = chunks(kernel, AxisId(1), within, windows).collect();
+        for (k, w) in list.iter().enumerate() {
+            let rest = w.base + w.len..axis.extent.min(w.base + axis.tile);
+            assert_eq!(is_whole(axis, *w), rest.is_empty(), "{w:?}");
+            assert!(rest.is_empty() || k + 1 == list.len() && !rest.clone().any(somewhere), "{w:?} of {within:?}");
+        }
+    });
+    let within = Predicate { all: vec![Affine { terms: vec![(1, AxisId(0)), (-1, AxisId(1))], constant: 0 }] };
+    let axis = |name: &str, extent, tile, kind| Axis { name: name.into(), extent, tile, kind };
+    let axes = vec![axis("m", 30, 8, AxisKind::Grid), axis("n", 30, 16, AxisKind::Stream)];
+    let kernel = Kernel { axes, grid: vec![AxisId(0)], ..Kernel::default() };
+    for point in 0..grid_points(&kernel) {
+        let mut windows = initial_windows(&kernel);
+        set_grid_point(&kernel, point, &mut windows);
+        let chunks = chunks(&kernel, AxisId(1), &within, &windows);
+        ended += chunks.filter(|w| !is_whole(kernel.axis(AxisId(1)), *w)).count();
+    }
+    assert_eq!(ended, 2, "positions below the diagonal: the first and the third eight rows end within a chunk");
+}
+
 #[test]
 fn coverage_tells_full_and_empty_tiles() {
     each(|kernel, predicate, windows, holds| {

@@ -14,7 +14,7 @@ use crate::kernels::memory::{Asked, Line};
 use crate::kernels::truths;
 use einloom_cascade::DType;
 use einloom_cascade::numeric::round;
-use einloom_tile::{AxisId, Coord, CoordAtom, TensorId, ValueId, Window};
+use einloom_tile::{AxisId, Coord, CoordAtom, TensorId, ValueId, is_whole};
 
 /// How far a block of rows reaches: first and last coordinate in one dimension.
 fn reach(dimension: &Dimension, base: i64, rows: usize, columns: usize) -> (i64, i64) {
@@ -194,8 +194,10 @@ impl<'a> Worker<'a> {
         };
         let size = |b: Block| layout(b).len(b.rows, b.columns) * tile.carrier.bytes();
         let (key, bytes) = (Key::new(dst.at(), block), size(block));
-        let windows = [tile.outer, tile.inner].into_iter().flatten().map(|axis| (axis, self.windows[axis.at()]));
-        if bytes < LEAST || !windows.into_iter().all(|(axis, window)| self.is_whole(axis, window)) {
+        let kernel = &self.job.plan.kernel;
+        let whole = |axis: AxisId| is_whole(kernel.axis(axis), self.windows[axis.at()]);
+        // What ends where a condition does is another at the next point, and would not be found again.
+        if bytes < LEAST || ![tile.outer, tile.inner].into_iter().flatten().all(whole) {
             return false;
         }
         let number = match self.kept.find(&key) {
@@ -232,18 +234,11 @@ impl<'a> Worker<'a> {
             }
             if found.is_none() && self.kept.has_room(size(next)) {
                 let spare = self.arena.spare.pop().unwrap_or_default();
-                let whole = self.next.is_none_or(|(axis, window)| self.is_whole(axis, window));
+                let whole = self.next.is_none_or(|(axis, window)| is_whole(self.job.plan.kernel.axis(axis), window));
                 self.want(dst, tensor, next, if whole { layout(next) } else { Layout::Rows(next.pitch) }, spare);
             }
         }
         true
-    }
-
-    /// Whether a window ends where its chunk does. One that ends before, where a condition holds no more, is another at the next
-    /// point: kept tiles of it would not be found again.
-    fn is_whole(&self, axis: AxisId, window: Window) -> bool {
-        let axis = self.job.plan.kernel.axis(axis);
-        window.len == axis.tile.min(axis.extent - window.base)
     }
 
     /// Packs the tile as a left factor of the processor's matrix unit, from its slot if it is no block of the tensor; leaves
