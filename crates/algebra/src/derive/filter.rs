@@ -118,6 +118,11 @@ impl Strip<'_> {
             Term::Unary(op @ (UnaryOp::Exp | UnaryOp::Exp2), x) if neutral == 0.0 => {
                 unary(*op, self.strip(x, f64::NEG_INFINITY, out))
             }
+            // No power of 0 that is more than 0 is anything but 0, and what passes through the origin makes 0 of it.
+            Term::Binary(op @ BinaryOp::Pow, a, b) if neutral == 0.0 && sign::positive_constant(b) => {
+                binary(*op, self.strip(a, neutral, out), both(b))
+            }
+            Term::Unary(op, x) if neutral == 0.0 && through_origin(*op) => unary(*op, self.strip(x, neutral, out)),
             Term::Binary(op @ BinaryOp::Mul, a, b) if neutral == 0.0 => {
                 binary(*op, self.strip(a, neutral, out), self.strip(b, neutral, out))
             }
@@ -137,6 +142,33 @@ impl Strip<'_> {
             }
             other => both(other),
         }
+    }
+}
+
+/// Whether a function of 0 is 0.
+fn through_origin(op: UnaryOp) -> bool {
+    match op {
+        UnaryOp::Abs
+        | UnaryOp::Erf
+        | UnaryOp::Floor
+        | UnaryOp::Gelu
+        | UnaryOp::Log1p
+        | UnaryOp::Relu
+        | UnaryOp::Round
+        | UnaryOp::Sign
+        | UnaryOp::Silu
+        | UnaryOp::Sin
+        | UnaryOp::Sqrt
+        | UnaryOp::Tanh => true,
+        UnaryOp::Cos
+        | UnaryOp::Exp
+        | UnaryOp::Exp2
+        | UnaryOp::Log
+        | UnaryOp::Log2
+        | UnaryOp::Neg
+        | UnaryOp::Not
+        | UnaryOp::Rsqrt
+        | UnaryOp::Sigmoid => false,
     }
 }
 
