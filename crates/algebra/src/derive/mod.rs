@@ -9,6 +9,7 @@ mod alike;
 mod apart;
 mod arg;
 mod attained;
+mod cancels;
 mod chunk;
 mod condition;
 mod distribute;

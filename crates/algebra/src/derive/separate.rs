@@ -62,6 +62,7 @@ impl Deriver<'_> {
         let own = self.hoist_filter(&node, &mut r);
         let before = show::reduction(&self.out, &r);
         let body = self.inline_barriers(&r.body, &r.over);
+        let body = self.without_what_cancels(&node, body, &r.over);
         let body =
             self.with_pieces_opened(&node, body, &r.over, |s, body, other| s.separates_better(body, other, &r.over));
         let body = self.with_logarithms_opened(&node, body, &r.over);
