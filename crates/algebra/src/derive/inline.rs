@@ -18,10 +18,16 @@ pub(super) fn completed(graph: &Graph, term: &Term) -> BTreeSet<NodeId> {
             if matches!(graph[n].def, Def::Reduce(_)) {
                 found.insert(n);
             }
-            todo.extend(graph.operands(n).iter().map(|o| o.node));
+            todo.extend(needs(graph, n));
         }
     }
     found
+}
+
+/// What a node reads. Of a state that is what is there before its recurrence: what its own steps reduce is complete at each of them.
+fn needs(graph: &Graph, n: NodeId) -> impl Iterator<Item = NodeId> {
+    let state = matches!(graph[n].def, Def::Iterative { .. });
+    graph.operands(n).into_iter().map(|o| o.node).filter(move |&o| !state || o < n)
 }
 
 /// Whether the node's declared type may lose precision: its rounding is part of the meaning.
@@ -67,7 +73,7 @@ impl Deriver<'_> {
                 if matches!(self.out[n].def, Def::Reduce(_)) {
                     found.insert(n);
                 }
-                todo.extend(self.out.operands(n).iter().map(|o| o.node));
+                todo.extend(needs(&self.out, n));
             }
         }
         let found = Rc::new(found);

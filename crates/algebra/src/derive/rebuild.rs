@@ -5,15 +5,15 @@ use crate::{Def, Graph, NodeId, Recurrence, Rule, Term, level};
 use einloom_cascade::{IndexId, Monoid};
 use std::collections::BTreeSet;
 
+/// The number of a node that is not made yet.
+const UNKNOWN: NodeId = NodeId(u32::MAX);
+
 impl Deriver<'_> {
     pub(super) fn run(&mut self) {
-        // Members of recurrences keep their order and their form: they are computed position by position.
         let members: BTreeSet<NodeId> = self.old.recurrences.iter().flat_map(|r| r.members.iter().copied()).collect();
-        // Members read one another before they exist, so their numbers must be known in advance; they are placed
-        // when the first of them is met.
-        self.new_of = vec![NodeId(u32::MAX); self.old.nodes.len()];
+        self.new_of = vec![UNKNOWN; self.old.nodes.len()];
         for id in self.old.ids() {
-            if self.new_of[id.0 as usize] != NodeId(u32::MAX) {
+            if self.new_of[id.0 as usize] != UNKNOWN {
                 continue;
             }
             if members.contains(&id) {
@@ -29,45 +29,60 @@ impl Deriver<'_> {
         }
     }
 
+    /// The members of a recurrence keep their order, as they are computed position by position; a reduction among them is derived as
+    /// any other is, and what it becomes is computed at the same positions.
     fn recurrence_of(&mut self, id: NodeId) {
         let number = self.old.recurrences.iter().position(|r| r.members.contains(&id)).expect("is a member");
-        let old = &self.old.recurrences[number];
-        // In order of their old numbers: reserved places of iterative tensors come first there too.
-        let mut order = old.members.clone();
-        order.sort_unstable();
-        let first = self.out.nodes.len() as u32;
-        for (k, m) in order.iter().enumerate() {
-            self.new_of[m.0 as usize] = NodeId(first + k as u32);
-        }
+        let old = self.old.recurrences[number].clone();
+        self.explain_recurrence(&old);
         let number = self.out.recurrences.len();
-        for &m in &order {
+        // Iterative tensors are read before they are complete, so their places come first.
+        let mut places: Vec<NodeId> = old.members.clone();
+        places.retain(|&m| matches!(self.old[m].def, Def::Iterative { .. }));
+        places.sort_unstable();
+        for &m in &places {
             let mut node = self.old[m].clone();
-            let rename = |t: &Term| t.rename_nodes(&|n| self.new_of[n.0 as usize]);
-            match &mut node.def {
-                Def::Input => {}
-                Def::Map(t) => *t = rename(t),
-                Def::Reduce(r) => {
-                    r.body = rename(&r.body);
-                    r.filter = r.filter.iter().map(rename).collect();
-                }
-                Def::Iterative { recurrence, initial, step, .. } => {
-                    *recurrence = number;
-                    initial.iter_mut().for_each(|(_, t)| *t = rename(t));
-                    *step = rename(step);
-                }
+            if let Def::Iterative { recurrence, initial, step, .. } = &mut node.def {
+                *recurrence = number;
+                initial.iter_mut().for_each(|(_, t)| *t = self.known(t));
+                *step = self.known(step);
             }
+            self.new_of[m.0 as usize] = self.push(node);
+        }
+        let mut members = vec![];
+        for &m in &old.members {
+            let new = self.new_of[m.0 as usize];
+            if new != UNKNOWN {
+                members.push(new);
+                continue;
+            }
+            let before = self.out.nodes.len();
+            self.new_of[m.0 as usize] = self.node(m);
+            members.extend((before..self.out.nodes.len()).map(|n| NodeId(n as u32)));
+        }
+        for &m in &places {
+            let new = self.new_of[m.0 as usize];
+            let mut def = self.old[m].def.clone();
+            renumber(&mut def, &|n| self.new_of[n.0 as usize]);
+            if let Def::Iterative { recurrence, .. } = &mut def {
+                *recurrence = number;
+            }
+            self.out.nodes[new.0 as usize].def = def;
             for operand in self.old.operands(m) {
                 self.must_not_be_scaled(self.new_of[operand.node.0 as usize]);
             }
-            self.push(node);
         }
-        let members = old.members.iter().map(|m| self.new_of[m.0 as usize]).collect();
-        let made = Recurrence { rank: old.rank, index: old.index, members, within: vec![] };
-        self.explain_recurrence(&made);
-        self.out.recurrences.push(made);
+        self.out.recurrences.push(Recurrence { rank: old.rank, index: old.index, members, within: vec![] });
     }
 
-    /// Derives one node that is in no recurrence.
+    /// A term of `old` as far as what it reads is made.
+    fn known(&self, t: &Term) -> Term {
+        let made = |n: NodeId| self.new_of[n.0 as usize] != UNKNOWN;
+        let t = t.replace_reads(&mut |n, _| (!made(n)).then_some(Term::Number(0.0)));
+        t.rename_nodes(&|n| self.new_of[n.0 as usize])
+    }
+
+    /// Derives one node that is no state.
     fn node(&mut self, id: NodeId) -> NodeId {
         let mut node = self.old[id].clone();
         let new_of = self.new_of.clone();

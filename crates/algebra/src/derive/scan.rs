@@ -45,24 +45,24 @@ impl Dependence {
 }
 
 impl Deriver<'_> {
-    /// Says why a recurrence of `out` is computed position by position.
+    /// Says why a recurrence of `old` is computed position by position.
     pub(super) fn explain_recurrence(&mut self, r: &Recurrence) {
         let steps: Vec<(NodeId, Term)> = r
             .members
             .iter()
-            .filter_map(|&m| match &self.out[m].def {
+            .filter_map(|&m| match &self.old[m].def {
                 Def::Iterative { step, .. } => Some((m, step.clone())),
                 _ => None,
             })
             .collect();
         let Some(&(first, _)) = steps.first() else { return };
-        let walk = Walk { graph: &self.out, members: r.members.iter().copied().collect() };
+        let walk = Walk { graph: self.old, members: r.members.iter().copied().collect() };
         let mut whole = Dependence::None;
         for (m, step) in &steps {
             let mut seen = BTreeSet::new();
             whole = whole.and(walk.of(*m, step, &mut seen));
         }
-        let names: Vec<&str> = steps.iter().map(|(m, _)| self.out[*m].name.as_str()).collect();
+        let names: Vec<&str> = steps.iter().map(|(m, _)| self.old[*m].name.as_str()).collect();
         let names = names.join(", ");
         let (reason, hint) = match whole {
             Dependence::None => return,
@@ -88,12 +88,12 @@ impl Deriver<'_> {
                 "such steps compose only as products of matrices, which cost more than the steps; an addend per element instead of a matrix would compose".into(),
             ),
             Dependence::NotAffine(t) => (
-                format!("{} is not affine in the slice before, and no other form of several steps is known to this rule", show::term(&self.out, &t)),
+                format!("{} is not affine in the slice before, and no other form of several steps is known to this rule", show::term(self.old, &t)),
                 format!("{names} would compose if every step were a·h + b with a and b from elsewhere"),
             ),
         };
-        let node = self.out[first].clone();
-        let rank = self.out.cascade[r.rank].name.clone();
+        let node = self.old[first].clone();
+        let rank = self.old.cascade[r.rank].name.clone();
         self.refusals.push(crate::Refusal {
             rule: Rule::Scan,
             statement: node.statement.unwrap_or(0),
