@@ -116,6 +116,48 @@ fn knows_that_roots_multiply() {
     }
 }
 
+/// Logarithms of products, and what looks like them.
+#[test]
+fn knows_that_logarithms_add() {
+    let program = |body: &str| format!("input X[m]: f64, Y[m]: f64\noutput Z: f64\nparam p\nZ[m] = {body}\n");
+    let pairs = [
+        ("log(X[m] * Y[m])", "log(X[m]) + log(Y[m])", true),
+        ("log(X[m] / Y[m]^2)", "log(X[m]) - 2 * log(Y[m])", true),
+        ("log((1 + X[m]^2) * (2 + Y[m]))", "log(2 + Y[m]) + log(1 + X[m]^2)", true),
+        ("log(sqrt(X[m]) / 3)", "log(X[m]) / 2 - log(3)", true),
+        ("log(X[m]^p)", "p * log(X[m])", true),
+        ("log(X[m] * exp(Y[m]))", "log(X[m]) + Y[m]", true),
+        ("log(X[m] * (Y[m] + 1))", "log(X[m] * Y[m] + X[m])", true),
+        ("log(1 * X[m])", "log(X[m]) + log(1)", true),
+        ("log(X[m] + Y[m])", "log(X[m]) + log(Y[m])", false),
+        ("log(X[m] * Y[m])", "log(X[m]) - log(Y[m])", false),
+        ("log(X[m] * Y[m])", "log(X[m]) * log(Y[m])", false),
+        ("log(X[m]^2)", "log(X[m])", false),
+        ("log(X[m])", "log(-X[m])", false),
+        ("log(2 * X[m])", "log(X[m])", false),
+    ];
+    for (a, b, equal) in pairs {
+        let ((mut d, bound), (other, _)) = (derivation(&program(a)), derivation(&program(b)));
+        d.derived = other.derived;
+        let certified = matches!(certify(&d, &bound, 4), Certificate::Certified { .. });
+        assert_eq!(certified, equal, "{a} and {b}");
+    }
+}
+
+/// Exponentials of states nest from step to step, deeper than there are fields; each step is proved by itself.
+#[test]
+fn certifies_what_a_step_reduces_and_sees_it_wrong() {
+    let (right, bound) = derivation(&library("hmm_forward"));
+    assert!(certify(&right, &bound, 2).is_certified());
+    let square = |f: &Term| Term::Binary(BinaryOp::Mul, Box::new(f.clone()), Box::new(f.clone()));
+    let wrongs: [&dyn Fn(&Term) -> Term; 2] = [&square, &|_| Term::Number(1.0)];
+    for wrong in wrongs {
+        let mut d = right.clone();
+        sabotage(&mut d, wrong);
+        assert_eq!(certify(&d, &bound, 1), Certificate::NotCertified { output: "L".into() });
+    }
+}
+
 fn certified(names: &[&str]) {
     for name in names {
         let (d, bound) = derivation(&library(name));

@@ -20,6 +20,22 @@ pub(super) struct View {
     pub spelled: bool,
     /// The square of a root is what the root was taken of, in place of the square of a random function.
     pub squares: bool,
+    /// Of which values the logarithm is no random function.
+    pub logs: Logs,
+    /// A slice of a state is a random function of what its step made, so that each step is tested by itself.
+    pub by_steps: bool,
+}
+
+/// Of which values the logarithm is known. Each is true of logarithms of positive numbers; they differ in which forms of one value
+/// are seen to have one logarithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Logs {
+    /// Exponentials.
+    Exponentials,
+    /// Products with one too: the sum of the factors' logarithms.
+    WithExponentials,
+    /// All products.
+    Products,
 }
 
 /// One random point.
@@ -84,12 +100,26 @@ impl<'a> Fields<'a> {
 
     /// The logarithm: the inverse of `exp` where that, or a product with it, made the value; a random function of any other.
     fn logarithm(&self, x: &Value) -> [u64; COUNT] {
-        x.log.unwrap_or_else(|| self.function(16 + UnaryOp::Log as u64, &[x]).fields)
+        match x.log {
+            Some(log) => log,
+            None if x.int == Some(1) => [0; COUNT],
+            None => self.function(16 + UnaryOp::Log as u64, &[x]).fields,
+        }
     }
 
-    /// `log(x·y)`, or `log(x/y)`, in every field, if that of one of the two is known.
+    /// Its logarithm times a number, if it is known.
+    fn log_of_power(&self, x: &Value, times: impl Fn(u64, usize) -> u64) -> Option<[u64; COUNT]> {
+        let log = if self.view.logs == Logs::Products { Some(self.logarithm(x)) } else { x.log };
+        log.map(|l| std::array::from_fn(|k| times(l[k], k)))
+    }
+
+    /// `log(x·y)`, or `log(x/y)`, in every field, if that of one of the two is known, or of any two.
     fn log_of_product(&self, x: &Value, y: &Value, subtracted: bool) -> Option<[u64; COUNT]> {
-        x.log.or(y.log)?;
+        match self.view.logs {
+            Logs::Exponentials => return None,
+            Logs::WithExponentials => _ = x.log.or(y.log)?,
+            Logs::Products => {}
+        }
         let (x, y) = (self.logarithm(x), self.logarithm(y));
         Some(std::array::from_fn(|k| {
             let other = if subtracted { field::negate(y[k], k) } else { y[k] };
@@ -107,8 +137,7 @@ impl<'a> Fields<'a> {
     fn sqrt(&self, x: &Value) -> Value {
         match x.special {
             Special::Finite => {
-                let half = |k: usize, l: u64| field::mul(l, PRIMES[k].div_ceil(2), k);
-                let log = x.log.map(|l| std::array::from_fn(|k| half(k, l[k])));
+                let log = self.log_of_power(x, |l, k| field::mul(l, PRIMES[k].div_ceil(2), k));
                 let roots = || std::array::from_fn(|k| self.root(k, x));
                 let fields = *self.roots.borrow_mut().entry(x.fields).or_insert_with(roots);
                 let square = self.view.squares.then_some(x.fields);
@@ -148,8 +177,7 @@ impl<'a> Fields<'a> {
         };
         let square =
             x.square.filter(|_| magnitude % 2 == 1).map(|s| std::array::from_fn(|k| field::pow(s[k], magnitude, k)));
-        let times = |k: usize, l: u64| field::mul(l, magnitude % PRIMES[k], k);
-        let log = x.log.map(|l| std::array::from_fn(|k| times(k, l[k])));
+        let log = self.log_of_power(x, |l, k| field::mul(l, magnitude % PRIMES[k], k));
         let degree = x.degree.power(magnitude);
         let raised = Value { degree, int: exact, log, square, ..Value::finite(fields, Degree::ZERO) };
         if n >= 0 { raised } else { self.binary(BinaryOp::Div, &Value::integer(1), &raised) }
@@ -167,7 +195,7 @@ impl<'a> Fields<'a> {
             }
         };
         let fields = x.in_fields(|v, k| field::pow(v, exponent(k), k));
-        let log = x.log.map(|l| std::array::from_fn(|k| field::mul(l[k], p.fields[k], k)));
+        let log = self.log_of_power(x, |l, k| field::mul(l, p.fields[k], k));
         Value { log, ..Value::finite(fields, x.degree.times(p.degree).of_function()) }
     }
 
@@ -425,6 +453,17 @@ impl Domain for Fields<'_> {
             DType::F64 | DType::F32 => v,
             _ if v.int.is_some() || v.special != Special::Finite => v,
             d => self.function(64 + d as u64, &[&v]),
+        }
+    }
+
+    fn slice(&self, v: Value) -> Value {
+        match v.special {
+            // Of the field in which values are compared: what two forms agree on there they agree on in all from here on.
+            Special::Finite if self.view.by_steps && v.int.is_none() => {
+                let h = hash_of([self.seed, 131, v.last()].into_iter());
+                Value::finite(std::array::from_fn(|k| hash(&[h, k as u64]) % PRIMES[k]), v.degree.of_function())
+            }
+            _ => v,
         }
     }
 

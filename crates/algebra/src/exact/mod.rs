@@ -10,14 +10,19 @@
 //! of their sets together. Where a derived form asks which elements attain an extremum, or the text for positions, an extremum is one of its elements
 //! instead, the last in a random order of values; there two sets may have one in common, which bounds the error much less. A user's monoid
 //! is a random function of the set too, and what its text says where a derived form takes it step by step. `log` is the
-//! inverse of `exp` where that made a value, or a product with it, and a random function of any other. Every other
+//! inverse of `exp` where that made a value, and a random function of any other; the logarithm of a product is the sum of its factors' where one of
+//! them is an exponential, or of all products, or of none, whichever certifies (a value that two forms make of different factors has
+//! two logarithms otherwise, which certifies too little and never too much). Every other
 //! function is a random function: equal arguments, equal values.
+//!
+//! Where both graphs have the same states, a slice may be seen as a random function of what its step made: then each step is tested by itself,
+//! for any state, and exponentials do not nest from step to step.
 //!
 //! What needs the order of the reals (addends leave a maximum, and so do factors that are not negative) is tried *in
 //! regions*: beside the point of the fields stands a random real point, and which of two values is larger is asked there
 //! (`ordered.rs`). The error is then one of a region, and regions that no point met are not proved.
 //!
-//! An identity that needs more than this (`log(x·y) = log(x) + log(y)` of sums, `sqrt(x)·sqrt(y)·sqrt(x) = x·sqrt(y)`) is *not
+//! An identity that needs more than this (`sqrt(x)·sqrt(y)·sqrt(x) = x·sqrt(y)`) is *not
 //! certified*, which is not the same as wrong. What depends on signs where fields alone are asked (that both roots exist where `sqrt(x·y) =
 //! sqrt(x)·sqrt(y)` is used) is the rules' condition and the numeric proof's to see.
 
@@ -30,7 +35,7 @@ mod value;
 use crate::stream::{Cut, Outputs, evaluate_in};
 use crate::{Def, Derivation, Graph, NodeId};
 use einloom_cascade::{Bound, Monoid};
-use fields::{Fields, View};
+use fields::{Fields, Logs, View};
 use ordered::{Ordered, Placed};
 use value::{Special, Value};
 
@@ -80,7 +85,14 @@ const FEW_BITS: u32 = 40;
 
 /// Tests a derivation at `points` random points, at the given (small) sizes.
 pub fn certify(d: &Derivation, bound: &Bound, points: usize) -> Certificate {
-    let by_fields = in_fields(d, bound, points);
+    let mut by_fields = in_fields(d, bound, points);
+    if let Certificate::NotCertified { .. } = by_fields {
+        let own = view(d);
+        let others = [Logs::Products, Logs::Exponentials].map(|logs| View { logs, ..own });
+        let steps = has_steps(d).then_some(View { by_steps: true, ..own });
+        let mut again = others.into_iter().chain(steps).map(|view| by_view(d, bound, points, view));
+        by_fields = again.find(Certificate::is_certified).unwrap_or(by_fields);
+    }
     // Squares of roots are known or not, since what is known of some products of roots is not of all.
     let in_regions = |squares| in_regions(d, bound, points * REAL_POINTS, squares);
     match by_fields {
@@ -105,13 +117,29 @@ fn view(d: &Derivation) -> View {
         selects: asks_who_attains(&d.derived) || d.written.ids().any(|n| is_position(&d.written, n)),
         spelled: own(&d.derived) < own(&d.written),
         squares: false,
+        logs: Logs::WithExponentials,
+        by_steps: false,
     }
+}
+
+/// Whether both graphs have the same states, one slice after the other: then it is enough that each step is the same.
+fn has_steps(d: &Derivation) -> bool {
+    let states = |g: &Graph| -> Vec<_> {
+        let of = g.ids().filter(|&n| matches!(g[n].def, Def::Iterative { .. })).filter_map(|n| g[n].tensor);
+        of.collect()
+    };
+    let by_positions = d.derived.recurrences.iter().all(|r| r.within.is_empty());
+    let written = states(&d.written);
+    by_positions && !written.is_empty() && written == states(&d.derived)
 }
 
 /// What [`certify`] finds at points of the fields alone.
 pub fn in_fields(d: &Derivation, bound: &Bound, points: usize) -> Certificate {
+    by_view(d, bound, points, view(d))
+}
+
+fn by_view(d: &Derivation, bound: &Bound, points: usize, view: View) -> Certificate {
     let mut degree: f64 = 1.0;
-    let view = view(d);
     for seed in 0..points as u64 {
         let domain = |graph| Fields::new(graph, bound, seed, view);
         let Some(expected) = evaluate_in(&domain(&d.written), &d.written, bound, Cut::Whole) else {

@@ -27,6 +27,10 @@ pub trait Domain {
     fn position(&self, v: &Self::Value) -> Option<i64>;
     /// Rounds to a number type.
     fn round(&self, dtype: DType, v: Self::Value) -> Self::Value;
+    /// What a step made of a tensor of the text, as later steps see it.
+    fn slice(&self, v: Self::Value) -> Self::Value {
+        v
+    }
     /// A reduction over nothing.
     fn identity(&self, m: Monoid) -> Self::Value;
     /// A reduction over one element.

@@ -135,6 +135,8 @@ impl<D: Domain> Run<'_, D> {
                 Def::Input => continue,
             };
             let value = node.dtype.map_or(value.clone(), |d| self.domain.round(d, value));
+            let slice = node.tensor.is_some() && matches!(node.def, Def::Iterative { .. });
+            let value = if slice { self.domain.slice(value) } else { value };
             let offset = self.offset(id, &place.iter().map(|&p| p as i64).collect::<Vec<_>>())?;
             self.values[id.0 as usize][offset] = value;
         }
