@@ -13,9 +13,10 @@
 //! the position; both indices are over one rank; no condition but the prefix.
 
 use super::Rewriting;
+use super::between::since;
 use super::build::{Join, State, rename_placeholders};
 use super::insert::{insert, placeholder};
-use super::prefix::{Prefix, mentions_position, reads_at};
+use super::prefix::{Prefix, mentions_position, reads_at, reads_before_start, telescoped};
 use super::site::{Parts, Site};
 use super::weights::{Base, Body, canonical, moved};
 use crate::derive::guard;
@@ -120,7 +121,11 @@ impl Site {
         product::append(&mut shift, split.latest.clone(), 1.0);
         let own = split.outer.iter().find(|(c, t)| *c == -1.0 && self.is_largest(t, &split));
         let top_read = own.map_or(top_read, |(_, t)| t.clone());
-        let value = shifted(sum_read, &top_read, &canonical(shift, &self.graph), false);
+        let shift = telescoped(canonical(shift, &self.graph), &self.graph);
+        if shift.iter().any(|(_, t)| self.reads_span(t)) || split.moves.iter().any(|t| self.reads_span(t)) {
+            return None;
+        }
+        let value = shifted(sum_read, &top_read, &shift, false);
         let mut whole = split.outside.clone();
         whole.factors.push((value, 1.0));
         let mut value = whole.term();
@@ -164,8 +169,9 @@ impl Site {
             return None;
         }
         let n = prefix.of;
-        let (moving, data): (Sum, Sum) = inner.iter().cloned().partition(|(_, t)| mentions_position(t, n));
-        if moving.iter().any(|(_, t)| reads_at(t, n)) {
+        let moves = |t: &Term| mentions_position(t, n) || self.reads_span(t);
+        let (moving, data): (Sum, Sum) = inner.iter().cloned().partition(|(_, t)| moves(t));
+        if !parts.ratios.is_empty() || moving.iter().any(|(_, t)| reads_at(t, n) && !self.reads_span(t)) {
             return None;
         }
         let at = |k: i64| {
@@ -176,8 +182,10 @@ impl Site {
         let latest = at(prefix.offset)?;
         let mut moves = at(prefix.taken() - 1)?;
         product::append(&mut moves, at(prefix.taken())?, -1.0);
-        let moves = canonical(moves, &self.graph);
-        let moves = (!moves.is_empty()).then(|| product::sum_term(&moves));
+        let moves = telescoped(canonical(moves, &self.graph), &self.graph);
+        let early = moves.iter().any(|(_, t)| reads_before_start(&self.graph, t, prefix.up_to));
+        let back = if early { -1 } else { 0 };
+        let moves = (!moves.is_empty()).then(|| since(back, prefix.up_to, product::sum_term(&moves), 0.0));
         let body = |coefficient, factors| Body { coefficient, factors, weights: vec![] };
         let (inside, outside) = (body(1.0, inside), body(parts.factors.coefficient, outside));
         Some(Split { prefix, inside, outside, inner, data, latest, moves, outer, tying })

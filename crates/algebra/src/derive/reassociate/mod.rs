@@ -6,10 +6,11 @@
 //! they change places. A condition that ties n to m as a prefix, and weights of the distance between them, are taken
 //! care of by [`prefix`], those whose size is not known by [`anchored`]; one that ties it as a suffix by [`reverse`]. What is no sum but runs over a prefix is a recurrence by [`running`],
 //! the position of an extremum by [`first`], powers of differences by [`centred`]; extrema in extrema change places by [`tropical`]; weights that grow
-//! with the distance are by [`distance`], sums of products by [`addends`], and what depends on which of two positions is the larger by [`halves`]. Which order is better depends on sizes, so this makes an alternative and no replacement.
+//! with the distance are by [`distance`], those made of all positions between two by [`between`], sums of products by [`addends`], and what depends on which of two positions is the larger by [`halves`]. Which order is better depends on sizes, so this makes an alternative and no replacement.
 
 mod addends;
 mod anchored;
+mod between;
 mod build;
 mod centred;
 mod distance;
@@ -88,6 +89,9 @@ pub(super) fn alternatives(written: &Graph) -> (Vec<Rewriting>, Vec<Refusal>) {
             }
         }
     }
+    // What some form does not compute any more need not be carried.
+    let computed = |r: &Refusal| found.iter().all(|f| f.graph.nodes.iter().any(|n| n.name == r.node));
+    refusals.retain(computed);
     (found, refusals)
 }
 

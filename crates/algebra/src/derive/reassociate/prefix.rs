@@ -9,6 +9,7 @@
 //! weights written, because nothing is left over but a number. An infinite rho would meet the state's first slice, which is 0; and what one
 //! step makes infinite a later one would not take back.
 
+use super::between::since;
 use super::weights::{Base, Weight, canonical, moved};
 use crate::product::{self, Sum};
 use crate::{Def, Graph, NodeId, Term, show};
@@ -142,7 +143,13 @@ pub(super) struct Decay {
 }
 
 /// Splits a weight of which `inner` carries the reduced index and `outer` carries m.
-pub(super) fn decay(graph: &Graph, p: &Prefix, w: &Weight, inner: &Sum, outer: &Sum) -> Result<Decay, Why> {
+pub(super) fn decay(
+    graph: &Graph,
+    p: &Prefix,
+    w: &Weight,
+    [inner, outer]: [&Sum; 2],
+    spans: &[NodeId],
+) -> Result<Decay, Why> {
     let m = p.up_to;
     let at = |k: i64| {
         let mut e = IndexExpr::var(m);
@@ -152,7 +159,7 @@ pub(super) fn decay(graph: &Graph, p: &Prefix, w: &Weight, inner: &Sum, outer: &
     let gather = || ("its exponent gathers by a position".to_string(), Some(GATHERED.to_string()));
     // The part of the exponent that moves with the position is what decays; data beside it weighs the summands. Where
     // there is no such part, data itself may be what is taken relative to the present.
-    let positional = |t: &Term| mentions_position(t, p.of);
+    let positional = |t: &Term| mentions_position(t, p.of) || t.any_read(&|n| spans.contains(&n));
     let (moving, data): (Sum, Sum) = inner.iter().cloned().partition(|(_, t)| positional(t));
     let (g, rest) = if moving.is_empty() { (inner.clone(), vec![]) } else { (moving, data) };
     // A position goes on beyond the end of the reduced index, a tensor does not.
@@ -193,7 +200,10 @@ pub(super) fn decay(graph: &Graph, p: &Prefix, w: &Weight, inner: &Sum, outer: &
             Some("an exponent that cannot be positive, such as -abs(k), would do; else the sum stays anchored at its maximum".into()),
         ));
     }
-    if rho.iter().any(|(_, t)| reads_before_start(graph, t, m)) {
+    // What stands between two positions begins after the first.
+    let early = rho.iter().any(|(_, t)| reads_before_start(graph, t, m));
+    let between = g.iter().any(|(_, t)| t.any_read(&|n| spans.contains(&n)));
+    if early && !between {
         return Err((
             format!("{} would be read before its first position", shown(&rho)),
             Some(format!("a cumulative sum c[{to}] = sum(i: i <= {to}) a[i] changes by a[{to}] a step")),
@@ -217,7 +227,8 @@ pub(super) fn decay(graph: &Graph, p: &Prefix, w: &Weight, inner: &Sum, outer: &
         return Err((format!("{} leaves a power of its base that carries the position", shown(&left)), Some(hint)));
     }
     left.retain(|(c, _)| *c != 0.0);
-    Ok(Decay { rho: w.power(&rho), left: w.power(&left), stays: w.power(&rest) })
+    let rho = w.power(&rho).map(|rho| since(if early { -1 } else { 0 }, m, rho, 1.0));
+    Ok(Decay { rho, left: w.power(&left), stays: w.power(&rest) })
 }
 
 fn shown_sum(w: &Weight, s: &Sum, graph: &Graph) -> String {
@@ -239,7 +250,7 @@ pub(super) fn mentions_position(t: &Term, n: IndexId) -> bool {
 }
 
 /// Whether something is read at `m - 1` or before, where the first step has nothing; counted from the end, beyond the last position.
-fn reads_before_start(graph: &Graph, t: &Term, m: IndexId) -> bool {
+pub(super) fn reads_before_start(graph: &Graph, t: &Term, m: IndexId) -> bool {
     let mut found = false;
     t.visit(&mut |t| {
         let Term::Read(n, at) = t else { return };
@@ -259,7 +270,7 @@ fn reads_before_start(graph: &Graph, t: &Term, m: IndexId) -> bool {
 }
 
 /// Differences of neighbouring values of a cumulative sum are its summands: `c[m] - c[m-1] = a[m]`.
-fn telescoped(mut sum: Sum, graph: &Graph) -> Sum {
+pub(super) fn telescoped(mut sum: Sum, graph: &Graph) -> Sum {
     'again: loop {
         for (k, (c, t)) in sum.iter().enumerate() {
             let Term::Read(n, at) = t else { continue };

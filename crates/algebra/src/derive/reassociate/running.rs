@@ -77,7 +77,7 @@ pub(super) fn rewrite(shared: &Rc<Graph>, id: NodeId, equal: Equal) -> Result<Op
         return Ok(None);
     }
     let body = open_maps(graph, &body, &r.over, false);
-    let site = Site { graph: shared.clone(), id, node: node.clone(), over: r.over.clone() };
+    let site = Site { graph: shared.clone(), id, node: node.clone(), over: r.over.clone(), spans: vec![] };
     let parts = match Prefix::of(graph, &tying, &r.over) {
         Ok(p) if position => {
             let done = site.first(&p, &body, &others, r.monoid, equal);

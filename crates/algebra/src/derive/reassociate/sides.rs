@@ -38,7 +38,7 @@ impl Site {
         };
         out.outside.coefficient = parts.factors.coefficient;
         let mut tying = vec![];
-        for f in parts.filter {
+        for f in parts.filter.clone() {
             match (carries(&f), asks(&f)) {
                 (true, true) => tying.push(f),
                 (true, false) => out.inside_filter.push(f),
@@ -48,7 +48,8 @@ impl Site {
         if !tying.is_empty() {
             out.prefix = Some(Prefix::of(&self.graph, &tying, &self.over)?);
         }
-        for (t, power) in parts.factors.factors {
+        for (t, power) in &parts.factors.factors {
+            let (t, power) = (t.clone(), *power);
             if !carries(&t) {
                 out.outside.factors.push((t, power));
             } else if !asks(&t) {
@@ -57,19 +58,11 @@ impl Site {
                 let (shown, n, m) = (show::term(&self.graph, &t), names(&self.over), names(&query));
                 let reason =
                     format!("{shown} depends on {m} and {n} together, and is no product of a function of each");
-                let hint = match positions(&t) {
-                    true if is_wave(&t) => {
-                        "written as a sum of products, cos(a - b) = cos(a)·cos(b) + sin(a)·sin(b), it would be one prefix each; where a and b are large that loses the digits that a - b has".into()
-                    }
-                    true => format!(
-                        "of the distance between {m} and {n} only a power decays by the same factor at every step"
-                    ),
-                    false => format!("factors of {n} alone and of {m} alone would let the sums change places"),
-                };
+                let hint = together(&t, &m, &n);
                 return Err((reason, Some(hint)));
             }
         }
-        for w in parts.factors.weights {
+        for w in parts.factors.weights.clone() {
             let (inner, outer): (Sum, Sum) = w.exponent.iter().cloned().partition(|(_, t)| carries(t));
             if let Some((_, t)) = inner.iter().find(|(_, t)| asks(t)) {
                 let whole = w.power(&w.exponent).map_or(String::new(), |t| show::term(&self.graph, &t));
@@ -84,7 +77,7 @@ impl Site {
             } else if inner.is_empty() {
                 out.outside.weights.push(w);
             } else if let Some(p) = &out.prefix {
-                let decay = prefix::decay(&self.graph, p, &w, &inner, &outer)?;
+                let decay = prefix::decay(&self.graph, p, &w, [&inner, &outer], &self.spans)?;
                 out.rho.extend(decay.rho);
                 out.outside.factors.extend(decay.left.map(|t| (t, 1.0)));
                 out.inside.factors.extend(decay.stays.map(|t| (t, 1.0)));
@@ -96,7 +89,31 @@ impl Site {
                 return Err((reason, Some(hint)));
             }
         }
+        let body = [&out.inside, &out.outside].map(Body::term);
+        if let Some(t) = body.iter().chain(&out.rho).find(|t| self.reads_span(t)) {
+            let reason = format!(
+                "{} is made of all positions between two, of which not both belong to the sums that would change places",
+                show::term(&self.graph, t)
+            );
+            return Err((reason, None));
+        }
+        if let Some(p) = &out.prefix {
+            for ratio in &parts.ratios {
+                out.rho.push(ratio.per_step(p, &self.graph)?);
+            }
+        }
         Ok(out)
+    }
+}
+
+/// What would help where a factor depends on m and n together.
+pub(super) fn together(t: &Term, m: &str, n: &str) -> String {
+    match positions(t) {
+        true if is_wave(t) => {
+            "written as a sum of products, cos(a - b) = cos(a)·cos(b) + sin(a)·sin(b), it would be one prefix each; where a and b are large that loses the digits that a - b has".into()
+        }
+        true => format!("of the distance between {m} and {n} only a power decays by the same factor at every step"),
+        false => format!("factors of {n} alone and of {m} alone would let the sums change places"),
     }
 }
 

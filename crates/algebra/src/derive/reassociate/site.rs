@@ -1,6 +1,7 @@
 //! One reduction at which sums may change places.
 
 use super::Rewriting;
+use super::between::Ratio;
 use super::insert::fresh_index;
 use super::prefix::Why;
 use super::weights::{Body, Weight};
@@ -28,8 +29,10 @@ pub(in crate::derive) fn rewrite(shared: &Rc<Graph>, id: NodeId) -> Result<Optio
     }
     let (body, filter) = filter::stripped(graph, r, 0.0);
     let body = open_maps(graph, &body, &r.over, false);
-    let parts = Parts { factors: Body::of(&body, graph), filter, inner: vec![], query: BTreeSet::new() };
-    let site = Site { graph: shared.clone(), id, node: node.clone(), over: r.over.clone() };
+    let mut site = Site { graph: shared.clone(), id, node: node.clone(), over: r.over.clone(), spans: vec![] };
+    let factors = Body::of(&body, graph);
+    let mut parts = Parts { factors, filter, inner: vec![], query: BTreeSet::new(), ratios: vec![] };
+    site.open_between(&mut parts);
     let mut refused: Option<(Rule, Why)> = None;
     for k in 0..parts.factors.factors.len() {
         let mut site = site.clone();
@@ -99,6 +102,8 @@ pub(super) struct Parts {
     pub inner: Vec<IndexId>,
     /// The result's indices that the state is to be free of.
     pub query: BTreeSet<IndexId>,
+    /// Factors that are products over the positions between two.
+    pub ratios: Vec<Ratio>,
 }
 
 /// A sum that may change places with one inside it.
@@ -109,6 +114,8 @@ pub(super) struct Site {
     pub id: NodeId,
     pub node: Node,
     pub over: Vec<IndexId>,
+    /// Sums over all positions up to one that are written down so that differences of them decay, and read by nothing in the end.
+    pub spans: Vec<NodeId>,
 }
 
 impl Site {
@@ -141,7 +148,11 @@ impl Site {
             None => node.axes.iter().position(|&a| a == i).map(|k| at[k].clone()),
         };
         let body = open_maps(&self.graph, &r.body, &r.over, false).substitute(&place)?;
+        let (filter, none) = (parts.filter.clone(), BTreeSet::new());
         let own = Body::of(&body, &self.graph);
+        let mut own = Parts { factors: own, filter, inner: vec![], query: none, ratios: vec![] };
+        self.open_between(&mut own);
+        let Parts { factors: own, ratios, .. } = own;
         let own_filter = r.filter.iter().map(|t| t.substitute(&place)).collect::<Option<Vec<_>>>()?;
         // Query indices: those that only what does not carry the reduced index brings in.
         let (mut asked, mut kept) = (BTreeSet::new(), BTreeSet::new());
@@ -158,7 +169,8 @@ impl Site {
             self.node.axes.iter().copied().filter(|i| asked.contains(i) && !kept.contains(i)).collect();
         let factors = own.times(rest);
         let filter = parts.filter.iter().cloned().chain(own_filter).collect();
-        (!query.is_empty()).then_some(Parts { factors, filter, inner, query })
+        let ratios = parts.ratios.iter().cloned().chain(ratios).collect();
+        (!query.is_empty()).then_some(Parts { factors, filter, inner, query, ratios })
     }
 
     /// The type of a state of what reads integers, of which f32 does not have all.
@@ -186,11 +198,13 @@ impl Site {
         tied.retain(|i| !self.over.contains(i) && self.node.axes.contains(i));
         let asks: Vec<IndexId> = tied.iter().copied().collect();
         let carries_both = |t: &Term| t.mentions(&self.over) && t.mentions(&asks);
-        // Data that carries both is what a sum per position is for; no rule is missed.
-        if tied.is_empty()
-            || parts.factors.factors.iter().any(|(t, _)| carries_both(t) && reads_both(t, &self.over, &asks))
-        {
+        if tied.is_empty() {
             return Ok(None);
+        }
+        let mut factors = parts.factors.factors.iter().map(|f| &f.0);
+        if let Some(t) = factors.find(|t| carries_both(t) && reads_both(t, &self.over, &asks)) {
+            // Other data that carries both is what a sum per position is for; no rule is missed.
+            return self.of_distance(t, &asks).map_or(Ok(None), |why| Err((Rule::Prefix, why)));
         }
         let data = |w: &Weight| w.exponent.iter().any(|(_, t)| reads_both(t, &self.over, &asks));
         if parts.factors.weights.iter().any(data) {

@@ -2,7 +2,7 @@
 
 use super::build::rename_placeholders;
 use super::prefix::Why;
-use super::sides::Sides;
+use super::sides::{Sides, together};
 use super::site::{Parts, Site, open_maps};
 use super::weights::Body;
 use crate::derive::inline;
@@ -69,6 +69,59 @@ impl Site {
         format!("{}[{}]", state.name, axes.collect::<Vec<_>>().join(","))
     }
 
+    /// What is said of a factor that is data at the distance of both, or a sum of waves of that.
+    pub(super) fn of_distance(&self, factor: &Term, asks: &[IndexId]) -> Option<Why> {
+        let both = |list: &BTreeSet<IndexId>| {
+            self.over.iter().any(|i| list.contains(i)) && asks.iter().any(|i| list.contains(i))
+        };
+        let names = |list: &[IndexId]| -> String {
+            list.iter().map(|&i| self.graph.cascade[i].name.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let (n, m) = (names(&self.over), names(asks));
+        let mut data = None;
+        factor.visit(&mut |t| {
+            if let Term::Read(_, at) = t
+                && at.iter().any(|e| {
+                    let mut indices = BTreeSet::new();
+                    e.visit_indices(&mut |i| _ = indices.insert(i));
+                    both(&indices)
+                })
+            {
+                data = Some(t.clone());
+            }
+        });
+        if let Some(t) = data {
+            let reason = format!(
+                "{} is data at a distance between {m} and {n}: every {m} meets every {n} with another weight, so nothing of what an earlier {m} saw stays",
+                show::term(&self.graph, &t)
+            );
+            let hint = format!(
+                "weights that are a power or a polynomial of the distance, or sums of such products, would be carried from {m} to {m}"
+            );
+            return Some((reason, Some(hint)));
+        }
+        let Term::Read(x, at) = factor else { return None };
+        let node = &self.graph[*x];
+        let Def::Reduce(r) = &node.def else { return None };
+        let place = |i: IndexId| node.axes.iter().position(|&a| a == i).map(|k| at[k].clone());
+        let body = Body::of(&open_maps(&self.graph, &r.body, &r.over, false).substitute(&place)?, &self.graph);
+        let mixes = |t: &Term| {
+            let mut positions = BTreeSet::new();
+            t.visit(&mut |t| {
+                if let Term::Position(i) = t {
+                    positions.insert(*i);
+                }
+            });
+            both(&positions)
+        };
+        let (wave, _) = body.factors.iter().find(|(t, _)| mixes(t))?;
+        let reason = format!(
+            "{} depends on {m} and {n} together, and is no product of a function of each",
+            show::term(&self.graph, wave)
+        );
+        Some((reason, Some(together(wave, &m, &n))))
+    }
+
     /// What stands between this sum and another inside it and is not linear, where the sums could otherwise change
     /// places.
     pub(super) fn between(&self, parts: &Parts) -> Option<Why> {
@@ -77,7 +130,11 @@ impl Site {
             parts.factors.weights.iter().flat_map(|w| {
                 w.exponent.iter().filter_map(|(c, t)| Some((w.power(&vec![(*c, t.clone())])?, t.clone())))
             });
-        let factors = parts.factors.factors.iter().map(|(t, _)| (t.clone(), t.clone()));
+        let powers = |(t, power): &(Term, f64)| {
+            let whole = Term::Binary(BinaryOp::Pow, Box::new(t.clone()), Box::new(Term::Number(*power)));
+            (if *power != 1.0 && matches!(t, Term::Read(..)) { whole } else { t.clone() }, t.clone())
+        };
+        let factors = parts.factors.factors.iter().map(powers);
         for (shown, t) in exponents.chain(factors).filter(|(_, t)| carries(t)) {
             let mut operands = vec![];
             let deep = open_maps(&self.graph, &t, &self.over, true);
@@ -85,7 +142,8 @@ impl Site {
             for o in operands {
                 let read = Term::Read(o.node, o.at.to_vec());
                 let alone = Body { coefficient: 1.0, factors: vec![(read.clone(), 1.0)], weights: vec![] };
-                let alone = Parts { factors: alone, filter: vec![], inner: vec![], query: BTreeSet::new() };
+                let alone =
+                    Parts { factors: alone, filter: vec![], inner: vec![], query: BTreeSet::new(), ratios: vec![] };
                 let mut site = self.clone();
                 let Some(opened) = site.open(&alone, 0) else { continue };
                 if matches!(&shown, Term::Read(..)) && shown == read {
@@ -110,6 +168,9 @@ impl Site {
                 let hint = match &shown {
                     Term::Binary(BinaryOp::Add | BinaryOp::Sub, ..) => {
                         "as a sum for each of its addends, those that are products would let the sums change places"
+                    }
+                    Term::Binary(BinaryOp::Pow, _, p) if p.as_number().is_some_and(|p| p > 1.0 && p.fract() == 0.0) => {
+                        "multiplied out, as one sum over as many indices of products of as many factors, it would let the sums change places, with a state for every combination of these indices"
                     }
                     _ => "products of a function of each side in its place would let the sums change places",
                 };

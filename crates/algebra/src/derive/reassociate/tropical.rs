@@ -45,7 +45,7 @@ pub(super) fn exchanged(shared: &Rc<Graph>, id: NodeId) -> Option<Rewriting> {
     let (body, conditions) = filter::stripped(shared, r, identity);
     let addends = product::sum(&open_maps(shared, &body, &r.over, false));
     (0..addends.len()).find_map(|k| {
-        let mut site = Site { graph: shared.clone(), id, node: node.clone(), over: r.over.clone() };
+        let mut site = Site { graph: shared.clone(), id, node: node.clone(), over: r.over.clone(), spans: vec![] };
         let both = site.both(r.monoid, &addends, &conditions, k)?;
         site.exchange_extrema(&both, (r.monoid, op, identity))
     })
