@@ -225,12 +225,23 @@ impl Deriver<'_> {
             self.refuse(Rule::Separate, node, &r.over, reason, Some(hint.into()));
             return true;
         }
-        let waiting = r.filter.iter().filter(|f| self.waits(f, &r.over, 0));
-        let shown: Vec<String> = waiting.map(|f| show::term(&self.out, f)).collect();
-        let reason = format!(
-            "{} needs another reduction over the same indices complete, so which elements it is over is not known before",
-            shown.join(" and ")
-        );
+        let waiting: Vec<&Term> = r.filter.iter().filter(|f| self.waits(f, &r.over, 0)).collect();
+        let shown: Vec<String> = waiting.iter().map(|f| show::term(&self.out, f)).collect();
+        // Elements on both sides of something that moves.
+        let compares =
+            |f: &&Term| matches!(f, Term::Binary(BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge, ..));
+        let needs = self.barriers(waiting[0], &r.over);
+        let reason = match waiting.iter().all(compares) && waiting.len() == 1 {
+            true => format!(
+                "{} needs {} complete: whenever that moves elements come in or fall out one by one, and what is reduced so far does not tell which",
+                shown.join(" and "),
+                self.names(&needs)
+            ),
+            false => format!(
+                "{} needs another reduction over the same indices complete, so which elements it is over is not known before",
+                shown.join(" and ")
+            ),
+        };
         let hint = "a condition on positions, or on values that no reduction over these indices makes, would not wait; nor would that an element is the largest or smallest, or is none of these";
         self.refuse(Rule::Separate, node, &r.over, reason, Some(hint.into()));
         true
