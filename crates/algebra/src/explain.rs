@@ -138,9 +138,31 @@ fn alternatives_text(d: &Derivation) -> String {
     for (k, a) in d.alternatives.iter().enumerate() {
         let heading = if k == 0 { "\nalternatives, of which a plan takes the fastest for its sizes\n" } else { "" };
         _ = writeln!(out, "{heading}  {}", a.name);
+        out += &other_passes(&d.passes, &a.passes);
         let known = |s: &&Step| !d.steps.contains(s) && !d.alternatives[..k].iter().any(|b| b.steps.contains(s));
         let own: Vec<Step> = a.steps.iter().filter(known).cloned().collect();
         out += &steps_text(&own, 0).replace("\n  ", "\n    ").replacen("  ", "    ", 1);
+    }
+    out
+}
+
+/// What another form reads in another number of passes.
+fn other_passes(main: &Passes, other: &Passes) -> String {
+    let mut out = String::new();
+    for rank in &other.ranks {
+        let same = main.ranks.iter().filter(|r| r.rank == rank.rank).flat_map(|r| &r.tensors);
+        for t in &rank.tensors {
+            let here = same.clone().find(|m| m.tensor == t.tensor).map(|m| m.derived);
+            if let Some(n) = here.filter(|n| *n != t.derived) {
+                _ = writeln!(
+                    out,
+                    "    {} is read in {} over {}, and not in {n}",
+                    t.tensor,
+                    passes(t.derived),
+                    rank.rank
+                );
+            }
+        }
     }
     out
 }
