@@ -176,7 +176,7 @@ fn numeric_text(proof: &Proof) -> String {
         worst(&proof.worst_declared)
     );
     let of_these = [
-        (proof.undefined, "no value by either, for a position outside a tensor"),
+        (proof.undefined, "no value as written, for a position outside a tensor"),
         (proof.overflowed, "overflow as written, not as derived"),
         (proof.out_of_range, "not finite as derived, for values out of the range of f32 as written"),
         (proof.masked, "NaN as derived, from an infinity under a filter or met in another order (0 * inf)"),

@@ -12,7 +12,8 @@ pub struct Proof {
     pub missing: Vec<String>,
     /// Inputs on which both were compared.
     pub inputs: usize,
-    /// Inputs on which neither has a value, such as positions in an empty tensor.
+    /// Inputs on which the text has no value, such as positions in an empty tensor, and the program has none either, or 0 under
+    /// a condition.
     pub undefined: usize,
     /// Inputs on which the meaning overflowed as written where the derived program is finite.
     pub overflowed: usize,
