@@ -3,7 +3,7 @@
 use crate::count::{Factor, Group, Sum, Union};
 use crate::counts::Counts;
 use crate::nest::{Access, coord_axes, sides, tiles};
-use crate::region::mark;
+use crate::region::{mark, stays_inside};
 use einloom_tile::{AxisId, Coord, CoordAtom, Kernel, Program, Window};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,9 +15,15 @@ pub(crate) fn moved(program: &Program, kernel: &Kernel, access: &Access, counts:
     let mut free = sides(kernel, access.tile);
     let mut factors = vec![];
     if access.filled {
+        let whole: Vec<Window> = kernel.axes.iter().map(|a| Window { base: 0, len: a.extent }).collect();
         for group in groups(access, dims) {
             let axes = group.iter().flat_map(|c| coord_axes(&c.0)).collect::<BTreeSet<_>>();
             free.retain(|a| !axes.contains(a));
+            // What is in the tensor wherever its axes stand is counted by lengths alone.
+            if group.iter().all(|(coord, dim)| stays_inside(coord, *dim, &whole)) {
+                factors.extend(axes.into_iter().map(Factor::length));
+                continue;
+            }
             let list: Vec<AxisId> = axes.iter().copied().collect();
             let mut marks = vec![2, group.len() as u64];
             for (coord, dim) in &group {

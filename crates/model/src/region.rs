@@ -152,7 +152,7 @@ pub(crate) fn mark(coord: &Coord, out: &mut Vec<u64>) {
 }
 
 /// Whether a coordinate is in its dimension wherever its axes stand: then it makes no difference that others may not be.
-fn stays_inside(coord: &Coord, extent: usize, whole: &[Window]) -> bool {
+pub(crate) fn stays_inside(coord: &Coord, extent: usize, whole: &[Window]) -> bool {
     let reach = reach(coord, Lean::High, whole);
     reach.low >= 0 && reach.high < extent as i128
 }
