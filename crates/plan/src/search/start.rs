@@ -24,11 +24,15 @@ const SMALL: &str = "small reductions through memory";
 const LARGE: &str = "larger reductions through memory as well";
 const TOGETHER: &str = "nothing through memory that need not be";
 
+/// What is asked to go through memory where contractions do, and the sets of which those that are there begin in one kernel.
+struct Asked {
+    cut: BTreeSet<NodeId>,
+    together: Vec<BTreeSet<NodeId>>,
+}
+
 /// A division with contractions in memory.
 struct Start {
-    /// What was asked to go there.
-    cut: BTreeSet<NodeId>,
-    /// What does.
+    /// What is there.
     memory: BTreeSet<NodeId>,
     division: Division,
 }
@@ -97,11 +101,17 @@ impl Search<'_> {
         Ok(Ok(apart))
     }
 
-    /// The better one of the divisions with contractions in memory: within the limits, or where that gains enough within wider ones.
+    /// The better one of the divisions with contractions in memory: within the limits, or where that gains enough within wider ones. The wider
+    /// ones are looked at first: what does not go through memory is computed again, in kernels that take longest to write, and of these no more
+    /// is looked at than may win.
     fn apart(&mut self, memory: &BTreeSet<NodeId>) -> Option<Start> {
-        let small = self.at_contractions(memory, None);
+        let below = self.shop.known.hurries.unwrap_or(f64::INFINITY);
+        let small = self.at_contractions(memory);
         self.room = ROOMIER;
-        let large = self.at_contractions(memory, small.as_ref());
+        let large = self.at_contractions(memory).filter(|l| small.as_ref().is_none_or(|s| s.cut != l.cut));
+        let large = large.and_then(|l| self.begin(memory, l, below));
+        let limit = large.as_ref().map_or(below, |l| below.min(l.division.seconds / WORTH_A_CUT));
+        let small = small.and_then(|s| self.begin(memory, s, limit));
         let limit = small.as_ref().map_or(f64::INFINITY, |s| WORTH_A_CUT * s.division.seconds);
         match large {
             Some(large) if large.division.seconds <= limit => {
@@ -116,13 +126,13 @@ impl Search<'_> {
         }
     }
 
-    /// The division in which reductions go through memory whose results are no larger than what they read, or than as many times of it as there is
-    /// room, contractions among them, with what is in memory then. Those that need the same contraction which is larger begin in one kernel, and
-    /// so do states of one vector. `None` if no contraction is small enough, or one has no kernel.
+    /// The reductions that go through memory whose results are no larger than what they read, or than as many times of it as there is
+    /// room, contractions among them. Those that need the same contraction which is larger begin in one kernel, and
+    /// so do states of one vector. `None` if no contraction is small enough.
     ///
     /// Where contractions follow each other none gains by a cut of its own before its neighbours are cut too, so that
     /// cutting one at a time does not arrive here.
-    fn at_contractions(&mut self, memory: &BTreeSet<NodeId>, other: Option<&Start>) -> Option<Start> {
+    fn at_contractions(&mut self, memory: &BTreeSet<NodeId>) -> Option<Asked> {
         let (budget, mut spent) = self.room(memory);
         let mut facts = Facts::default();
         // The contractions that are computed where they are read, and that a node needs.
@@ -165,14 +175,20 @@ impl Search<'_> {
             }
         }
         self.store_what_is_multiplied(&small, &mut cut);
-        let below = self.shop.known.hurries.unwrap_or(f64::INFINITY);
-        let begins = follows && other.is_none_or(|o| o.cut != cut);
-        let division = if begins { self.divide_below(&cut, below).ok().flatten() } else { None };
+        let together = std::mem::take(&mut self.together);
+        follows.then_some(Asked { cut, together })
+    }
+
+    /// The division with this in memory, and with what is in memory then; `None` if one has no kernel, or some kernel alone takes as long as `limit`.
+    fn begin(&mut self, memory: &BTreeSet<NodeId>, asked: Asked, limit: f64) -> Option<Start> {
+        let Asked { cut, together } = asked;
+        self.together = together;
+        let division = self.divide_below(&cut, limit).ok().flatten();
         self.together.clear();
         let division = division?;
         let stored: BTreeSet<NodeId> = division.kernels.iter().flat_map(|k| k.roots.iter().copied()).collect();
         let memory = memory.union(&cut.intersection(&stored).copied().collect()).copied().collect();
-        Some(Start { cut, memory, division })
+        Some(Start { memory, division })
     }
 
     /// Where an elementwise function of contractions is all that anybody reads of them, and a contraction multiplies it, it goes
