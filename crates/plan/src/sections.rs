@@ -12,7 +12,7 @@
 //! places by what rectangles take that come in once (`plane.rs`); what the parts move is then counted as ever.
 
 use crate::plane::{Place, Plane};
-use std::collections::BTreeSet;
+use rustc_hash::FxHashMap;
 
 /// Cuts, at most.
 const CUTS: usize = 3;
@@ -23,10 +23,14 @@ const ALONG: usize = 24;
 /// Which index, and how many positions are cut off.
 type Cuts = Vec<(usize, usize)>;
 
+/// Of sides with so many cuts at most: the best cuts with what they take, or a limit that all take at least. Cuts in another order leave the same
+/// sides, and so do other multiples of one tile.
+type Known = FxHashMap<([usize; 2], usize), Result<(f64, Cuts), f64>>;
+
 impl Plane {
     /// The best parts that take less than `limit`.
     pub fn sections(&self, limit: f64) -> Option<Vec<Place>> {
-        let (_, cuts) = self.cuts(self.extents, CUTS, limit)?;
+        let (_, cuts) = self.cuts(self.extents, CUTS, limit, &mut Known::default())?;
         let mut left: Place = self.extents.map(|n| (0, n));
         let mut places = vec![];
         for (index, len) in cuts {
@@ -38,33 +42,57 @@ impl Plane {
         Some(places.into_iter().chain([left]).collect())
     }
 
-    fn cuts(&self, sides: [usize; 2], most: usize, limit: f64) -> Option<(f64, Cuts)> {
+    fn cuts(&self, sides: [usize; 2], most: usize, limit: f64, known: &mut Known) -> Option<(f64, Cuts)> {
+        match known.get(&(sides, most)) {
+            Some(Ok(found)) => return Some(found).filter(|b| b.0 < limit).cloned(),
+            Some(Err(least)) if limit <= *least => return None,
+            _ => {}
+        }
         let mut best = Some((self.evenly(sides[0], sides[1]), vec![])).filter(|b| b.0 < limit);
         if most == 0 {
             return best;
         }
-        for index in [0, 1] {
-            for len in self.ends(sides, index) {
-                let limit = best.as_ref().map_or(limit, |b| b.0);
-                let (mut part, mut left) = (sides, sides);
-                (part[index], left[index]) = (len, sides[index] - len);
-                let takes = self.evenly(part[0], part[1]);
-                if takes + self.at_least(left[0], left[1]) >= limit {
-                    continue;
-                }
-                if let Some((more, cuts)) = self.cuts(left, most - 1, limit - takes) {
-                    best = Some((takes + more, [vec![(index, len)], cuts].concat()));
-                }
+        let after = |(index, len): (usize, usize)| {
+            let mut left = sides;
+            left[index] -= len;
+            left
+        };
+        let places =
+            [0, 1].into_iter().flat_map(|index| self.ends(sides, index).into_iter().map(move |len| (index, len)));
+        let takes = |(index, len): (usize, usize)| {
+            let mut part = sides;
+            part[index] = len;
+            self.evenly(part[0], part[1])
+        };
+        let least = |place| self.at_least(after(place)[0], after(place)[1]);
+        let mut open: Vec<(f64, f64, (usize, usize))> = places
+            .map(|place| (takes(place), place))
+            .map(|(takes, place)| (takes + least(place), takes, place))
+            .filter(|o| o.0 < best.as_ref().map_or(limit, |b| b.0))
+            .collect();
+        // What may take least first: it ends the search of the others soonest.
+        open.sort_by(|a, b| a.0.total_cmp(&b.0));
+        for (least, takes, place) in open {
+            let limit = best.as_ref().map_or(limit, |b| b.0);
+            if least >= limit {
+                break;
+            }
+            if let Some((more, cuts)) = self.cuts(after(place), most - 1, limit - takes, known) {
+                best = Some((takes + more, [vec![place], cuts].concat()));
             }
         }
+        known.insert((sides, most), best.clone().ok_or(limit));
         best
     }
 
     /// Where parts end that full tiles fill.
-    fn ends(&self, sides: [usize; 2], index: usize) -> BTreeSet<usize> {
+    fn ends(&self, sides: [usize; 2], index: usize) -> Vec<usize> {
         let other = sides[1 - index];
         let tiles = (1..=ACROSS.min(other)).map(|across| self.most[1 - index][other.div_ceil(across)]);
         let ends = tiles.flat_map(|tile| (1..=ALONG).map(move |times| times * tile));
-        ends.filter(|&end| end > 0 && end < sides[index]).collect()
+        let mut ends: Vec<usize> = ends.filter(|&end| end > 0 && end < sides[index]).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        ends
     }
 }
