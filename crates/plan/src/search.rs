@@ -94,8 +94,10 @@ impl<'a> Search<'a> {
             }
         }
         if Memory::of(self.shop.machine).is_some() {
-            let kernels: Vec<&Built> = best.kernels.iter().map(Rc::as_ref).collect();
-            let found = self.shop.side_by_side(&kernels, |shop, &kernel| {
+            // What takes longest has most to look at: begun last it would keep one core busy alone.
+            let mut kernels: Vec<(usize, &Built)> = best.kernels.iter().map(Rc::as_ref).enumerate().collect();
+            kernels.sort_by(|a, b| b.1.cost.seconds.total_cmp(&a.1.cost.seconds));
+            let found = self.shop.side_by_side(&kernels, |shop, &(_, kernel)| {
                 let whole = vec![shop.in_blocks(kernel).unwrap_or_else(|| kernel.clone())];
                 let Some(parts) = shop.in_parts(kernel) else { return whole };
                 let parts: Vec<Built> = parts.into_iter().map(|p| shop.in_blocks(&p).unwrap_or(p)).collect();
@@ -103,7 +105,9 @@ impl<'a> Search<'a> {
                 let price = |kernels: &[Built]| kernels.iter().map(|k| blocks::price(&k.cost)).sum::<f64>();
                 if price(&parts) < price(&whole) { parts } else { whole }
             });
-            best.kernels = found.into_iter().flatten().map(Rc::new).collect();
+            let mut found: Vec<(usize, Vec<Built>)> = kernels.iter().map(|k| k.0).zip(found).collect();
+            found.sort_by_key(|f| f.0);
+            best.kernels = found.into_iter().flat_map(|f| f.1).map(Rc::new).collect();
         }
         for kernel in &mut best.kernels {
             if let Some(ordered) = self.shop.in_order(kernel).or_else(|| self.shop.in_caches(kernel)) {
