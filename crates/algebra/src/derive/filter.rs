@@ -118,8 +118,8 @@ impl Strip<'_> {
             Term::Unary(op @ (UnaryOp::Exp | UnaryOp::Exp2), x) if neutral == 0.0 => {
                 unary(*op, self.strip(x, f64::NEG_INFINITY, out))
             }
-            // No power of 0 that is more than 0 is anything but 0, and what passes through the origin makes 0 of it.
-            Term::Binary(op @ BinaryOp::Pow, a, b) if neutral == 0.0 && sign::positive_constant(b) => {
+            // No such power of 0 is anything but 0, and what passes through the origin makes 0 of it.
+            Term::Binary(op @ BinaryOp::Pow, a, b) if neutral == 0.0 && whole(b) => {
                 binary(*op, self.strip(a, neutral, out), both(b))
             }
             Term::Unary(op, x) if neutral == 0.0 && through_origin(*op) => unary(*op, self.strip(x, neutral, out)),
@@ -145,30 +145,35 @@ impl Strip<'_> {
     }
 }
 
-/// Whether a function of 0 is 0.
+/// Whether it is a whole number that is more than 0.
+fn whole(t: &Term) -> bool {
+    t.as_number().is_some_and(|p| p > 0.0 && p.fract() == 0.0)
+}
+
+/// Whether a function of 0 is 0, and asks for no sign of its argument that the condition may have told.
 fn through_origin(op: UnaryOp) -> bool {
     match op {
         UnaryOp::Abs
         | UnaryOp::Erf
         | UnaryOp::Floor
         | UnaryOp::Gelu
-        | UnaryOp::Log1p
         | UnaryOp::Relu
         | UnaryOp::Round
         | UnaryOp::Sign
         | UnaryOp::Silu
         | UnaryOp::Sin
-        | UnaryOp::Sqrt
         | UnaryOp::Tanh => true,
         UnaryOp::Cos
         | UnaryOp::Exp
         | UnaryOp::Exp2
         | UnaryOp::Log
         | UnaryOp::Log2
+        | UnaryOp::Log1p
         | UnaryOp::Neg
         | UnaryOp::Not
         | UnaryOp::Rsqrt
-        | UnaryOp::Sigmoid => false,
+        | UnaryOp::Sigmoid
+        | UnaryOp::Sqrt => false,
     }
 }
 
