@@ -86,24 +86,26 @@ const FEW_BITS: u32 = 40;
 /// Tests a derivation at `points` random points, at the given (small) sizes.
 pub fn certify(d: &Derivation, bound: &Bound, points: usize) -> Certificate {
     let mut by_fields = in_fields(d, bound, points);
+    let own = view(d);
+    let steps = has_steps(d).then_some(View { by_steps: true, ..own });
     if let Certificate::NotCertified { .. } = by_fields {
-        let own = view(d);
         let others = [Logs::Products, Logs::Exponentials].map(|logs| View { logs, ..own });
-        let steps = has_steps(d).then_some(View { by_steps: true, ..own });
         let mut again = others.into_iter().chain(steps).map(|view| by_view(d, bound, points, view));
         by_fields = again.find(Certificate::is_certified).unwrap_or(by_fields);
     }
     // Squares of roots are known or not, since what is known of some products of roots is not of all.
-    let in_regions = |squares| in_regions(d, bound, points * REAL_POINTS, squares);
+    let in_regions = |view| in_regions(d, bound, points * REAL_POINTS, view);
     match by_fields {
         Certificate::NotCertified { .. } => {}
         // Where extrema are selected, a few points say little.
-        Certificate::Certified { bits, .. } if bits < FEW_BITS && view(d).selects => {}
+        Certificate::Certified { bits, .. } if bits < FEW_BITS && own.selects => {}
         _ => return by_fields,
     }
-    let mut found = in_regions(false);
-    if let Some(Certificate::NotCertified { .. }) = found {
-        found = in_regions(true);
+    let mut found = in_regions(own);
+    for view in [View { squares: true, ..own }].into_iter().chain(steps) {
+        if let Some(Certificate::NotCertified { .. }) = found {
+            found = in_regions(view);
+        }
     }
     match found {
         None | Some(Certificate::NotEvaluated) => by_fields,
@@ -171,8 +173,7 @@ fn by_view(d: &Derivation, bound: &Bound, points: usize, view: View) -> Certific
 }
 
 /// At points of the fields beside real ones; `None` if too few of these decide which values are larger.
-fn in_regions(d: &Derivation, bound: &Bound, points: usize, squares: bool) -> Option<Certificate> {
-    let view = View { squares, ..view(d) };
+fn in_regions(d: &Derivation, bound: &Bound, points: usize, view: View) -> Option<Certificate> {
     let (mut degree, mut agreed) = (1.0f64, 0);
     for seed in 0..(points * ATTEMPTS) as u64 {
         let domain = |graph| Ordered::new(Fields::new(graph, bound, seed, view));

@@ -192,6 +192,10 @@ impl Domain for Ordered<'_> {
         self.fields.position(&v.value)
     }
 
+    fn slice(&self, v: Placed) -> Placed {
+        Self::place(self.fields.slice(v.value), v.real)
+    }
+
     fn round(&self, dtype: DType, v: Placed) -> Placed {
         match dtype {
             DType::F64 | DType::F32 => v,
