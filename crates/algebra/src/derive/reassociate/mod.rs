@@ -32,7 +32,7 @@ pub(crate) use prefix::bound;
 pub(super) use weights::{Base, Body, Weight};
 
 use super::guard;
-use crate::{Def, Graph, Node, NodeId, Product, Refusal, Step, Term};
+use crate::{Def, Graph, Node, NodeId, Product, Refusal, Rule, Step, Term};
 use einloom_cascade::{BinaryOp, Monoid};
 use first::Equal;
 use reverse::{Reversed, reversed};
@@ -89,9 +89,9 @@ pub(super) fn alternatives(written: &Graph) -> (Vec<Rewriting>, Vec<Refusal>) {
             }
         }
     }
-    // What some form does not compute any more need not be carried.
+    // A prefix that some form does not compute any more need not be carried.
     let computed = |r: &Refusal| found.iter().all(|f| f.graph.nodes.iter().any(|n| n.name == r.node));
-    refusals.retain(computed);
+    refusals.retain(|r| r.rule != Rule::Prefix || computed(r));
     (found, refusals)
 }
 

@@ -130,9 +130,11 @@ impl Site {
             parts.factors.weights.iter().flat_map(|w| {
                 w.exponent.iter().filter_map(|(c, t)| Some((w.power(&vec![(*c, t.clone())])?, t.clone())))
             });
+        // A sum of squares alone, such as a norm, is not meant to be taken apart.
+        let alone = parts.filter.is_empty() && parts.factors.weights.is_empty() && parts.factors.factors.len() == 1;
         let powers = |(t, power): &(Term, f64)| {
             let whole = Term::Binary(BinaryOp::Pow, Box::new(t.clone()), Box::new(Term::Number(*power)));
-            (if *power != 1.0 && matches!(t, Term::Read(..)) { whole } else { t.clone() }, t.clone())
+            (if *power != 1.0 && !alone && matches!(t, Term::Read(..)) { whole } else { t.clone() }, t.clone())
         };
         let factors = parts.factors.factors.iter().map(powers);
         for (shown, t) in exponents.chain(factors).filter(|(_, t)| carries(t)) {
