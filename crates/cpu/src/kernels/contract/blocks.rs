@@ -232,8 +232,8 @@ unsafe fn column<V: Lanes, const NR: usize, const RAGGED: bool>(
                     here.k = some.len();
                     here.a = block.a.wrapping_add(from * block.a_k);
                     here.b = block.b.wrapping_add(from * block.b_k);
-                    // Whether there is something to do in passing.
-                    let mut busy = lines > 0;
+                    // Whether there is something to do in passing, or it does not matter.
+                    let mut busy = V::WIDE || lines > 0;
                     if often {
                         if !beside.is_null() {
                             let below = block.acc.wrapping_add($mr * block.acc_i);
@@ -296,8 +296,9 @@ const NEITHER: u8 = 0;
 const ROWS: u8 = 1;
 const TERMS: u8 = 2;
 
-/// `MR` rows by `NR` registers, held in registers over all terms; `BUSY` if something is copied or asked for in passing. A loop that need not
-/// look for that each turn is some twentieth faster (least of 27 runs on a Zen 3: 512³ 3.64 and 3.51 ms, 1024³ 29.8 and 28.3).
+/// `MR` rows by `NR` registers, held in registers over all terms; `BUSY` if something may be copied or asked for in passing. A loop that need not
+/// look for that each turn is some twentieth faster (least of 27 runs on a Zen 3: 512³ 3.64 and 3.51 ms, 1024³ 29.8 and 28.3), with AVX-512 no more than
+/// runs differ.
 #[inline(always)]
 unsafe fn registers<
     V: Lanes,
