@@ -65,6 +65,13 @@ pub(crate) enum FoldMonoid {
     Custom(MonoidId),
 }
 
+impl FoldMonoid {
+    /// Whether it is the largest or the smallest.
+    pub fn is_extremum(self) -> bool {
+        matches!(self, Self::Max | Self::Min)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FoldRepair {
     pub combine: BinaryOp,

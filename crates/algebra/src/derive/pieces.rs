@@ -106,9 +106,20 @@ impl Deriver<'_> {
             Term::Select(c, a, b) if !self.waits(c, over, 0) => {
                 let common = self.common(&[a, b], over, &|_| true, true)?;
                 let [a, b] = [0, 1].map(|k| Box::new(common.rest[k].clone()));
-                let mut value = Term::Select(c.clone(), a, b);
+                let choice = |a, b| Term::Select(c.clone(), a, b);
+                let mut factor = common.factor.term();
+                // Where one is 0 the factor need not be a number: it counts there only where the other one is.
+                if !common.factor.is_one() && !c.mentions(over) {
+                    let one = Box::new(Term::Number(1.0));
+                    factor = match [&a, &b].map(|t| t.as_number() == Some(0.0)) {
+                        [false, true] => choice(Box::new(factor), one),
+                        [true, false] => choice(one, Box::new(factor)),
+                        _ => factor,
+                    };
+                }
+                let mut value = choice(a, b);
                 if !common.factor.is_one() {
-                    value = binary(BinaryOp::Mul, common.factor.term(), value);
+                    value = binary(BinaryOp::Mul, factor, value);
                 }
                 if !common.addend.is_empty() {
                     value = binary(BinaryOp::Add, value, product::sum_term(&common.addend));

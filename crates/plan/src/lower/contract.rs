@@ -130,14 +130,18 @@ impl Lowering<'_> {
     fn has_extremum_of_some(&self, e: ExprId) -> bool {
         let of_some = |n: NodeId| {
             let ItemDef::Fold(fold) = &self.p[n].def else { return false };
-            matches!(fold.monoid, FoldMonoid::Max | FoldMonoid::Min) && !fold.filter.is_empty()
+            fold.monoid.is_extremum() && !fold.filter.is_empty()
         };
         let (mut todo, mut seen) = (vec![e], BTreeSet::new());
         while let Some(e) = todo.pop() {
             if let Expr::Read(n, _) = self.x.get(e) {
-                match self.p[*n].def {
-                    ItemDef::Map(own) => todo.extend(Some(own).filter(|&e| seen.insert(e))),
+                match &self.p[*n].def {
+                    ItemDef::Map(own) => todo.extend(Some(*own).filter(|&e| seen.insert(e))),
                     _ if of_some(*n) => return true,
+                    // One of extrema, as shares of one are, is as infinite as they are.
+                    ItemDef::Fold(fold) if fold.monoid.is_extremum() => {
+                        todo.extend(Some(fold.body).filter(|&e| seen.insert(e)));
+                    }
                     _ => {}
                 }
             }
@@ -162,11 +166,11 @@ impl Lowering<'_> {
                 Expr::Select(_, a, b) => todo.extend([(a, exponent), (b, exponent)]),
                 Expr::Binary(op, ..) if op.is_comparison() => {}
                 Expr::Unary(UnaryOp::Exp, a) => todo.push((a, true)),
-                Expr::Read(n, _) => {
-                    if let ItemDef::Map(own) = self.p[n].def {
-                        todo.push((own, exponent));
-                    }
-                }
+                Expr::Read(n, _) => match &self.p[n].def {
+                    ItemDef::Map(own) => todo.push((*own, exponent)),
+                    ItemDef::Fold(fold) if fold.monoid.is_extremum() => todo.push((fold.body, exponent)),
+                    _ => {}
+                },
                 _ => todo.extend(self.x.children(e).into_iter().map(|e| (e, exponent))),
             }
         }
