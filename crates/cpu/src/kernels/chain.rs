@@ -1,5 +1,6 @@
-//! Chains of operations on the elements of a row, in registers from what is loaded to what is stored, reduced in passing: strip
-//! by strip every step reads and writes the first-level cache, and what is not f32 is widened and rounded there besides.
+//! Chains of operations on the elements of a row, reduced in passing: in registers from what is loaded to what is stored (`registers.rs`), or,
+//! where these are few, piece by piece in the first-level cache (`memory.rs`). Strip by strip every step copies its operands there, and what
+//! is not f32 is widened and rounded there besides.
 
 /// What each operation is: `$each` is given an expression of an element and another operand's, `$pairs` one of two elements and two of the other's,
 /// as exponentials are quicker two at a time. Copies are the caller's, and so is what chooses by bits.
