@@ -181,14 +181,21 @@ impl ByRows {
         RowsByKind::new(self.axis, tiles(&self.whole), moments)
     }
 
-    /// The largest sum of sizes, with `side` rows in a tile; tiles that are `kept` are there all the time.
-    pub fn most(&self, sizes: &[f64], side: f64, kept: &BTreeSet<ValueId>) -> f64 {
+    pub fn count(&self) -> usize {
+        self.moments.len()
+    }
+
+    /// What is there all the time, of these sizes.
+    pub fn whole(&self, sizes: &[f64]) -> f64 {
+        self.whole.iter().map(|v| sizes[v.at()]).sum()
+    }
+
+    /// What is there at one of the moments beside that, with `side` rows in a tile.
+    pub fn sum(&self, moment: usize, sizes: &[f64], side: f64) -> f64 {
         let side = side.max(1.0);
-        let size = |v: &ValueId| if kept.contains(v) { 0.0 } else { sizes[v.at()] };
-        let beside: f64 = kept.iter().map(|v| sizes[v.at()]).sum();
-        let sum = |values: &[ValueId]| values.iter().map(size).sum::<f64>() / side;
-        let moment = |m: &Moment| sum(&m.row) + (side - 1.0) * sum(&m.others) + m.passing as f64;
-        beside + self.whole.iter().map(size).sum::<f64>() + self.moments.iter().map(moment).fold(0.0, f64::max)
+        let sum = |values: &[ValueId]| values.iter().map(|v| sizes[v.at()]).sum::<f64>() / side;
+        let m = &self.moments[moment];
+        sum(&m.row) + (side - 1.0) * sum(&m.others) + m.passing as f64
     }
 }
 
@@ -246,16 +253,23 @@ impl TailByRows {
         RowsByKind::new(self.axis, kinds.tiles(there.into_iter()), self.rows.iter().map(one))
     }
 
-    /// The largest sum of sizes, with `side` rows in a tile; tiles that are `kept` are there all the time.
-    pub fn most(&self, sizes: &[f64], side: f64, kept: &BTreeSet<ValueId>) -> f64 {
-        let there: BTreeSet<ValueId> = self.whole.iter().chain(kept).copied().collect();
-        let one = |&(v, passes): &(ValueId, bool)| match passes {
-            _ if kept.contains(&v) => 0.0,
-            true => 1.0,
-            false => sizes[v.at()] / side.max(1.0),
+    pub fn count(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// What is there all the time, of these sizes.
+    pub fn whole(&self, sizes: &[f64]) -> f64 {
+        self.whole.iter().map(|v| sizes[v.at()]).sum()
+    }
+
+    /// What is there of one of the rows beside that, with `side` of them in a tile. Of what passes one element, unless it stays, which has no size then.
+    pub fn sum(&self, row: usize, sizes: &[f64], side: f64) -> f64 {
+        let one = |&(v, passes): &(ValueId, bool)| match sizes[v.at()] {
+            0.0 => 0.0,
+            _ if passes => 1.0,
+            size => size / side.max(1.0),
         };
-        let row = |values: &Vec<(ValueId, bool)>| values.iter().map(one).sum();
-        there.iter().map(|v| sizes[v.at()]).sum::<f64>() + self.rows.iter().map(row).fold(0.0, f64::max)
+        self.rows[row].iter().map(one).sum()
     }
 }
 

@@ -7,7 +7,10 @@ use crate::kinds::Kinds;
 use crate::nest::sides;
 use crate::on_demand::OnDemand;
 use einloom_tile::{AxisId, Kernel, Op, ValueId};
-use std::collections::BTreeSet;
+
+mod staying;
+
+pub(crate) use staying::Staying;
 
 /// The most elements of tiles that are alive at once at one point of the grid. Accumulators are updated in place, and so
 /// are tiles by maps that are their last reader; a map that is read once is computed where it is read. A stream's body is
@@ -107,24 +110,6 @@ impl Held {
         self.by_kind.iter().map(of).fold(f64::INFINITY, f64::min) as u64
     }
 
-    /// The same where some tiles stay from one point of the grid, or one chunk, to the next: nothing takes their place
-    /// meanwhile.
-    pub(crate) fn with(&self, kernel: &Kernel, kept: &BTreeSet<ValueId>) -> u64 {
-        if kept.is_empty() {
-            return self.elements(kernel);
-        }
-        let sizes = elements_of(kernel, &self.sides);
-        let of = |way: &Way| {
-            let mut most = 0.0f64;
-            way.all_places(kernel, &sizes, kept, &mut |ways| {
-                most = most.max(ways.fold(f64::INFINITY, f64::min));
-                true
-            });
-            most
-        };
-        self.ways.iter().map(of).fold(f64::INFINITY, f64::min) as u64
-    }
-
     /// Whether [`elements`](Self::elements) is no more than a capacity, which takes less to tell.
     pub fn fits(&self, kernel: &Kernel, capacity: u64) -> bool {
         let sizes = elements_of(kernel, &self.kinds.sides);
@@ -142,7 +127,7 @@ fn elements_of(kernel: &Kernel, sides: &[Vec<AxisId>]) -> Vec<f64> {
 }
 
 impl WayByKind {
-    /// See [`Way::all_places`].
+    /// Whether something is true of all places of the kernel: it is told the elements of each, for every way to go through it.
     fn all_places(
         &self,
         kernel: &Kernel,
@@ -175,25 +160,6 @@ impl Way {
             tail: (self.tail.0.by_kind(kinds), self.tail.1.iter().map(|r| r.by_kind(kinds)).collect()),
             streams: self.streams.iter().map(stream).collect(),
         }
-    }
-
-    /// Whether something is true of all places of the kernel: it is told the elements of each, for every way to go through it.
-    fn all_places(
-        &self,
-        kernel: &Kernel,
-        sizes: &[f64],
-        kept: &BTreeSet<ValueId>,
-        holds: &mut dyn FnMut(&mut dyn Iterator<Item = f64>) -> bool,
-    ) -> bool {
-        let whole = |moments: &'_ Moments| moments.most(sizes, kept);
-        let (tail, rows) = &self.tail;
-        let rows = rows.iter().map(|r| r.most(sizes, side(kernel, r.axis), kept));
-        holds(&mut std::iter::once_with(|| whole(&self.moments) + self.beside))
-            && holds(&mut std::iter::once_with(|| whole(tail)).chain(rows).map(|most| most + self.beside))
-            && self.streams.iter().all(|(moments, rows)| {
-                let rows = rows.iter().map(|r| r.most(sizes, side(kernel, r.axis), kept));
-                holds(&mut std::iter::once_with(|| whole(moments)).chain(rows))
-            })
     }
 }
 

@@ -9,7 +9,7 @@
 //! under way at the same time: a region with at least as many grid points as active cores has the memory to itself,
 //! a smaller one its part.
 
-use crate::held::Held;
+use crate::held::{Held, Staying};
 use crate::nest::{Body, Nest};
 use crate::region::Lean;
 use einloom_machine::Level;
@@ -348,7 +348,7 @@ impl Reuse<'_> {
     fn held(&self, kept: &BTreeSet<ValueId>) -> u64 {
         match self.held {
             Some(held) => held(kept),
-            None => Held::new(self.kernel).with(self.kernel, kept),
+            None => Staying::new(&Held::new(self.kernel), self.kernel).elements(kept),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::bounds::{BoundFrom, Needed, Spaces, compulsory};
 use crate::counts::Counts;
 use crate::energy::Energy;
 use crate::gpu::{l2_traffic, multiplies};
-use crate::held::Held;
+use crate::held::{Held, Staying};
 use crate::levels::{KeptElements, Reuse, Traffic};
 use crate::nest::Nest;
 use crate::parallel::of_each;
@@ -316,7 +316,8 @@ impl Found {
         let element = placed_by_programs(machine);
         let in_place = machine.lanes.is_none() && element.is_none() && !multiplies(&kernel.body);
         let held_close = if in_place { resident_in_passing(kernel) } else { resident_bytes };
-        let with = held.map(|h| |kept: &BTreeSet<ValueId>| h.with(kernel, kept));
+        let staying = held.map(|h| Staying::new(h, kernel));
+        let with = staying.as_ref().map(|s| |kept: &BTreeSet<ValueId>| s.elements(kept));
         let held = with.as_ref().map(|w| w as &KeptElements<'_>);
         let reuse = Reuse { program, kernel, nest: &nest, resident_bytes: held_close, element, held, in_place };
         let least = in_bytes(program, &compulsory(&reuse).smaller(&innermost));
@@ -396,7 +397,8 @@ pub fn moved_bytes(
     let nest = Nest::with(kernel, counts.clone());
     let resident_bytes = held.elements(kernel).saturating_mul(machine.element.map_or(1, |e| e.0));
     let element = placed_by_programs(machine);
-    let with = |kept: &BTreeSet<ValueId>| held.with(kernel, kept);
+    let staying = Staying::new(held, kernel);
+    let with = |kept: &BTreeSet<ValueId>| staying.elements(kept);
     let reuse = Reuse { program, kernel, nest: &nest, resident_bytes, element, held: Some(&with), in_place: false };
     let innermost = innermost(program, kernel, &nest);
     total(&in_bytes(program, &reuse.traffic_into(memory).traffic.smaller(&innermost)))

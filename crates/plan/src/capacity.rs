@@ -20,6 +20,8 @@ use einloom_tile::Kernel;
 
 /// Tilings that cost as much to count as a first glance at a kernel does.
 const GLANCE: usize = 8;
+/// A kernel of more tiles is not looked at again, which would take as long as all that went before: of 70 plans of a layer none changed by that.
+const LARGE: usize = 192;
 
 impl Workshop<'_> {
     /// The best kernels that fit, best first; else why none does. What takes far longer than `limit` seconds is not searched to
@@ -33,7 +35,7 @@ impl Workshop<'_> {
         limit: f64,
     ) -> (Vec<Tried>, Option<PlanError>) {
         let (mut found, mut least) = (vec![], u64::MAX);
-        let (mut wholes, mut sought) = (self.wholes(roles, like), vec![]);
+        let (mut wholes, mut sought, mut tiles) = (self.wholes(roles, like), vec![], 1);
         let known = self.with_templates(cone, |_, templates| templates.attempts.again());
         let mut writing = Writing::knowing(known);
         let most = if self.thorough { usize::MAX } else { 1 };
@@ -49,11 +51,12 @@ impl Workshop<'_> {
             self.work.tilings += GLANCE * written;
             let ways: Vec<Vec<Way>> = ways.into_iter().map(|w| w.into_iter().flat_map(ordered).collect()).collect();
             let counts: Vec<usize> = ways.iter().map(Vec::len).collect();
+            tiles = ways.iter().flatten().map(|(tried, _)| tried.kernel.values.len()).fold(tiles, usize::max);
             let mut bytes =
                 self.glance_at(&mut sought, ways.into_iter().flatten().collect(), memory, limit).into_iter();
             let least = |count: usize| bytes.by_ref().take(count).flatten().min().unwrap_or(u64::MAX);
             let moved: Vec<u64> = counts.into_iter().map(least).collect();
-            wholes.go_on(&moved);
+            wholes.go_on(&moved, tiles);
         }
         let Writing { attempts, mut failed, .. } = writing;
         self.with_templates(cone, |_, templates| templates.attempts = attempts);
@@ -90,7 +93,7 @@ impl Workshop<'_> {
     /// A chosen kernel with tiles, or in an order of its grid, that take longer to find, where it moves more than it has to in any order and
     /// less moves then.
     pub(crate) fn looked_at_again(&mut self, built: &Built) -> Option<Built> {
-        Memory::of(self.machine)?;
+        Memory::of(self.machine).filter(|_| built.kernel.values.len() <= LARGE)?;
         let program = program_of(self.p, self.x, self.types, vec![built.kernel.clone()]);
         let found = self.known.shared.bounds.transfers(&program, self.machine)?;
         let level = found.levels.iter().rev().nth(1)?;

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Times the bound: what moves no more than this stays in one piece.
 const NEAR: f64 = 1.05;
 /// Of what moves: two kernels in place of one must save as much.
-const WORTH: f64 = 0.01;
+pub(crate) const WORTH: f64 = 0.01;
 /// Groups of a head, and of what it is held beside, at most: with more of them one more weighs little.
 const MOST_GROUPS: usize = 12;
 

@@ -9,7 +9,7 @@ use crate::frame::{Frame, Memory, last};
 use crate::parts::{Cut, Piece};
 use einloom_tile::Kernel;
 use rustc_hash::FxHashMap;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 
 /// Tiles of a part along one index, at most; along the other as many as it takes.
 pub(crate) const MOST: usize = 12;
@@ -36,8 +36,10 @@ pub(crate) struct Plane {
     takes: [f64; 4],
     /// The least that a position takes.
     price: f64,
-    /// What even rectangles take, by rows and columns.
-    known: RefCell<FxHashMap<[usize; 2], f64>>,
+    /// What even rectangles take: by the index that they are of one length along, by that length, and by the other. What is asked for together is together.
+    known: RefCell<[FxHashMap<usize, FxHashMap<usize, f64>>; 2]>,
+    /// By index and positions: see [`Plane::groups`].
+    grouped: [Vec<OnceCell<Box<[(usize, usize)]>>>; 2],
 }
 
 /// Where a rectangle lies: along each index its first position, and how many it has.
@@ -86,6 +88,7 @@ impl Plane {
             takes: [once, by_row, by_column, both],
             price: f64::INFINITY,
             known: RefCell::default(),
+            grouped: extents.map(|n| vec![OnceCell::new(); n + 1]),
         };
         for way in ways {
             if !way.reordered {
@@ -149,12 +152,18 @@ impl Plane {
         self.price * (rows * columns) as f64
     }
 
-    /// What so many rows and columns take in the best even rectangles, at most [`MOST`] along one of the indices.
-    pub fn evenly(&self, rows: usize, columns: usize) -> f64 {
-        *self.known.borrow_mut().entry([rows, columns]).or_insert_with(|| self.even(rows, columns, MOST))
+    /// What rectangles of some lengths along an index take, of one length along the other, in the best even rectangles, at most [`MOST`] along one of the indices.
+    pub fn evenly(&self, index: usize, lengths: &[usize], other: usize) -> Vec<f64> {
+        let mut known = self.known.borrow_mut();
+        let known = known[1 - index].entry(other).or_default();
+        let takes = |&len: &usize| {
+            let [rows, columns] = if index == 0 { [len, other] } else { [other, len] };
+            *known.entry(len).or_insert_with(|| self.even(rows, columns, MOST))
+        };
+        lengths.iter().map(takes).collect()
     }
 
-    /// The same with at most so many.
+    /// What so many rows and columns take in even rectangles, at most so many along one of the indices.
     pub fn even(&self, rows: usize, columns: usize, most: usize) -> f64 {
         if rows == 0 || columns == 0 {
             return 0.0;
@@ -169,17 +178,28 @@ impl Plane {
             let [a, b, r, s] = [along, across, rows, columns].map(|n| n as f64);
             once * a * b + by_row * r * b + by_column * s * a + both * r * s
         };
-        let across = |along: usize| match self.most[0][rows.div_ceil(along)] {
-            0 => None,
-            most => Some([along, columns.div_ceil(most)]),
-        };
-        let along = |across: usize| match self.most[1][columns.div_ceil(across)] {
-            0 => None,
-            most => Some([rows.div_ceil(most), across]),
-        };
-        let all = (1..=most.min(rows)).filter_map(across).chain((1..=most.min(columns)).filter_map(along));
+        let [by_rows, by_columns] = [self.groups(0, rows), self.groups(1, columns)];
+        let across = by_rows.iter().map(|&(along, wide)| [along, columns.div_ceil(wide)]);
+        let along = by_columns.iter().map(|&(across, tall)| [rows.div_ceil(tall), across]);
+        let all = across.take_while(|t| t[0] <= most).chain(along.take_while(|t| t[1] <= most));
         let all = all.map(|tiles| (takes(tiles), tiles));
         all.fold((f64::INFINITY, [1, 1]), |a, b| if b.0 < a.0 { b } else { a })
+    }
+
+    /// In how many groups, at most [`MOST`], so many positions of an index may be, with the most of the other that a group comes in once with. Where more groups
+    /// do not have more of it, the fewest.
+    fn groups(&self, index: usize, len: usize) -> &[(usize, usize)] {
+        let find = || {
+            let mut out: Vec<(usize, usize)> = vec![];
+            for groups in 1..=MOST.min(len) {
+                let most = self.most[index][len.div_ceil(groups)];
+                if out.last().map_or(0, |o| o.1) < most {
+                    out.push((groups, most));
+                }
+            }
+            out.into()
+        };
+        self.grouped[index][len].get_or_init(find)
     }
 
     /// A rectangle in the way that moves least, and what it moves.

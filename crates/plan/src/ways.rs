@@ -18,6 +18,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Indices of loops that are each taken whole or streamed, at most.
 const MOST_CHOICES: usize = 4;
+/// Sets of whole indices that are looked at, times the tiles of the kernel that is written for each, are about so many at most: of large kernels the sets that
+/// extend those that move least.
+const MOST_WRITTEN: usize = 3072;
 /// Reduced indices of a kernel, at most, of which each is tried in the place of an index of the grid that gave way.
 const MOST_CROWDED: usize = 2;
 /// A style in which only tiles that are asked for matter.
@@ -71,8 +74,8 @@ impl Wholes {
         &self.round
     }
 
-    /// Goes on to the next round, given what each set of this one moves.
-    pub(crate) fn go_on(&mut self, moved: &[u64]) {
+    /// Goes on to the next round, given what each set of this one moves, and how many tiles the kernels have.
+    pub(crate) fn go_on(&mut self, moved: &[u64], tiles: usize) {
         let round = std::mem::take(&mut self.round);
         self.moved.extend(round.iter().copied().zip(moved.iter().copied()));
         if self.last {
@@ -87,8 +90,17 @@ impl Wholes {
             bytes as f64 <= best && before.is_none_or(|before| bytes < *before)
         };
         let more = |set: usize| (0..self.open.len()).map(move |k| set | 1 << k);
-        let next: BTreeSet<usize> = round.into_iter().filter(gains).flat_map(more).collect();
-        self.round = next.into_iter().filter(|set| !self.moved.contains_key(set)).collect();
+        let mut gained: Vec<usize> = round.into_iter().filter(gains).collect();
+        gained.sort_by_key(|set| self.moved[set]);
+        let mut next: Vec<usize> = vec![];
+        for set in gained.into_iter().flat_map(more) {
+            if !self.moved.contains_key(&set) && !next.contains(&set) {
+                next.push(set);
+            }
+        }
+        next.truncate((MOST_WRITTEN / tiles.max(1)).saturating_sub(self.moved.len()));
+        next.sort_unstable();
+        self.round = next;
     }
 
     /// All sets.

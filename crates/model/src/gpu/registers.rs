@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// that dies takes its place, a state's next value the state's, and a map that is read once takes none.
 pub(super) fn pressure(block: &Block<'_>) -> f64 {
     let sizes: Vec<f64> = (0..block.kernel.values.len() as u32).map(|v| block.registers(ValueId(v))).collect();
-    block.structure.moments.most(&sizes, &BTreeSet::new())
+    block.structure.moments.most(&sizes)
 }
 
 /// Which tiles are alive together, whatever their sizes.
@@ -106,32 +106,30 @@ impl Moments {
         })
     }
 
-    /// The largest sum of sizes; tiles that are `kept` are there all the time.
-    pub(crate) fn most(&self, sizes: &[f64], kept: &BTreeSet<ValueId>) -> f64 {
-        let size = |v: ValueId| sizes.get(v.at()).copied().unwrap_or_default();
-        let beside = kept.iter().map(|&v| size(v)).sum::<f64>();
-        // Beside what is kept.
-        let mut others = sizes.to_vec();
-        for v in kept {
-            if let Some(size) = others.get_mut(v.at()) {
-                *size = 0.0;
+    pub(crate) fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The sum at one of the moments of what counts of each size. A result takes the place of what is no smaller.
+    pub(crate) fn sum(&self, moment: usize, sizes: &[f64], counted: &[f64]) -> f64 {
+        let of = |sizes: &[f64], v: ValueId| sizes.get(v.at()).copied().unwrap_or_default();
+        let Some(moment) = self.all.get(moment) else { return 0.0 };
+        let mut sum = moment.alive.iter().map(|&v| of(counted, v)).sum::<f64>();
+        if let Some(result) = moment.result {
+            let replaced = moment.dying.iter().position(|&(v, may)| may && of(sizes, v) >= of(sizes, result));
+            let dying = moment.dying.iter().enumerate().filter(|(k, d)| Some(*k) != replaced && d.0 != result);
+            sum += dying.map(|(_, &(v, _))| of(counted, v)).sum::<f64>();
+            // It is alive already if something reads it later.
+            if !moment.alive.contains(&result) {
+                sum += of(counted, result);
             }
         }
-        let more = |v: ValueId| others.get(v.at()).copied().unwrap_or_default();
-        let sum = |moment: &Moment| {
-            let mut sum = beside + moment.alive.iter().map(|&v| more(v)).sum::<f64>();
-            if let Some(result) = moment.result {
-                let replaced = moment.dying.iter().position(|&(v, may)| may && size(v) >= size(result));
-                let dying = moment.dying.iter().enumerate().filter(|(k, d)| Some(*k) != replaced && d.0 != result);
-                sum += dying.map(|(_, &(v, _))| more(v)).sum::<f64>();
-                // It is alive already if something reads it later.
-                if !moment.alive.contains(&result) {
-                    sum += more(result);
-                }
-            }
-            sum
-        };
-        self.all.iter().map(sum).fold(0.0, f64::max)
+        sum
+    }
+
+    /// The largest sum of sizes.
+    fn most(&self, sizes: &[f64]) -> f64 {
+        (0..self.all.len()).map(|m| self.sum(m, sizes, sizes)).fold(0.0, f64::max)
     }
 }
 
