@@ -5,6 +5,7 @@ use crate::execute::{Arena, Disorder, Job, SPOILT, Worker};
 use crate::kernels::isa::{Isa, Token};
 use crate::kernels::memory::{Line, Shared};
 use crate::kernels::unit::{UnitToken, Way};
+use crate::shares::Shares;
 use crate::team::Team;
 use crate::{
     Bf16Products, BuildError, KernelReport, Options, ProductRates, Report, RunError, RunOptions, TensorTraffic, View,
@@ -389,7 +390,8 @@ impl Shift<'_> {
     /// Shares it out among threads of the pool (of rayon's at hand if there is none). The caller's thread is one of them: it
     /// need not be woken.
     fn run(&self, pool: Option<&rayon::ThreadPool>) -> Result<Totals, RunError> {
-        let (next, busy) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let (shares, done) = (Shares::new(self.count, self.threads), AtomicUsize::new(0));
+        let busy = AtomicUsize::new(0);
         let stop = AtomicBool::new(false);
         let outcome = Mutex::new(Ok(Totals {
             loaded: vec![0; self.job.tensors.len()],
@@ -399,7 +401,7 @@ impl Shift<'_> {
         let one = || {
             let arena = self.arenas.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
             let mut worker = Worker::new(self.job, arena, self.threads);
-            let failed = self.points(&mut worker, &next, &stop);
+            let failed = self.points(&mut worker, (&shares, &done), &stop);
             worker.kept.clear(&mut worker.arena.spare);
             let mut outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
             match (&mut *outcome, failed) {
@@ -427,27 +429,25 @@ impl Shift<'_> {
     }
 
     /// Runs points until none is left; the one that failed.
-    fn points(&self, worker: &mut Worker<'_>, next: &AtomicUsize, stop: &AtomicBool) -> Option<(usize, RunError)> {
-        // Small points are taken several at a time, but never so many that threads end up waiting.
-        let batch = (self.count / (self.threads * 64)).max(1);
+    fn points(
+        &self,
+        worker: &mut Worker<'_>,
+        (shares, done): (&Shares, &AtomicUsize),
+        stop: &AtomicBool,
+    ) -> Option<(usize, RunError)> {
+        let own = shares.begin();
         let percent = (self.progress.all / 100).max(1);
         let place = |number: usize| self.disorder.as_ref().map_or(number, |disorder| disorder.point(number));
-        let mut first = next.fetch_add(batch, Ordering::Relaxed);
-        loop {
-            if first >= self.count || stop.load(Ordering::Relaxed) {
-                return None;
-            }
-            let last = (first + batch).min(self.count);
-            let mut after = None;
-            for number in first..last {
-                let point = place(number);
-                // The next batch is taken a point early, so that what it begins with can be asked for: unless few are left,
-                // which whoever is free should take.
-                if number + 1 == last && self.count - last > 8 * self.threads * batch {
-                    after = Some(next.fetch_add(batch, Ordering::Relaxed));
+        let mut early = None;
+        while let Some(points) = early.take().or_else(|| shares.take(own)).filter(|_| !stop.load(Ordering::Relaxed)) {
+            let last = points.end - 1;
+            for number in points.clone() {
+                // The next ones are taken a point early, so that what they begin with can be asked for.
+                if number == last {
+                    early = shares.take_early(own);
                 }
-                let then = if number + 1 < last { Some(number + 1) } else { after };
-                let following = then.filter(|&number| number < self.count).map(place);
+                let then = if number < last { Some(number + 1) } else { early.as_ref().map(|points| points.start) };
+                let (point, following) = (place(number), then.map(place));
                 if self.disorder.is_some() {
                     worker.arena.spoil();
                 }
@@ -457,13 +457,14 @@ impl Shift<'_> {
                 }
             }
             if let Some(report) = self.progress.report {
-                let (from, to) = (self.progress.before + first, self.progress.before + last);
-                if from / percent != to / percent || to == self.progress.all {
-                    report(to as f64 / self.progress.all as f64);
+                let before = self.progress.before + done.fetch_add(points.len(), Ordering::Relaxed);
+                let now = before + points.len();
+                if before / percent != now / percent || now == self.progress.all {
+                    report(now as f64 / self.progress.all as f64);
                 }
             }
-            first = after.unwrap_or_else(|| next.fetch_add(batch, Ordering::Relaxed));
         }
+        None
     }
 }
 

@@ -14,6 +14,7 @@ mod kernels;
 mod measure;
 mod options;
 mod report;
+mod shares;
 mod team;
 mod view;
 

@@ -114,14 +114,13 @@ impl<'a> Staying<'a> {
         // Beside what stays.
         let mut counted = sizes.clone();
         kept.iter().for_each(|v| counted[v.at()] = 0.0);
-        let least =
-            ways.iter().fold(f64::INFINITY, |least, places| {
-                // As long as it may be less than that of the ways before.
-                let most = places
-                    .iter()
-                    .fold(0.0f64, |most, place| if most < least { place.most(sizes, &counted, most) } else { most });
-                least.min(most)
-            });
+        let least = ways.iter().fold(f64::INFINITY, |least, places| {
+            // As long as it may be less than that of the ways before.
+            let most = places
+                .iter()
+                .fold(0.0f64, |most, place| if most < least { place.most(sizes, &counted, most) } else { most });
+            least.min(most)
+        });
         (kept.iter().map(|v| sizes[v.at()]).sum::<f64>() + least) as u64
     }
 }
