@@ -5,7 +5,7 @@ use crate::execute::{Arena, Disorder, Job, SPOILT, Worker};
 use crate::kernels::isa::{Isa, Token};
 use crate::kernels::memory::{Line, Shared};
 use crate::kernels::unit::{UnitToken, Way};
-use crate::shares::Shares;
+use crate::stretches::Stretches;
 use crate::team::Team;
 use crate::{
     Bf16Products, BuildError, KernelReport, Options, ProductRates, Report, RunError, RunOptions, TensorTraffic, View,
@@ -13,7 +13,7 @@ use crate::{
 };
 use einloom_tile::{Op, Program, TensorDecl, TensorId, TensorRole, grid_points, row_major, verify};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -390,9 +390,9 @@ impl Shift<'_> {
     /// Shares it out among threads of the pool (of rayon's at hand if there is none). The caller's thread is one of them: it
     /// need not be woken.
     fn run(&self, pool: Option<&rayon::ThreadPool>) -> Result<Totals, RunError> {
-        let (shares, done) = (Shares::new(self.count, self.threads), AtomicUsize::new(0));
+        let (stretches, done) = (Stretches::new(self.count, self.threads), AtomicUsize::new(0));
         let busy = AtomicUsize::new(0);
-        let stop = AtomicBool::new(false);
+        let failed = AtomicUsize::new(usize::MAX);
         let outcome = Mutex::new(Ok(Totals {
             loaded: vec![0; self.job.tensors.len()],
             stored: vec![0; self.job.tensors.len()],
@@ -401,7 +401,7 @@ impl Shift<'_> {
         let one = || {
             let arena = self.arenas.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
             let mut worker = Worker::new(self.job, arena, self.threads);
-            let failed = self.points(&mut worker, (&shares, &done), &stop);
+            let failed = self.points(&mut worker, (&stretches, &done), &failed);
             worker.kept.clear(&mut worker.arena.spare);
             let mut outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
             match (&mut *outcome, failed) {
@@ -428,31 +428,34 @@ impl Shift<'_> {
         outcome.into_inner().unwrap_or_else(PoisonError::into_inner).map_err(|(_, error)| error)
     }
 
-    /// Runs points until none is left; the one that failed.
+    /// Runs points until none is left; the one that failed. After that only those before it are run, so that the first one is told whatever the threads.
     fn points(
         &self,
         worker: &mut Worker<'_>,
-        (shares, done): (&Shares, &AtomicUsize),
-        stop: &AtomicBool,
+        (stretches, done): (&Stretches, &AtomicUsize),
+        failed: &AtomicUsize,
     ) -> Option<(usize, RunError)> {
-        let own = shares.begin();
+        let own = stretches.begin();
         let percent = (self.progress.all / 100).max(1);
         let place = |number: usize| self.disorder.as_ref().map_or(number, |disorder| disorder.point(number));
         let mut early = None;
-        while let Some(points) = early.take().or_else(|| shares.take(own)).filter(|_| !stop.load(Ordering::Relaxed)) {
+        while let Some(points) = early.take().or_else(|| stretches.take(own)) {
             let last = points.end - 1;
             for number in points.clone() {
                 // The next ones are taken a point early, so that what they begin with can be asked for.
                 if number == last {
-                    early = shares.take_early(own);
+                    early = stretches.take_early(own);
                 }
                 let then = if number < last { Some(number + 1) } else { early.as_ref().map(|points| points.start) };
+                if number > failed.load(Ordering::Relaxed) {
+                    continue;
+                }
                 let (point, following) = (place(number), then.map(place));
                 if self.disorder.is_some() {
                     worker.arena.spoil();
                 }
                 if let Err(error) = worker.point(point, following) {
-                    stop.store(true, Ordering::Relaxed);
+                    failed.fetch_min(number, Ordering::Relaxed);
                     return Some((point, error));
                 }
             }

@@ -14,7 +14,7 @@ mod kernels;
 mod measure;
 mod options;
 mod report;
-mod shares;
+mod stretches;
 mod team;
 mod view;
 

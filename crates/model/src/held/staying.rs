@@ -153,3 +153,43 @@ fn places<'a>(way: &'a Way, kernel: &Kernel, sizes: &[f64]) -> Vec<Place<'a>> {
     });
     ends.into_iter().chain(streams).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Held, Staying};
+    use einloom_cascade::DType::F32;
+    use einloom_tile::ValueId;
+    use einloom_tile::by_hand::{AttentionSizes, attention, matmul};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_factor_that_stays_is_whole_and_the_other_passes() {
+        let program = matmul([256, 256, 256], [64, 128, 32], F32).expect("well-formed");
+        let kernel = &program.kernels[0];
+        let held = Held::new(kernel);
+        let (staying, sums) = (Staying::new(&held, kernel), 64 * 128);
+        let with = |name: &str| {
+            let at = kernel.values.iter().position(|v| v.name == name).expect("it has this tile");
+            staying.elements(&BTreeSet::from([ValueId(at as u32)]))
+        };
+        assert_eq!(with("a"), sums + 64 * 32 + 1);
+        assert_eq!(with("b"), sums + 32 * 128 + 1);
+    }
+
+    #[test]
+    fn what_stays_adds_at_most_its_elements_and_more_of_it_never_less() {
+        let sizes = AttentionSizes { b: 1, h: 2, m: 100, n: 130, d: 24, e: 40 };
+        let program = attention(sizes, [16, 32], false, F32).expect("well-formed");
+        let kernel = &program.kernels[0];
+        let held = Held::new(kernel);
+        let staying = Staying::new(&held, kernel);
+        let (mut kept, mut before) = (BTreeSet::new(), held.elements(kernel));
+        let sides = super::elements_of(kernel, &held.sides);
+        for (v, size) in sides.into_iter().enumerate() {
+            kept.insert(ValueId(v as u32));
+            let now = staying.elements(&kept);
+            assert!((before..=before + size as u64).contains(&now), "{v}: {before} and {size}, {now}");
+            before = now;
+        }
+    }
+}
