@@ -130,6 +130,14 @@ fn knows_that_logarithms_add() {
         ("log(X[m]^2)", "log(X[m])", false),
         ("log(X[m])", "log(-X[m])", false),
         ("log(2 * X[m])", "log(X[m])", false),
+        ("log(exp(X[m]) + exp(Y[m]))", "log(exp(X[m] - Y[m]) + 1) + Y[m]", true),
+        ("log(exp(X[m]) + exp(Y[m]))", "log(exp(-Y[m]) + exp(-X[m])) + X[m] + Y[m]", true),
+        ("log(2 * exp(X[m]) - Y[m] * exp(X[m]))", "log(2 - Y[m]) + X[m]", true),
+        ("log(sqrt(exp(X[m]) + exp(Y[m])))", "log(exp(X[m] - Y[m]) + 1) / 2 + Y[m] / 2", true),
+        ("log(1 / (exp(X[m]) + Y[m]))", "-log(1 + Y[m] * exp(-X[m])) - X[m]", true),
+        ("log(exp(X[m]) + exp(Y[m]))", "log(exp(X[m] - Y[m]) + 1) + X[m]", false),
+        ("log(exp(X[m]) + Y[m])", "log(1 + Y[m]) + X[m]", false),
+        ("log(exp(X[m]) + exp(Y[m]))", "X[m] + Y[m]", false),
     ];
     certified_if_equal(program, &pairs);
 }
@@ -272,9 +280,27 @@ fn sees_a_wrong_repair() {
 
 #[test]
 fn does_not_certify_what_fields_do_not_know() {
-    // log(x·exp(u)) = log(x) + u is a property of the reals.
-    let (d, bound) = derivation("input X[m,n]: f64\noutput Y: f64\nY[m] = log(sum(n) exp(X[m,n]))");
-    assert_eq!(certify(&d, &bound, 1), Certificate::NotCertified { output: "Y".into() });
+    // √x·√y·√x = x·√y is a property of the reals, and no value here has the squares of two roots.
+    let text = |body: &str| format!("input X[m]: f64, Y[m]: f64\noutput Z: f64\nZ[m] = {body}\n");
+    let (mut d, bound) = derivation(&text("sqrt(X[m] + 2) * sqrt(Y[m] + 2) * sqrt(X[m] + 2)"));
+    d.derived = derivation(&text("(X[m] + 2) * sqrt(Y[m] + 2)")).0.derived;
+    assert_eq!(certify(&d, &bound, 1), Certificate::NotCertified { output: "Z".into() });
+}
+
+/// Quotients of positions have an order and whole parts.
+#[test]
+fn knows_quotients_of_positions() {
+    let program = |body: &str| format!("input X[m]: f64, Y[m]: f64\noutput Z: f64\nZ[m] = {body}\n");
+    let even = "where(m - 2 * floor(m / 2) == 0, X[m], Y[m])";
+    let pairs = [
+        (even, "where(floor((m + 1) / 2) == floor(m * 0.5), X[m], Y[m])", true),
+        (even, "where(floor((m + 1) / 2) > m / 2, Y[m], X[m])", true),
+        (even, "where(floor((m + 1) / 2) == floor(m / 2), Y[m], X[m])", false),
+        ("X[m] * floor(-m / 3)", "X[m] * where(m > 3, -2, where(m > 0, -1, 0))", true),
+        ("X[m] * sign(m / 3 - 1 / 3)", "X[m] * sign(m - 1)", true),
+        ("X[m] * sign(m / 3 - 1 / 2)", "X[m] * sign(m - 1)", false),
+    ];
+    certified_if_equal(program, &pairs);
 }
 
 #[test]

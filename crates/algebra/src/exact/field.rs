@@ -127,22 +127,23 @@ pub fn from_f64(v: f64, k: usize) -> u64 {
     if v < 0.0 { negate(value, k) } else { value }
 }
 
-/// The first convergent of a positive number that rounds to it, while numerator times denominator stays below 2^32: about
-/// one in 2^20 numbers without a meaning has one, and then has it in both forms.
-fn quotient(v: f64) -> Option<(u64, u64)> {
+/// The first convergent of a positive number that is as near to it as the product of two rounded numbers is to that of what they
+/// stand for, `0.1·0.1` to 1/100, while numerator times denominator stays below 2^40: few numbers without a meaning have one, and then
+/// have it in both forms.
+pub fn quotient(v: f64) -> Option<(u64, u64)> {
     // Convergents h/k, the last two of each.
     let (mut h, mut k, mut rest) = ([0u64, 1], [1u64, 0], v);
     for _ in 0..32 {
         let whole = rest.floor();
-        if whole >= 1e9 {
+        if whole >= 2f64.powi(40) {
             return None;
         }
         let next = |[before, now]: [u64; 2]| Some([now, (whole as u64).checked_mul(now)?.checked_add(before)?]);
         (h, k) = (next(h)?, next(k)?);
-        if h[1].checked_mul(k[1]).is_none_or(|size| size >= 1 << 32) {
+        if h[1].checked_mul(k[1]).is_none_or(|size| size >= 1 << 40) {
             return None;
         }
-        if h[1] as f64 / k[1] as f64 == v {
+        if (h[1] as f64 / k[1] as f64 - v).abs() <= v * 2f64.powi(-51) {
             return Some((h[1], k[1]));
         }
         rest = 1.0 / (rest - whole);
@@ -177,7 +178,9 @@ mod tests {
         assert_eq!(quotient(0.07), Some((7, 100)));
         assert_eq!(quotient(1e-5), Some((1, 100_000)));
         assert_eq!(quotient(0.375), Some((3, 8)));
-        for v in [std::f64::consts::LN_2, std::f64::consts::PI, 0.1 + 0.2, 1e-30, 1e20] {
+        assert_eq!(quotient(0.1 + 0.2), Some((3, 10)));
+        assert_eq!(quotient(1e-6 * 1e-6), Some((1, 1_000_000_000_000)));
+        for v in [std::f64::consts::LN_2, std::f64::consts::PI, 1e-30, 1e20] {
             assert_eq!(quotient(v), None, "{v}");
         }
         for k in 0..COUNT {

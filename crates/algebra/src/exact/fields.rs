@@ -1,7 +1,7 @@
 //! Evaluation at one random point of the tower of fields.
 
 use super::field::{self, COUNT, PRIMES, hash, hash_of};
-use super::value::{Degree, Special, Value};
+use super::value::{Degree, Lead, Special, Value};
 use crate::stream::Domain;
 use crate::{Graph, NodeId};
 use einloom_cascade::{BinaryOp, Bound, DType, Monoid, ParamId, UnaryOp};
@@ -22,6 +22,8 @@ pub(super) struct View {
     pub squares: bool,
     /// Of which values the logarithm is no random function.
     pub logs: Logs,
+    /// The logarithm of a sum of exponentials moves with its exponents where all of them do.
+    pub leads: bool,
     /// A slice of a state is a random function of what its step made, so that each step is tested by itself.
     pub by_steps: bool,
 }
@@ -95,16 +97,62 @@ impl<'a> Fields<'a> {
         }
         // Below the first field there is none: a random function of the value.
         fields[0] = hash(&[self.seed, 4, fields[1]]) % PRIMES[0];
-        Value { log: Some(x.fields), ..Value::finite(fields, x.degree.of_function()) }
+        let lead = self.view.leads.then_some(Lead { count: [1; COUNT], sum: x.fields });
+        Value { log: Some(x.fields), lead, ..Value::finite(fields, x.degree.of_function()) }
     }
 
-    /// The logarithm: the inverse of `exp` where that, or a product with it, made the value; a random function of any other.
+    /// The logarithm: the inverse of `exp` where that, or a product with it, made the value. Of any other it is a random function,
+    /// or what leads it and a random function of the rest, `log y = l + log(y·exp(-l))`.
     fn logarithm(&self, x: &Value) -> [u64; COUNT] {
-        match x.log {
-            Some(log) => log,
-            None if x.int == Some(1) => [0; COUNT],
-            None => self.function(16 + UnaryOp::Log as u64, &[x]).fields,
+        let random = |v: &Value| self.function(16 + UnaryOp::Log as u64, &[v]).fields;
+        match (x.log, x.lead.and_then(mean)) {
+            (Some(log), _) => log,
+            _ if x.int == Some(1) => [0; COUNT],
+            (None, None) => random(x),
+            (None, Some(lead)) => {
+                let back = Value::finite(std::array::from_fn(|k| field::negate(lead[k], k)), x.degree);
+                let back = self.exponential(&back).fields;
+                let rest = random(&Value { fields: x.in_fields(|v, k| field::mul(v, back[k], k)), ..*x });
+                std::array::from_fn(|k| field::add(rest[k], lead[k], k))
+            }
         }
+    }
+
+    /// What a value that two others make is without its exponentials.
+    fn lead(&self, op: BinaryOp, a: &Value, b: &Value) -> Option<Lead> {
+        a.lead.or(b.lead)?;
+        let of = |v: &Value| v.lead.unwrap_or(Lead { count: v.fields, sum: [0; COUNT] });
+        let (a, b) = (of(a), of(b));
+        let each = |f: &dyn Fn(usize) -> u64| -> [u64; COUNT] { std::array::from_fn(f) };
+        let cross = |k: usize, minus: bool| {
+            let other = field::mul(b.sum[k], a.count[k], k);
+            field::add(field::mul(a.sum[k], b.count[k], k), if minus { field::negate(other, k) } else { other }, k)
+        };
+        let (add, mul) = (field::add, field::mul);
+        Some(match op {
+            BinaryOp::Add => {
+                Lead { count: each(&|k| add(a.count[k], b.count[k], k)), sum: each(&|k| add(a.sum[k], b.sum[k], k)) }
+            }
+            BinaryOp::Sub => Lead {
+                count: each(&|k| add(a.count[k], field::negate(b.count[k], k), k)),
+                sum: each(&|k| add(a.sum[k], field::negate(b.sum[k], k), k)),
+            },
+            BinaryOp::Mul => Lead { count: each(&|k| mul(a.count[k], b.count[k], k)), sum: each(&|k| cross(k, false)) },
+            BinaryOp::Div => {
+                let under = Value::finite(b.count, Degree::ZERO).reciprocal()?;
+                Lead {
+                    count: each(&|k| mul(a.count[k], under[k], k)),
+                    sum: each(&|k| mul(cross(k, true), mul(under[k], under[k], k), k)),
+                }
+            }
+            _ => return None,
+        })
+    }
+
+    /// What leads a power: the power of what leads its base.
+    fn lead_of_power(&self, x: &Value, times: impl Fn(u64, usize) -> u64) -> Option<Lead> {
+        let lead = x.lead.and_then(mean)?;
+        Some(Lead { count: [1; COUNT], sum: std::array::from_fn(|k| times(lead[k], k)) })
     }
 
     /// Its logarithm times a number, if it is known.
@@ -141,7 +189,8 @@ impl<'a> Fields<'a> {
                 let roots = || std::array::from_fn(|k| self.root(k, x));
                 let fields = *self.roots.borrow_mut().entry(x.fields).or_insert_with(roots);
                 let square = self.view.squares.then_some(x.fields);
-                Value { log, square, ..Value::finite(fields, x.degree.of_function()) }
+                let lead = self.lead_of_power(x, |l, k| field::mul(l, PRIMES[k].div_ceil(2), k));
+                Value { log, lead, square, ..Value::finite(fields, x.degree.of_function()) }
             }
             Special::Infinite(true) => Value::infinite(true),
             _ => Value::undefined(),
@@ -179,7 +228,8 @@ impl<'a> Fields<'a> {
             x.square.filter(|_| magnitude % 2 == 1).map(|s| std::array::from_fn(|k| field::pow(s[k], magnitude, k)));
         let log = self.log_of_power(x, |l, k| field::mul(l, magnitude % PRIMES[k], k));
         let degree = x.degree.power(magnitude);
-        let raised = Value { degree, int: exact, log, square, ..Value::finite(fields, Degree::ZERO) };
+        let lead = self.lead_of_power(x, |l, k| field::mul(l, magnitude % PRIMES[k], k));
+        let raised = Value { degree, int: exact, log, lead, square, ..Value::finite(fields, Degree::ZERO) };
         if n >= 0 { raised } else { self.binary(BinaryOp::Div, &Value::integer(1), &raised) }
     }
 
@@ -196,7 +246,8 @@ impl<'a> Fields<'a> {
         };
         let fields = x.in_fields(|v, k| field::pow(v, exponent(k), k));
         let log = self.log_of_power(x, |l, k| field::mul(l, p.fields[k], k));
-        Value { log, ..Value::finite(fields, x.degree.times(p.degree).of_function()) }
+        let lead = self.lead_of_power(x, |l, k| field::mul(l, p.fields[k], k));
+        Value { log, lead, ..Value::finite(fields, x.degree.times(p.degree).of_function()) }
     }
 
     /// The extremum of one value, or the value itself if it is that of a set already: an extremum of two values is that of both sets.
@@ -234,8 +285,8 @@ impl<'a> Fields<'a> {
                 }
             }
             (Infinite(x), Infinite(y)) => i32::from(x) - i32::from(y),
-            (Finite, Finite) => match (a.int, b.int) {
-                (Some(x), Some(y)) => (x > y) as i32 - (x < y) as i32,
+            (Finite, Finite) => match (a.quotient(), b.quotient()) {
+                (Some(x), Some(y)) => x.0.saturating_mul(y.1).cmp(&y.0.saturating_mul(x.1)) as i32,
                 _ if a.last() == b.last() => 0,
                 // Some total order: the same on both sides is all that matters.
                 _ => {
@@ -306,7 +357,12 @@ impl Domain for Fields<'_> {
         } else if v.fract() == 0.0 && v.abs() < 1e30 {
             Value::integer(v as i128)
         } else {
-            let constant = || Value::finite(std::array::from_fn(|k| field::from_f64(v, k)), Degree::ZERO);
+            let known = field::quotient(v.abs()).map(|(over, under)| (i128::from(over), i128::from(under)));
+            let known = known.map(|(over, under)| (if v < 0.0 { -over } else { over }, under));
+            let constant = || {
+                let fields = std::array::from_fn(|k| field::from_f64(v, k));
+                Value::finite(fields, Degree::ZERO).with_quotient(known)
+            };
             *self.constants.borrow_mut().entry(v.to_bits()).or_insert_with(constant)
         }
     }
@@ -336,7 +392,16 @@ impl Domain for Fields<'_> {
                 }
             }
             (UnaryOp::Neg, _) => {
-                Value { fields: x.in_fields(field::negate), int: x.int.map(|v| -v), log: None, largest: None, ..*x }
+                let (int, part) = (x.int.map(|v| -v), x.part.map(|(v, under)| (-v, under)));
+                Value {
+                    fields: x.in_fields(field::negate),
+                    int,
+                    part,
+                    log: None,
+                    lead: self.lead(BinaryOp::Sub, &Value::integer(0), x),
+                    largest: None,
+                    ..*x
+                }
             }
             (UnaryOp::Not, _) => Value::integer(i128::from(!self.holds(x))),
             (UnaryOp::Exp, _) => self.exponential(x),
@@ -358,6 +423,10 @@ impl Domain for Fields<'_> {
             (UnaryOp::Abs, _) => {
                 let int = x.int.and_then(i128::checked_abs);
                 int.map_or_else(|| self.magnitude(x), Value::integer)
+            }
+            (UnaryOp::Floor | UnaryOp::Round | UnaryOp::Sign, Special::Finite) if x.quotient().is_some() => {
+                let (over, under) = x.quotient().unwrap_or((0, 1));
+                Value::integer(op.apply(over as f64 / under as f64) as i128)
             }
             (op, _) => self.function(16 + op as u64, &[x]),
         }
@@ -386,21 +455,23 @@ impl Domain for Fields<'_> {
             return v;
         }
         let both = a.int.zip(b.int);
+        let lead = self.lead(op, a, b);
         match op {
             BinaryOp::Add => {
                 let sum = self.arithmetic(a, b, field::add, both.and_then(|(x, y)| x.checked_add(y)));
-                Value { degree: a.degree.plus(b.degree), ..sum }
+                Value { degree: a.degree.plus(b.degree), lead, ..sum }.known_as(op, a, b)
             }
             BinaryOp::Sub => {
                 let sub = |x, y, k| field::add(x, field::negate(y, k), k);
                 let difference = self.arithmetic(a, b, sub, both.and_then(|(x, y)| x.checked_sub(y)));
-                Value { degree: a.degree.plus(b.degree), ..difference }
+                Value { degree: a.degree.plus(b.degree), lead, ..difference }.known_as(op, a, b)
             }
             BinaryOp::Mul if a.square.is_some() && a.fields == b.fields => self.power(a, 2),
             BinaryOp::Mul => {
                 let square = self.square_of_product(a, b);
                 let product = self.arithmetic(a, b, field::mul, both.and_then(|(x, y)| x.checked_mul(y)));
-                Value { degree: a.degree.times(b.degree), log: self.log_of_product(a, b, false), square, ..product }
+                let log = self.log_of_product(a, b, false);
+                Value { degree: a.degree.times(b.degree), log, lead, square, ..product }.known_as(op, a, b)
             }
             BinaryOp::Div => match self.reciprocal(b) {
                 // A known zero stays known: number types round it to itself.
@@ -411,7 +482,8 @@ impl Domain for Fields<'_> {
                     let log = self.log_of_product(a, b, true);
                     let inverse = b.square.and_then(|s| Value::finite(s, Degree::ZERO).reciprocal());
                     let square = self.square_of_product(a, &Value { fields, square: inverse, ..*b });
-                    Value { degree: a.degree.times(b.degree.inverse()), log, square, ..quotient }
+                    Value { degree: a.degree.times(b.degree.inverse()), log, lead, square, ..quotient }
+                        .known_as(op, a, b)
                 }
                 None => Value::undefined(),
             },
@@ -481,8 +553,8 @@ impl Domain for Fields<'_> {
     fn single(&self, m: Monoid, v: Value) -> Value {
         match m {
             Monoid::Sum | Monoid::Prod => v,
-            // The identity stays what it is, and integers have an order.
-            _ if v == self.identity(m) || v.int.is_some() => v,
+            // The identity stays what it is, integers have an order, and what has no value leaves a set without one.
+            _ if v == self.identity(m) || v.int.is_some() || v.special == Special::Undefined => v,
             Monoid::Max | Monoid::Min | Monoid::ArgMax | Monoid::ArgMin if self.view.selects => v,
             Monoid::Custom(_) if self.view.spelled => v,
             Monoid::Max | Monoid::Min => {
@@ -502,6 +574,7 @@ impl Domain for Fields<'_> {
             Monoid::Custom(_) if self.view.spelled => return crate::stream::combine(self, self.graph, m, [a, b]),
             _ if *a == self.identity(m) => *b,
             _ if *b == self.identity(m) => *a,
+            _ if a.special == Special::Undefined || b.special == Special::Undefined => Value::undefined(),
             Monoid::Max | Monoid::Min if self.view.selects || a.int.is_some() && b.int.is_some() => {
                 let larger = self.compare(BinaryOp::Ge, a, b);
                 if larger == (m == Monoid::Max) { *a } else { *b }
@@ -520,6 +593,12 @@ impl Domain for Fields<'_> {
             false => a.order() > b.order(),
         }
     }
+}
+
+/// The mean that a value's lead is; `None` if it has none.
+fn mean(lead: Lead) -> Option<[u64; COUNT]> {
+    let under = Value::finite(lead.count, Degree::ZERO).reciprocal()?;
+    Some(std::array::from_fn(|k| field::mul(lead.sum[k], under[k], k)))
 }
 
 /// Twice the value, if that is a small odd number.

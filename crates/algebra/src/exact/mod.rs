@@ -12,7 +12,8 @@
 //! is a random function of the set too, and what its text says where a derived form takes it step by step. `log` is the
 //! inverse of `exp` where that made a value, and a random function of any other; the logarithm of a product is the sum of its factors' where one of
 //! them is an exponential, or of all products, or of none, whichever certifies (a value that two forms make of different factors has
-//! two logarithms otherwise, which certifies too little and never too much). Every other
+//! two logarithms otherwise, which certifies too little and never too much); and that of a sum of exponentials moves with their exponents where
+//! all of these move alike. Every other
 //! function is a random function: equal arguments, equal values.
 //!
 //! Where both graphs have the same states, a slice may be seen as a random function of what its step made: then each step is tested by itself,
@@ -90,7 +91,8 @@ pub fn certify(d: &Derivation, bound: &Bound, points: usize) -> Certificate {
     let steps = has_steps(d).then_some(View { by_steps: true, ..own });
     if let Certificate::NotCertified { .. } = by_fields {
         let others = [Logs::Products, Logs::Exponentials].map(|logs| View { logs, ..own });
-        let mut again = others.into_iter().chain(steps).map(|view| by_view(d, bound, points, view));
+        let leads = [Logs::WithExponentials, Logs::Products].map(|logs| View { logs, leads: true, ..own });
+        let mut again = others.into_iter().chain(leads).chain(steps).map(|view| by_view(d, bound, points, view));
         by_fields = again.find(Certificate::is_certified).unwrap_or(by_fields);
     }
     // Squares of roots are known or not, since what is known of some products of roots is not of all.
@@ -102,7 +104,7 @@ pub fn certify(d: &Derivation, bound: &Bound, points: usize) -> Certificate {
         _ => return by_fields,
     }
     let mut found = in_regions(own);
-    for view in [View { squares: true, ..own }].into_iter().chain(steps) {
+    for view in [View { squares: true, ..own }, View { leads: true, ..own }].into_iter().chain(steps) {
         if let Some(Certificate::NotCertified { .. }) = found {
             found = in_regions(view);
         }
@@ -120,6 +122,7 @@ fn view(d: &Derivation) -> View {
         spelled: own(&d.derived) < own(&d.written),
         squares: false,
         logs: Logs::WithExponentials,
+        leads: false,
         by_steps: false,
     }
 }

@@ -154,7 +154,9 @@ impl Domain for Ordered<'_> {
                 (UnaryOp::Relu, Some(Ordering::Less)) => Self::known(0),
                 _ => *x,
             },
-            UnaryOp::Floor | UnaryOp::Round if x.value.special == Special::Finite => self.step(x, |v| op.apply(v)),
+            UnaryOp::Floor | UnaryOp::Round if x.value.special == Special::Finite && x.value.quotient().is_none() => {
+                self.step(x, |v| op.apply(v))
+            }
             _ => Self::place(self.fields.unary(op, &x.value), x.real.unary(op)),
         }
     }

@@ -1,6 +1,10 @@
 //! A value, seen in every field of the tower at once.
 
 use super::field::{self, COUNT, PRIMES, hash};
+use einloom_cascade::BinaryOp;
+
+/// Numerators and denominators from here on are not followed: their products would leave the integers.
+const LARGEST_PART: i128 = 1 << 60;
 
 /// The field in which values are compared.
 const LAST: usize = COUNT - 1;
@@ -11,14 +15,26 @@ pub(super) struct Value {
     pub fields: [u64; COUNT],
     /// Its value where it is an integer that positions, sizes and literals make.
     pub int: Option<i128>,
+    /// Numerator and denominator where it is a quotient of such integers, in lowest terms, and none itself.
+    pub part: Option<(i128, i128)>,
     pub special: Special,
     pub degree: Degree,
     /// Its logarithm in every field, where it is an exponential or a product with one.
     pub log: Option<[u64; COUNT]>,
+    /// What it is with every `exp(x)` in it replaced by `1 + x·ε`, `ε² = 0`, if that is followed and anything was replaced.
+    pub lead: Option<Lead>,
     /// Its square in every field, where it is a root or a product with one.
     pub square: Option<[u64; COUNT]>,
     /// Whether it is the largest of a set, or else the smallest, where it is either.
     pub largest: Option<bool>,
+}
+
+/// `count + sum·ε`, in every field: the quotient of both is the mean of the exponents of a sum of exponentials, which moves as they do if
+/// all are shifted, whatever the order in which they were added.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Lead {
+    pub count: [u64; COUNT],
+    pub sum: [u64; COUNT],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -76,32 +92,17 @@ impl Degree {
 
 impl Value {
     pub fn finite(fields: [u64; COUNT], degree: Degree) -> Self {
-        Self { fields, int: None, special: Special::Finite, degree, log: None, square: None, largest: None }
+        let special = Special::Finite;
+        Self { fields, int: None, part: None, special, degree, log: None, lead: None, square: None, largest: None }
     }
 
     pub fn infinite(positive: bool) -> Self {
         let special = Special::Infinite(positive);
-        Self {
-            fields: [u64::from(positive); COUNT],
-            int: None,
-            special,
-            degree: Degree::ZERO,
-            log: None,
-            square: None,
-            largest: None,
-        }
+        Self { special, ..Self::finite([u64::from(positive); COUNT], Degree::ZERO) }
     }
 
     pub fn undefined() -> Self {
-        Self {
-            fields: [0; COUNT],
-            int: None,
-            special: Special::Undefined,
-            degree: Degree::ZERO,
-            log: None,
-            square: None,
-            largest: None,
-        }
+        Self { special: Special::Undefined, ..Self::finite([0; COUNT], Degree::ZERO) }
     }
 
     pub fn integer(v: i128) -> Self {
@@ -109,15 +110,38 @@ impl Value {
             Ok(v) if v < PRIMES[0] => [v; COUNT],
             _ => PRIMES.map(|m| v.rem_euclid(i128::from(m)) as u64),
         };
-        Self {
-            fields,
-            int: Some(v),
-            special: Special::Finite,
-            degree: Degree::ZERO,
-            log: None,
-            square: None,
-            largest: None,
+        Self { int: Some(v), ..Self::finite(fields, Degree::ZERO) }
+    }
+
+    /// The value as a quotient of integers that are known.
+    pub fn quotient(&self) -> Option<(i128, i128)> {
+        self.int.map(|v| (v, 1)).or(self.part)
+    }
+
+    /// It with what is known of it as a quotient.
+    pub fn with_quotient(self, quotient: Option<(i128, i128)>) -> Self {
+        let lowest = quotient.and_then(|(over, under)| {
+            let divisor = divisor(over.unsigned_abs(), under.unsigned_abs()) as i128;
+            let (over, under) = (over / divisor * under.signum(), under.abs() / divisor);
+            (over.abs() < LARGEST_PART && under < LARGEST_PART).then_some((over, under))
+        });
+        let int = lowest.filter(|q| q.1 == 1).map(|q| q.0);
+        Self { int, part: lowest.filter(|q| q.1 != 1), ..self }
+    }
+
+    /// What two values make of each other, known as a quotient where both are; integers that make one know it already.
+    pub fn known_as(self, op: BinaryOp, a: &Self, b: &Self) -> Self {
+        let (Some((x, under)), Some((y, other))) = (a.quotient(), b.quotient()) else { return self };
+        if self.int.is_some() || self.special != Special::Finite || [x, y].iter().any(|v| v.abs() >= LARGEST_PART) {
+            return self;
         }
+        self.with_quotient(match op {
+            BinaryOp::Add => (x * other).checked_add(y * under).zip(Some(under * other)),
+            BinaryOp::Sub => (x * other).checked_sub(y * under).zip(Some(under * other)),
+            BinaryOp::Mul => Some((x * y, under * other)),
+            BinaryOp::Div => Some((x * other, under * y)).filter(|q| q.1 != 0),
+            _ => None,
+        })
     }
 
     /// The value in the field where values are compared.
@@ -156,4 +180,9 @@ impl Value {
     pub fn order(&self) -> u64 {
         hash(&[self.last(), self.special_code()])
     }
+}
+
+/// The greatest common divisor of two numbers, of which the second is not 0.
+fn divisor(a: u128, b: u128) -> u128 {
+    if a == 0 { b } else { divisor(b % a, a) }
 }
