@@ -18,12 +18,7 @@ impl Rewriter<'_> {
         for reader in readers {
             let node = self.graph[reader].clone();
             let Def::Reduce(r) = &node.def else { continue };
-            let anchors = self.graph.nodes.iter().filter_map(|n| match &n.def {
-                Def::Reduce(r) => Some(&r.streaming.anchors),
-                _ => None,
-            });
-            let anchored = !r.streaming.anchors.is_empty() || anchors.flatten().any(|a| *a == reader);
-            if r.monoid != Monoid::Sum || r.over.contains(&self.t) || anchored {
+            if r.monoid != Monoid::Sum || r.over.contains(&self.t) || self.is_anchored(reader, r) {
                 continue;
             }
             let Some((read, rest)) = self.addends(r, states) else { continue };

@@ -22,6 +22,7 @@
 //! not multiplied by 0. What a condition discards, `where(c, 0, h)`, is multiplied by 0, so an infinite state is no number after it. (A backend that masks products of matrices by a factor 0 says so itself.)
 
 mod addends;
+mod positions;
 mod read;
 mod sort;
 mod step;
@@ -155,6 +156,7 @@ impl<'a> Rewriter<'a> {
             self.check(a)?;
             self.check_size(a)?;
         }
+        self.take_slices_out(&states);
         self.take_apart(&states);
         let readers: Vec<NodeId> =
             self.graph.ids().filter(|n| !states.contains(n) && self.reads_any(*n, &states)).collect();

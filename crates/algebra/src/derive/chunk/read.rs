@@ -76,7 +76,15 @@ impl Rewriter<'_> {
         let name = self.graph[a.state].name.clone();
         let hint = Some("a sum of products with one slice of the state would do".to_string());
         let other = (format!("{} reads {name} other than as a factor of a sum", node.name), hint);
-        if r.monoid != Monoid::Sum || r.over.contains(&self.t) {
+        if r.over.contains(&self.t) {
+            let reason = format!(
+                "{} reads {name} at every position that it reduces, and at other places than its own",
+                node.name
+            );
+            let hint = "slices at t and t + 1, each element at its own place, can be read".to_string();
+            return Err((reason, Some(hint)));
+        }
+        if r.monoid != Monoid::Sum {
             return Err(other);
         }
         // Summed once its anchors are complete, a state is what it was repaired to be; but what is repaired by it needs it as
