@@ -286,7 +286,10 @@ fn facts_of(
             let rank = same(graph, graph.cascade[i].rank);
             if over.contains(&i) {
                 own.done = roots.values().copied().fold(own.done.max(level), usize::max);
-                own.reduced.insert(rank);
+                // What reads nothing traverses nothing: a number of positions is there when sizes are.
+                if !operands.is_empty() {
+                    own.reduced.insert(rank);
+                }
                 if !grows(graph, node, i) {
                     for (root, &at) in &roots {
                         let known = own.fibres.entry(*root).or_default();

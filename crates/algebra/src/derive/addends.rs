@@ -4,10 +4,14 @@
 //! Products with one sum are always taken apart. Whole powers of sums, and products of several, only where no addend of any
 //! of them can be negative: `(f - g)²` may be small where `f²`, `2fg` and `g²` are not, and what cancels in the difference
 //! would cancel after it has been rounded.
+//!
+//! Products of several such sums are also taken apart where they would separate as a whole, about means: `Σ (f - f̄)·(g - ḡ)` may cancel with
+//! `N·f̄·ḡ` nearly all of it, where as written nothing is subtracted.
 
 use super::Deriver;
 use super::inline::Cancelled;
 use super::polynomial::flat;
+use super::separate::Separated;
 use crate::{Def, Node, NodeId, Product, Reduction, Rule, Term, product, show, sign};
 use einloom_cascade::{BinaryOp, IndexId};
 
@@ -49,6 +53,12 @@ impl Deriver<'_> {
     pub(super) fn addends_split(&self, body: &Term, over: &[IndexId]) -> bool {
         let addends = self.addends(body);
         (2..=MOST_ADDENDS).contains(&addends.len()) && addends.iter().all(|(_, t)| self.split(t, over, 0).is_ok())
+    }
+
+    /// Whether a body is a product of several sums without negative addends, which would be moments of several variables.
+    pub(super) fn only_adds(&self, body: &Term, parts: &Separated, over: &[IndexId]) -> bool {
+        let several = parts.mixed.as_ref().is_some_and(|p| p.variables.len() > 1);
+        several && addends(body).len() == 1 && self.addends_split(body, over)
     }
 
     /// The addends of a body with their signs. Whole powers and products of sums are multiplied out if no addend of any of

@@ -108,9 +108,8 @@ impl Strip<'_> {
             }
             Term::Read(n, at) => match &self.graph[*n].def {
                 Def::Map(def) if self.graph.is_plain(*n, at) && !inline::rounds(&self.graph[*n]) => {
-                    let before = out.len();
                     let inner = self.strip(def, neutral, out);
-                    if out.len() > before { inner } else { both(term) }
+                    if inner.0 != *def { inner } else { both(term) }
                 }
                 _ => both(term),
             },

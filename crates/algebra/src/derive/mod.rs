@@ -9,6 +9,7 @@ mod alike;
 mod apart;
 mod arg;
 mod attained;
+mod beside;
 mod cancels;
 mod chunk;
 mod condition;

@@ -27,11 +27,18 @@ impl Deriver<'_> {
         }
         if anchored {
             let why = match &inner.streaming.repair {
-                Some(r) => format!(
-                    "the anchor is {}, the maximum so far; it only grows, so the factor {} is at most 1",
-                    self.names(&self.maxima(&inner.streaming.anchors)),
-                    show::term(&self.out, &show::unguarded(&r.factor))
-                ),
+                Some(r) => {
+                    let maxima = self.maxima(&inner.streaming.anchors);
+                    let (names, factor) = (self.names(&maxima), show::term(&self.out, &show::unguarded(&r.factor)));
+                    match maxima.len() {
+                        0 | 1 => format!(
+                            "the anchor is {names}, the maximum so far; it only grows, so the factor {factor} is at most 1"
+                        ),
+                        _ => format!(
+                            "the anchors are {names}, each the maximum so far of an exponential of its own; they only grow, so the factor {factor} is at most 1"
+                        ),
+                    }
+                }
                 None => "the anchor is complete before this traversal starts, so nothing need be repaired".to_string(),
             };
             let rule = if stabilised { Rule::Stabilise } else { Rule::Separate };

@@ -92,7 +92,7 @@ impl Deriver<'_> {
         push(binary(BinaryOp::Div, over, usable.clone()));
         let mut anchor = Anchor::default();
         if self.levels.of(state) >= floor {
-            (anchor.state, anchor.factor) = (Some(state), Some(moved(&value, &power)));
+            (anchor.states, anchor.factor) = (vec![state], Some(moved(&value, &power)));
         }
         Some(Scaling { anchor, inside: scaled, outside: rest, left: raise(whole(usable), &power) })
     }
@@ -125,7 +125,7 @@ impl Deriver<'_> {
         rest.factors.remove(place);
         let k = Term::Number(k);
         Some(Scaling {
-            anchor: Anchor { exponent: vec![], state: Some(n), factor: Some(moved(base, &k)) },
+            anchor: Anchor { states: vec![n], factor: Some(moved(base, &k)), ..Anchor::default() },
             inside: scaled,
             outside: rest,
             left: raise(binary(BinaryOp::Div, anchor, base.clone()), &k),

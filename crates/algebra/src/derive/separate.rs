@@ -48,8 +48,10 @@ struct Under {
 pub(super) struct Anchor {
     /// The exponent relative to the anchor, as it stands in a state.
     pub exponent: product::Sum,
-    /// The maximum's state, if it moves in this traversal.
-    pub state: Option<NodeId>,
+    /// Exponents that stay exponentials of their own.
+    pub apart: Vec<product::Sum>,
+    /// The maxima's states, of those that move in this traversal.
+    pub states: Vec<NodeId>,
     /// What a state is multiplied with when it moves.
     pub factor: Option<Term>,
 }
@@ -109,6 +111,9 @@ impl Deriver<'_> {
         let (mut found, mut floor) = (None, 0);
         while floor <= last {
             match self.split(&body, &r.over, floor) {
+                Ok(parts) if floor == 0 && self.only_adds(&body, &parts, &r.over) => {
+                    return self.sum_of_sums(id, node, Reduction { body, ..r }, before);
+                }
                 Ok(parts) => {
                     found = Some((floor, parts));
                     break;
@@ -296,12 +301,19 @@ impl Deriver<'_> {
     ) -> NodeId {
         let over = r.over.clone();
         // What the finished states are multiplied with: the maximum's state, its value and the rest of the exponent.
-        let mut shift: Option<(NodeId, Term, product::Sum)> = None;
+        let mut shift: Vec<(NodeId, Term, product::Sum)> = vec![];
         let mut anchor = Anchor { exponent: parts.exponent.clone(), ..Anchor::default() };
-        if anchored {
+        if anchored && let Some(groups) = self.exponents_apart(&parts, &r) {
+            anchor = Anchor::default();
+            for [exponent, beside] in groups {
+                let (own, state, value) = self.anchor(&node, &r, &exponent, floor);
+                anchor.join(own);
+                shift.push((state, value, beside));
+            }
+        } else if anchored {
             let (state, value);
             (anchor, state, value) = self.anchor(&node, &r, &parts.exponent, floor);
-            shift = Some((state, value, parts.shift.clone()));
+            shift.push((state, value, parts.shift.clone()));
         }
         let (inner, mut value) = match &parts.mixed {
             None => {
@@ -312,13 +324,13 @@ impl Deriver<'_> {
             Some(mixed) => self.moments(&node, &r, &parts.inside, mixed, &anchor, floor, &before),
         };
         let stabilised = anchored && parts.shift.is_empty();
-        if let Some((_, max, shift)) = &shift {
+        for (_, max, shift) in &shift {
             value = shifted(value, max, shift, stabilised);
         }
         let factor = parts.outside;
         let inner_factor = under.factor;
         let number = inner_factor.is_number() && inner_factor.coefficient.is_finite();
-        let hidden = !number || shift.is_some() && under.shift || parts.mixed.is_some() && under.mixed;
+        let hidden = !number || !shift.is_empty() && under.shift || parts.mixed.is_some() && under.mixed;
         if hidden {
             // An element that a condition masks meets nothing of what stands under it.
             if !inner_factor.is_one() {
@@ -334,7 +346,7 @@ impl Deriver<'_> {
         if !rest.is_one() {
             value = times(value, &rest);
         }
-        let moved = matches!(&shift, Some((_, _, s)) if !s.is_empty());
+        let moved = shift.iter().any(|(_, _, s)| !s.is_empty());
         if !factor.is_number() || !factor.coefficient.is_finite() || moved || parts.mixed.is_some() {
             let seen = self.seen(&node, &over, &own_filter);
             value = guard::where_some(seen, value, 0.0);
@@ -342,7 +354,7 @@ impl Deriver<'_> {
         let Cancelled { value, mut rest, divided } = self.cancel(&value);
         self.explain_sum(&node, &over, &before, &inner, &factor, anchored, stabilised, &value);
         self.note_store(&node, &value);
-        if let Some((anchor, ..)) = shift
+        if let [(anchor, ..)] = shift[..]
             && stabilised
         {
             let anchors = [anchor].into();
@@ -381,7 +393,7 @@ impl Deriver<'_> {
         let mut anchor = Anchor { exponent: own, ..Anchor::default() };
         // One that an earlier traversal completes does not move.
         if self.levels.of(state) >= floor {
-            anchor.state = Some(state);
+            anchor.states.push(state);
             anchor.factor = Some(ratio(&value, &finite));
         }
         (anchor, state, value)
@@ -389,13 +401,25 @@ impl Deriver<'_> {
 }
 
 impl Anchor {
+    /// Both exponentials, each by itself.
+    fn join(&mut self, other: Anchor) {
+        self.apart.push(other.exponent);
+        self.states.extend(other.states);
+        self.factor = match (self.factor.take(), other.factor) {
+            (Some(a), Some(b)) => Some(Term::Binary(BinaryOp::Mul, Box::new(a), Box::new(b))),
+            (a, b) => a.or(b),
+        };
+    }
+
     /// The sum of `inside` times the exponential, as a state.
     pub(super) fn reduction(&self, r: &Reduction, mut inside: Product) -> Reduction {
         product::append(&mut inside.exponent, self.exponent.clone(), 1.0);
+        let exponential = |e: &product::Sum| (Term::Unary(UnaryOp::Exp, Box::new(product::sum_term(e))), 1.0);
+        inside.factors.extend(self.apart.iter().map(exponential));
         let mut streaming = Streaming::default();
-        if let (Some(state), Some(factor)) = (self.state, &self.factor) {
+        if let Some(factor) = &self.factor {
             let repair = Repair { combine: BinaryOp::Mul, factor: factor.clone(), plus: None, keep_if: None };
-            streaming = Streaming { level: 0, anchors: vec![state], repair: Some(repair) };
+            streaming = Streaming { level: 0, anchors: self.states.clone(), repair: Some(repair) };
         }
         Reduction { body: inside.term(), streaming, ..r.clone() }
     }

@@ -127,7 +127,7 @@ impl Deriver<'_> {
         let (anchor, _, maximum) = self.anchor(m.node, m.r, &exponent, m.floor);
         u.exponent = anchor.exponent;
         let lift = Product { exponent: product::sum(&maximum), ..Product::one() };
-        let shrinks = anchor.factor.zip(anchor.state.map(|state| vec![state]));
+        let shrinks = anchor.factor.map(|factor| (factor, anchor.states));
         Centre { lift: Some(lift), ..self.centre(m, &u, shrinks) }
     }
 

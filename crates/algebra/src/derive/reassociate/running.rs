@@ -2,8 +2,8 @@
 //!
 //! Condition: what is reduced carries m, if at all, in addends of an extremum, or in factors of it that cannot be negative:
 //! `max(n) (f(n) + a(m)) = a(m) + max(n) f(n)`. An addend that
-//! moves with the position, as in `f(n) - c·(m - n)`, is taken relative to the latest position: the state moves by a difference per step, and
-//! stays as large as what is written.
+//! moves with the position, as in `f(n) - c·(m - n)` for any c that is the same at every n, is taken relative to the latest position: the
+//! state moves by a difference per step, and stays as large as what is written.
 //!
 //! [`prefix`]: super::prefix
 
@@ -11,7 +11,7 @@ use super::Rewriting;
 use super::build::{Join, State, rename_placeholders};
 use super::first::Equal;
 use super::insert::insert;
-use super::prefix::{Prefix, Why, mentions_position};
+use super::prefix::{Prefix, Why, mentions_position, reads_at};
 use super::site::{Site, open_maps, reads_both};
 use super::weights::{canonical, moved};
 use crate::derive::{filter, guard};
@@ -189,7 +189,8 @@ impl Parts {
         if let Some((_, t)) = inner.iter().find(|(_, t)| t.mentions(&[m])) {
             return Err(together(t));
         }
-        let (moving, data): (Sum, Sum) = inner.into_iter().partition(|(_, t)| mentions_position(t, n) && !reads(t));
+        let (moving, data): (Sum, Sum) =
+            inner.into_iter().partition(|(_, t)| mentions_position(t, n) && !reads_at(t, n));
         if let Some((_, t)) = data.iter().find(|(_, t)| mentions_position(t, n)) {
             let reason = format!("{} moves with the position by what is read there", show::term(graph, t));
             return Err((reason, Some("multiples of the position that are the same everywhere would do".into())));
@@ -225,7 +226,11 @@ impl Site {
         };
         let mut g = (*self.graph).clone();
         let plus = |old: Term, by: Term| Term::Binary(BinaryOp::Add, Box::new(old), Box::new(by));
+        let ranks = [prefix.of, prefix.up_to].map(|i| self.graph.cascade[i].rank);
+        let some = prefix.offset == 0 && filters.is_empty() && ranks[0] == ranks[1];
+        // Data may be infinite, and nothing stays nothing.
         let kept = |old: Term| match &moves {
+            Some(by) if !some && reads(by) => guard::unless_identity(&old, identity, |old| plus(old, by.clone())),
             Some(by) => plus(old, by.clone()),
             None => old,
         };
@@ -235,8 +240,6 @@ impl Site {
         if let Joined::Of(_) = joined {
             node.dtype = self.exact_for(&inside);
         }
-        let ranks = [prefix.of, prefix.up_to].map(|i| self.graph.cascade[i].rank);
-        let some = prefix.offset == 0 && filters.is_empty() && ranks[0] == ranks[1];
         let leaves = factor.is_some() || outside.as_ref().is_some_and(reads);
         let put = |read: Term| {
             let times = |mut f: Product| {
