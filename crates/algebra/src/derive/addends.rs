@@ -13,7 +13,7 @@ use super::inline::Cancelled;
 use super::polynomial::flat;
 use super::separate::Separated;
 use crate::{Def, Node, NodeId, Product, Reduction, Rule, Term, product, show, sign};
-use einloom_cascade::{BinaryOp, IndexId};
+use einloom_cascade::{BinaryOp, IndexId, Monoid};
 
 /// More addends than this are not made.
 const MOST_ADDENDS: usize = 8;
@@ -49,10 +49,11 @@ impl Deriver<'_> {
         !separates(body) && separates(other)
     }
 
-    /// Whether the body is a sum of several addends that separate one by one.
+    /// Whether the body is a sum of several addends that separate one by one, as one sum or as one inside another.
     pub(super) fn addends_split(&self, body: &Term, over: &[IndexId]) -> bool {
         let addends = self.addends(body);
-        (2..=MOST_ADDENDS).contains(&addends.len()) && addends.iter().all(|(_, t)| self.split(t, over, 0).is_ok())
+        let separates = |t: &Term| self.split(t, over, 0).is_ok() || self.inner_of(Monoid::Sum, over, t).is_some();
+        (2..=MOST_ADDENDS).contains(&addends.len()) && addends.iter().all(|(_, t)| separates(t))
     }
 
     /// Whether a body is a product of several sums without negative addends, which would be moments of several variables.
@@ -64,7 +65,7 @@ impl Deriver<'_> {
     /// The addends of a body with their signs. Whole powers and products of sums are multiplied out if no addend of any of
     /// them can be negative: else what cancels in such a sum would cancel too late.
     fn addends(&self, body: &Term) -> Vec<(f64, Term)> {
-        let plain = addends(body);
+        let plain = addends(&put_together(body));
         if plain.len() > 1 {
             return plain;
         }
@@ -116,4 +117,20 @@ fn addends(body: &Term) -> Vec<(f64, Term)> {
         }
     }
     flattened.into_iter().map(|(sign, t)| (sign, t.clone())).collect()
+}
+
+/// A body with equal addends of a sum in it put together, if any are.
+fn put_together(body: &Term) -> Term {
+    match body {
+        Term::Binary(BinaryOp::Add | BinaryOp::Sub, ..) => {
+            let mut all = vec![];
+            flat(body, 1.0, &mut all);
+            let sum = product::sum(body);
+            if sum.len() < all.len() { product::sum_term(&sum) } else { body.clone() }
+        }
+        Term::Binary(op @ (BinaryOp::Mul | BinaryOp::Div), a, b) => {
+            Term::Binary(*op, Box::new(put_together(a)), Box::new(put_together(b)))
+        }
+        other => other.clone(),
+    }
 }

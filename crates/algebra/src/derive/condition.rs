@@ -2,8 +2,8 @@
 //! as a whole but each branch may.
 //!
 //! Conditions: the choice is a factor of the body, it does not carry the indices, and what each branch makes of the body separates,
-//! as a whole or by its addends. A branch that is 0 makes a sum that is 0. So what a reduction inside leaves guarded against having
-//! nothing to reduce is open to the reduction around it.
+//! as a whole, by its addends or with its logarithms opened. What else chooses by that condition is the same branch's. A branch that is 0
+//! makes a sum that is 0. So what a reduction inside leaves guarded against having nothing to reduce is open to the reduction around it.
 //!
 //! A condition that does carry them chooses element by element: `Σ where(c, f, g)·h = Σ(c) f·h + Σ(not c) g·h`, if it waits for nothing.
 //! Each sum skips what the other one takes, so nothing of a branch that is not taken is ever met.
@@ -37,21 +37,28 @@ impl Deriver<'_> {
             |(t, power)| matches!(t, Term::Select(c, ..) if *power == 1.0 && t.mentions(over) && !self.waits(c, over, 0)),
         )?;
         let Term::Select(condition, a, b) = &p.factors[place].0 else { return None };
-        let with = |branch: &Term| {
+        let with = |branch: &Term, holds: bool| {
             let mut rest = p.clone();
             rest.factors.remove(place);
+            let (rest, branch) = match rest.is_one() {
+                true => (rest, given(branch, condition, holds)),
+                false => {
+                    (Product::of(&given(&rest.term(), condition, holds), &self.out), given(branch, condition, holds))
+                }
+            };
             match branch.as_number() {
                 Some(0.0) => Term::Number(0.0),
                 _ if rest.is_one() => branch.clone(),
-                _ => rest.times(&Product::of(branch, &self.out)).term(),
+                _ => rest.times(&Product::of(&branch, &self.out)).term(),
             }
         };
+        let each = |t: &Term| self.split(t, over, 0).is_ok() || self.addends_split(t, over);
         let separates = |t: &Term| {
-            self.split(t, over, 0).is_ok()
-                || self.addends_split(t, over)
+            each(t)
+                || each(&self.opened(t, over, &mut vec![]))
                 || depth > 0 && self.choice(t, over, depth - 1).is_some()
         };
-        let (then, otherwise) = (with(a), with(b));
+        let (then, otherwise) = (with(a, true), with(b, false));
         (separates(&then) && separates(&otherwise)).then(|| Choice {
             condition: (**condition).clone(),
             then,
@@ -99,5 +106,13 @@ impl Deriver<'_> {
         self.step(rule, &node, &r.over, why, before, after);
         let Cancelled { value, rest, .. } = self.cancel(&value);
         self.push_map(Node { def: Def::Map(value), ..node }, rest)
+    }
+}
+
+/// A term where a condition is known to hold, or not to.
+fn given(t: &Term, condition: &Term, holds: bool) -> Term {
+    match t {
+        Term::Select(c, a, b) if **c == *condition => given(if holds { a } else { b }, condition, holds),
+        _ => t.map_children(&mut |t| given(t, condition, holds)),
     }
 }

@@ -3,9 +3,8 @@
 //! A logarithm of what waits for another reduction is no finite sum of products of functions of the element and of that
 //! reduction, but that of a product is a sum, whose addends may separate.
 //!
-//! Conditions: at most one of the factors may be negative, so that both sides are defined for the same numbers; none of them
-//! both carries the reduced indices and waits, so that the sum is one that separates better; and the body separates with the
-//! logarithms opened, and not without.
+//! Conditions: at most one of the factors may be negative, so that both sides are defined for the same numbers; and the body separates
+//! with the logarithms opened, and not without.
 
 use super::Deriver;
 use crate::{Node, Product, Rule, Term, product, show, sign};
@@ -33,7 +32,7 @@ impl Deriver<'_> {
         if let Term::Unary(op @ (UnaryOp::Log | UnaryOp::Log2), x) = term
             && self.waits(x, over, 0)
             && x.mentions(over)
-            && let Some(sum) = self.logarithm(x, over)
+            && let Some(sum) = self.logarithm(x)
         {
             // To the base 2 it is log2(e) times that.
             let scale = if *op == UnaryOp::Log { 1.0 } else { std::f64::consts::LOG2_E };
@@ -49,16 +48,14 @@ impl Deriver<'_> {
     }
 
     /// `log x` as a sum.
-    fn logarithm(&self, x: &Term, over: &[IndexId]) -> Option<product::Sum> {
+    fn logarithm(&self, x: &Term) -> Option<product::Sum> {
         let p = Product::of(x, &self.out);
-        let mixes = |t: &Term| t.mentions(over) && self.waits(t, over, 0);
         let signed = p.factors.iter().filter(|(base, _)| !sign::nonnegative(base, &self.out));
         // Of an even power no sign is known.
         let even = |power: f64| power.fract() == 0.0 && (power / 2.0).fract() == 0.0;
         let odd_powers = signed.clone().all(|(_, power)| !even(*power));
         let parts = p.factors.len() + usize::from(!p.exponent.is_empty()) + usize::from(!p.exponent2.is_empty());
-        let apart = p.factors.iter().all(|(base, _)| !mixes(base));
-        if p.coefficient <= 0.0 || signed.count() > 1 || !odd_powers || !apart || parts < 2 && p.exponent.is_empty() {
+        if p.coefficient <= 0.0 || signed.count() > 1 || !odd_powers || parts < 2 && p.exponent.is_empty() {
             return None;
         }
         let mut out = p.exponent.clone();

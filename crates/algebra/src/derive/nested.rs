@@ -1,29 +1,53 @@
 //! Reductions over several indices that wait for reductions over some of them: `Σ_gi (x(g,i) - c(g))²` with `c(g) = Σ_i x` is
 //! `Σ_g Σ_i (x(g,i) - c(g))²`, whose inner sum streams beside c.
 //!
-//! Conditions: all that the body waits for is over some of the indices and carries others of them, none of it is over the others, and
-//! as a reduction over those alone the body separates.
+//! Conditions: all that the body waits for, in a sum all that its factors with the indices wait for, is over some of the indices and carries
+//! others of them, none of it is over the others, and as a reduction over those alone the body separates, by its addends or with its
+//! logarithms opened too.
 
 use super::Deriver;
-use crate::{Def, Node, NodeId, Reduction, Rule, Term, show};
+use crate::{Def, Node, NodeId, Product, Reduction, Rule, Term, show};
 use einloom_cascade::{IndexId, Monoid, SizeExpr};
 
 impl Deriver<'_> {
     /// The indices of the inner reduction, if one inside another separates.
     pub(super) fn inner_indices(&self, r: &Reduction, body: &Term) -> Option<Vec<IndexId>> {
-        let barriers = self.barriers(body, &r.over);
-        let over = |n: &NodeId| match &self.out[*n].def {
+        self.inner_of(r.monoid, &r.over, body)
+    }
+
+    /// Of a reduction over these.
+    pub(super) fn inner_of(&self, monoid: Monoid, over: &[IndexId], body: &Term) -> Option<Vec<IndexId>> {
+        if over.len() < 2 {
+            return None;
+        }
+        let barriers = match monoid {
+            Monoid::Sum => self.joined(body, over),
+            _ => self.barriers(body, over),
+        };
+        let of = |n: &NodeId| match &self.out[*n].def {
             Def::Reduce(b) => b.over.clone(),
             _ => vec![],
         };
-        let waited: Vec<IndexId> = barriers.iter().flat_map(over).collect();
-        let (inner, outer): (Vec<IndexId>, Vec<IndexId>) = r.over.iter().partition(|i| waited.contains(i));
-        let apart = barriers.iter().all(|n| !over(n).iter().any(|i| outer.contains(i)));
-        let separates = match r.monoid {
-            Monoid::Sum => self.split(body, &inner, 0).is_ok() || self.addends_split(body, &inner),
+        let waited: Vec<IndexId> = barriers.iter().flat_map(of).collect();
+        let (inner, outer): (Vec<IndexId>, Vec<IndexId>) = over.iter().partition(|i| waited.contains(i));
+        let apart = barriers.iter().all(|n| !of(n).iter().any(|i| outer.contains(i)));
+        let each = |body: &Term| self.split(body, &inner, 0).is_ok() || self.addends_split(body, &inner);
+        let separates = match monoid {
+            Monoid::Sum => each(body) || each(&self.opened(body, &inner, &mut vec![])),
             monoid => self.ends(monoid, body, &inner, 0).is_some() || self.leaves(body, &inner),
         };
         (!inner.is_empty() && !outer.is_empty() && apart && separates).then_some(inner)
+    }
+
+    /// What those factors of a sum's body wait for that carry the indices and wait: the others leave.
+    fn joined(&self, body: &Term, over: &[IndexId]) -> Vec<NodeId> {
+        let (inside, _) = Product::of(body, &self.out).partition(|t| t.mentions(over));
+        let factors = inside.factors.iter().map(|(t, _)| t);
+        let addends = inside.exponent.iter().chain(&inside.exponent2).map(|(_, t)| t);
+        let mut found: Vec<NodeId> = factors.chain(addends).flat_map(|t| self.barriers(t, over)).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 
     /// The reduction as one over these indices inside one over the others.

@@ -97,54 +97,65 @@ impl<'a> Fields<'a> {
         }
         // Below the first field there is none: a random function of the value.
         fields[0] = hash(&[self.seed, 4, fields[1]]) % PRIMES[0];
-        let lead = self.view.leads.then_some(Lead { count: [1; COUNT], sum: x.fields });
+        let lead = Lead { count: [1; COUNT], sum: x.fields, scale: [1; COUNT], log: [0; COUNT] };
+        let lead = self.view.leads.then_some(lead);
         Value { log: Some(x.fields), lead, ..Value::finite(fields, x.degree.of_function()) }
     }
 
-    /// The logarithm: the inverse of `exp` where that, or a product with it, made the value. Of any other it is a random function,
-    /// or what leads it and a random function of the rest, `log y = l + log(y·exp(-l))`.
+    /// The logarithm: the inverse of `exp` where that made the value. Of any other it is a random function, or what leads it and a
+    /// random function of the rest, `log y = l - log z + log(y·z·exp(-l))`.
     fn logarithm(&self, x: &Value) -> [u64; COUNT] {
         let random = |v: &Value| self.function(16 + UnaryOp::Log as u64, &[v]).fields;
-        match (x.log, x.lead.and_then(mean)) {
+        match (x.log, x.lead.and_then(|lead| Some((mean(lead)?, lead)))) {
             (Some(log), _) => log,
             _ if x.int == Some(1) => [0; COUNT],
             (None, None) => random(x),
-            (None, Some(lead)) => {
-                let back = Value::finite(std::array::from_fn(|k| field::negate(lead[k], k)), x.degree);
-                let back = self.exponential(&back).fields;
-                let rest = random(&Value { fields: x.in_fields(|v, k| field::mul(v, back[k], k)), ..*x });
-                std::array::from_fn(|k| field::add(rest[k], lead[k], k))
+            (None, Some((mean, lead))) => {
+                let rest = match mean {
+                    [0, 0, 0, 0] => [1; COUNT],
+                    _ => self.exponential(&Value::finite(each(|k| field::negate(mean[k], k)), x.degree)).fields,
+                };
+                let rest = each(|k| field::mul(field::mul(x.fields[k], lead.scale[k], k), rest[k], k));
+                let rest = random(&Value { fields: rest, ..*x });
+                each(|k| field::add(field::add(rest[k], mean[k], k), field::negate(lead.log[k], k), k))
             }
         }
     }
 
-    /// What a value that two others make is without its exponentials.
+    /// What leads a value that two others make.
     fn lead(&self, op: BinaryOp, a: &Value, b: &Value) -> Option<Lead> {
-        a.lead.or(b.lead)?;
-        let of = |v: &Value| v.lead.unwrap_or(Lead { count: v.fields, sum: [0; COUNT] });
-        let (a, b) = (of(a), of(b));
-        let each = |f: &dyn Fn(usize) -> u64| -> [u64; COUNT] { std::array::from_fn(f) };
-        let cross = |k: usize, minus: bool| {
-            let other = field::mul(b.sum[k], a.count[k], k);
-            field::add(field::mul(a.sum[k], b.count[k], k), if minus { field::negate(other, k) } else { other }, k)
-        };
+        let divides = op == BinaryOp::Div && self.view.leads && b.degree != Degree::ZERO;
+        if !divides {
+            a.lead.or(b.lead)?;
+        }
+        let of =
+            |v: &Value| v.lead.unwrap_or(Lead { count: v.fields, sum: [0; COUNT], scale: [1; COUNT], log: [0; COUNT] });
+        let (x, y) = (of(a), of(b));
         let (add, mul) = (field::add, field::mul);
+        let signed = |v: u64, k: usize| if op == BinaryOp::Sub { field::negate(v, k) } else { v };
         Some(match op {
-            BinaryOp::Add => {
-                Lead { count: each(&|k| add(a.count[k], b.count[k], k)), sum: each(&|k| add(a.sum[k], b.sum[k], k)) }
+            BinaryOp::Add | BinaryOp::Sub => {
+                // 0 is divided by anything.
+                let (scale, log) = match (a.int, b.int) {
+                    (Some(0), _) => (y.scale, y.log),
+                    (_, Some(0)) => (x.scale, x.log),
+                    _ if x.scale == y.scale => (x.scale, x.log),
+                    _ => ([1; COUNT], [0; COUNT]),
+                };
+                let count = each(|k| add(x.count[k], signed(y.count[k], k), k));
+                Lead { count, sum: each(|k| add(x.sum[k], signed(y.sum[k], k), k)), scale, log }
             }
-            BinaryOp::Sub => Lead {
-                count: each(&|k| add(a.count[k], field::negate(b.count[k], k), k)),
-                sum: each(&|k| add(a.sum[k], field::negate(b.sum[k], k), k)),
+            BinaryOp::Mul => Lead {
+                count: each(|k| mul(x.count[k], y.count[k], k)),
+                sum: each(|k| add(mul(x.sum[k], y.count[k], k), mul(y.sum[k], x.count[k], k), k)),
+                scale: each(|k| mul(x.scale[k], y.scale[k], k)),
+                log: each(|k| add(x.log[k], y.log[k], k)),
             },
-            BinaryOp::Mul => Lead { count: each(&|k| mul(a.count[k], b.count[k], k)), sum: each(&|k| cross(k, false)) },
-            BinaryOp::Div => {
-                let under = Value::finite(b.count, Degree::ZERO).reciprocal()?;
-                Lead {
-                    count: each(&|k| mul(a.count[k], under[k], k)),
-                    sum: each(&|k| mul(cross(k, true), mul(under[k], under[k], k), k)),
-                }
+            BinaryOp::Div if divides => {
+                let log = self.logarithm(b);
+                Lead { scale: each(|k| mul(x.scale[k], b.fields[k], k)), log: each(|k| add(x.log[k], log[k], k)), ..x }
             }
+            BinaryOp::Div => x,
             _ => return None,
         })
     }
@@ -152,7 +163,7 @@ impl<'a> Fields<'a> {
     /// What leads a power: the power of what leads its base.
     fn lead_of_power(&self, x: &Value, times: impl Fn(u64, usize) -> u64) -> Option<Lead> {
         let lead = x.lead.and_then(mean)?;
-        Some(Lead { count: [1; COUNT], sum: std::array::from_fn(|k| times(lead[k], k)) })
+        Some(Lead { count: [1; COUNT], sum: each(|k| times(lead[k], k)), scale: [1; COUNT], log: [0; COUNT] })
     }
 
     /// Its logarithm times a number, if it is known.
@@ -593,6 +604,10 @@ impl Domain for Fields<'_> {
             false => a.order() > b.order(),
         }
     }
+}
+
+fn each(f: impl Fn(usize) -> u64) -> [u64; COUNT] {
+    std::array::from_fn(f)
 }
 
 /// The mean that a value's lead is; `None` if it has none.

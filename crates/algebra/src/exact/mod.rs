@@ -12,8 +12,8 @@
 //! is a random function of the set too, and what its text says where a derived form takes it step by step. `log` is the
 //! inverse of `exp` where that made a value, and a random function of any other; the logarithm of a product is the sum of its factors' where one of
 //! them is an exponential, or of all products, or of none, whichever certifies (a value that two forms make of different factors has
-//! two logarithms otherwise, which certifies too little and never too much); and that of a sum of exponentials moves with their exponents where
-//! all of these move alike. Every other
+//! two logarithms otherwise, which certifies too little and never too much); and that of a sum moves with its exponents where
+//! all of these move alike, and with what all its addends are divided by. Every other
 //! function is a random function: equal arguments, equal values.
 //!
 //! Where both graphs have the same states, a slice may be seen as a random function of what its step made: then each step is tested by itself,

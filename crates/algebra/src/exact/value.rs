@@ -29,12 +29,15 @@ pub(super) struct Value {
     pub largest: Option<bool>,
 }
 
-/// `count + sum·ε`, in every field: the quotient of both is the mean of the exponents of a sum of exponentials, which moves as they do if
-/// all are shifted, whatever the order in which they were added.
+/// What leads a value, in every field. Of `count + sum·ε` the quotient is the mean of the exponents of a sum of exponentials, which moves as
+/// they do if all are shifted, whatever the order in which they were added; `scale` is what all addends were divided by.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Lead {
     pub count: [u64; COUNT],
     pub sum: [u64; COUNT],
+    pub scale: [u64; COUNT],
+    /// The logarithm of the scale.
+    pub log: [u64; COUNT],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
