@@ -1,7 +1,7 @@
 //! Conditions that do not carry the reduced indices: `Σ where(c, f, g)·h = where(c, Σ f·h, Σ g·h)`, where the body does not separate
 //! as a whole but each branch may.
 //!
-//! Conditions: the choice is a factor of the body, it does not carry the indices, and what each branch makes of the body separates,
+//! Conditions: the choice is a factor of the body or anywhere in it, it does not carry the indices, and what each branch makes of the body separates,
 //! as a whole, by its addends or with its logarithms opened. What else chooses by that condition is the same branch's. A branch that is 0
 //! makes a sum that is 0. So what a reduction inside leaves guarded against having nothing to reduce is open to the reduction around it.
 //!
@@ -33,23 +33,26 @@ impl Deriver<'_> {
 
     fn choice(&self, body: &Term, over: &[IndexId], depth: usize) -> Option<Choice> {
         let p = Product::of(body, &self.out);
-        let place = p.factors.iter().position(
-            |(t, power)| matches!(t, Term::Select(c, ..) if *power == 1.0 && t.mentions(over) && !self.waits(c, over, 0)),
-        )?;
-        let Term::Select(condition, a, b) = &p.factors[place].0 else { return None };
-        let with = |branch: &Term, holds: bool| {
+        let chooses = |t: &Term| matches!(t, Term::Select(c, ..) if t.mentions(over) && !self.waits(c, over, 0));
+        let place = p.factors.iter().position(|(t, power)| *power == 1.0 && chooses(t));
+        let mut inner = None;
+        body.visit(&mut |t| {
+            if inner.is_none() && chooses(t) {
+                inner = Some(t.clone());
+            }
+        });
+        let Term::Select(condition, ..) = place.map(|k| p.factors[k].0.clone()).or(inner)? else { return None };
+        let branch = |holds: bool| {
             let mut rest = p.clone();
-            rest.factors.remove(place);
-            let (rest, branch) = match rest.is_one() {
-                true => (rest, given(branch, condition, holds)),
-                false => {
-                    (Product::of(&given(&rest.term(), condition, holds), &self.out), given(branch, condition, holds))
-                }
-            };
+            let branch = place.map(|k| given(&rest.factors.remove(k).0, &condition, holds));
+            let Some(branch) = branch else { return given(body, &condition, holds) };
             match branch.as_number() {
                 Some(0.0) => Term::Number(0.0),
-                _ if rest.is_one() => branch.clone(),
-                _ => rest.times(&Product::of(&branch, &self.out)).term(),
+                _ if rest.is_one() => branch,
+                _ => {
+                    let rest = Product::of(&given(&rest.term(), &condition, holds), &self.out);
+                    rest.times(&Product::of(&branch, &self.out)).term()
+                }
             }
         };
         let each = |t: &Term| self.split(t, over, 0).is_ok() || self.addends_split(t, over);
@@ -58,13 +61,10 @@ impl Deriver<'_> {
                 || each(&self.opened(t, over, &mut vec![]))
                 || depth > 0 && self.choice(t, over, depth - 1).is_some()
         };
-        let (then, otherwise) = (with(a, true), with(b, false));
-        (separates(&then) && separates(&otherwise)).then(|| Choice {
-            condition: (**condition).clone(),
-            then,
-            otherwise,
-            of_elements: condition.mentions(over),
-        })
+        let (then, otherwise) = (branch(true), branch(false));
+        let of_elements = condition.mentions(over);
+        let choice = Choice { condition: *condition, then, otherwise, of_elements };
+        (separates(&choice.then) && separates(&choice.otherwise)).then_some(choice)
     }
 
     /// The sums of what a condition chooses from.
