@@ -153,3 +153,21 @@ fn products_of_sums_that_only_add_do_not_cancel() {
         assert!((found / (2e-12 + 4e-24) - 1.0).abs() < 1e-14, "{cut:?}: {found}");
     }
 }
+
+/// What is subtracted in an exponent stays with what it is subtracted from, also where a chunk sums over an index that only the one of them has.
+#[test]
+fn softmaxes_of_large_keys_are_finite_in_chunks() {
+    let text = "input Q[m,r]: f64, K[n,r]: f64, V[n,e]: f64\noutput O: f64\nindex n in M\n\
+                k[n,r] = softmax(r) K[n,r]\nO[m,e] = sum(n: n <= m) (sum(r) Q[m,r] * k[n,r]) * V[n,e]\n";
+    let cascade = einloom_cascade::parse(text).cascade;
+    let d = derive(&cascade);
+    assert!(d.alternatives.iter().any(|a| a.name.ends_with("by chunks")), "{:?}", d.refusals);
+    for (name, form) in forms(&d) {
+        for size in [1, 4] {
+            for cut in CUTS {
+                let bound = sized(&cascade, size);
+                agrees(&form.derived, &cascade, &bound, 1e4, cut).unwrap_or_else(|why| panic!("{name}: {why}"));
+            }
+        }
+    }
+}

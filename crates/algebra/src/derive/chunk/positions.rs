@@ -1,8 +1,8 @@
 //! Reductions over the positions themselves: `Σ_t w[t]·h[t+1]`, and `Σ_td q[t,d]·h[t+1,d]` as `Σ_t Σ_d`. What they read of a state at one
 //! position becomes a tensor of its own, which a chunk computes, and the reduction no longer waits for the state.
 //!
-//! Conditions: each element is read at its own place; one sum becomes two only if no condition asks for the state, nothing is repaired by
-//! its running value, nor it by another's.
+//! Conditions: each element is read at its own place, and by no condition (what is no number in a chunk, where it is one as written, would
+//! be chosen otherwise); one sum becomes two only if nothing is repaired by its running value, nor it by another's.
 
 use super::Rewriter;
 use crate::{Def, Node, NodeId, Reduction, Term, show};
@@ -16,12 +16,14 @@ impl Rewriter<'_> {
             let node = self.graph[reader].clone();
             let Def::Reduce(r) = &node.def else { continue };
             let any = |t: &Term| t.any_read(&|n| states.contains(&n));
-            if !r.over.contains(&self.t) {
+            let mut asks = r.filter.iter().any(any);
+            r.body.visit(&mut |t| asks |= is_condition(t) && any(t));
+            if !r.over.contains(&self.t) || asks {
                 continue;
             }
             let others: Vec<IndexId> = r.over.iter().copied().filter(|i| *i != self.t).collect();
             let outer = match r.monoid {
-                Monoid::Sum if !others.is_empty() && !self.is_anchored(reader, r) && !r.filter.iter().any(any) => {
+                Monoid::Sum if !others.is_empty() && !self.is_anchored(reader, r) => {
                     let mut axes = node.axes.clone();
                     axes.push(self.t);
                     let inner = Def::Reduce(Reduction { over: others, ..r.clone() });
@@ -42,12 +44,11 @@ impl Rewriter<'_> {
     /// The reduction with every slice as a tensor of its own; nothing where one is read at other places than its own.
     fn slices_out(&mut self, like: &Node, r: &Reduction, states: &[NodeId]) -> Option<Reduction> {
         let mut slices: Vec<Term> = vec![];
-        let mut look = |t: &Term| {
+        r.body.visit(&mut |t| {
             if matches!(t, Term::Read(n, _) if states.contains(n)) && !slices.contains(t) {
                 slices.push(t.clone());
             }
-        };
-        r.filter.iter().chain([&r.body]).for_each(|t| t.visit(&mut look));
+        });
         let mut made = vec![];
         for slice in slices {
             let Term::Read(n, at) = &slice else { return None };
@@ -63,8 +64,7 @@ impl Rewriter<'_> {
             let axes = axes.iter().enumerate().map(|(d, i)| if d == dim { self.t } else { *i }).collect();
             made.push((slice.clone(), self.own_tensor(like, axes, Def::Map(slice))));
         }
-        let filter = r.filter.iter().map(|f| replaced(f, &made)).collect();
-        Some(Reduction { body: replaced(&r.body, &made), filter, ..r.clone() })
+        Some(Reduction { body: replaced(&r.body, &made), ..r.clone() })
     }
 
     /// A definition as a node of its own, read at its axes; the same as before if it has been made already.
@@ -97,6 +97,11 @@ impl Rewriter<'_> {
         });
         !r.streaming.anchors.is_empty() || anchors.flatten().any(|a| *a == n)
     }
+}
+
+/// Whether it compares.
+fn is_condition(t: &Term) -> bool {
+    matches!(t, Term::Binary(op, ..) if op.is_comparison())
 }
 
 /// The term with some of its parts replaced.

@@ -167,6 +167,19 @@ impl Summand {
     /// Its factors at position `n`: those that carry one of `indices`, and the others with the coefficient.
     pub fn split(&self, t: IndexId, n: IndexId, indices: &[IndexId]) -> Result<(Product, Product), Why> {
         let (mut left, mut right) = self.body.clone().partition(|x| x.mentions(indices));
+        // What is subtracted in an exponent stays with what it is subtracted from: `exp(x - max x)` is no `exp(x)`.
+        for (own, other) in [(&mut left.exponent, &mut right.exponent), (&mut left.exponent2, &mut right.exponent2)] {
+            let mut carried = BTreeSet::new();
+            own.iter().for_each(|(_, t)| t.indices(&mut carried));
+            let stays = |t: &Term| {
+                let mut free = BTreeSet::new();
+                t.indices(&mut free);
+                !own.is_empty() && free.is_subset(&carried)
+            };
+            let (with, rest): (Sum, Sum) = std::mem::take(other).into_iter().partition(|(_, t)| stays(t));
+            *other = rest;
+            own.extend(with);
+        }
         for p in [&mut left, &mut right] {
             for f in p.factors.iter_mut().map(|f| &mut f.0) {
                 *f = moved(f, t, n)?;
