@@ -13,7 +13,7 @@
 //! positions, since relative to one position it would overflow, and the sum is then no product of matrices); no decay is
 //! larger than 1 in size, as its form shows or, if it is made of parameters and sizes, as their values show when they are known
 //! (larger ones overflow over a chunk where a state is 0 or small, and step by step they would not); each summand
-//! splits between what is summed over and what is kept. Chunks may have any size, the last one may be shorter: which size is best
+//! splits between what is summed over and what is kept; and no condition of the text asks for what is read inside a chunk. Chunks may have any size, the last one may be shorter: which size is best
 //! depends on the machine, and with one position a chunk it is the recurrence as it was.
 //!
 //! Read so, an element is what it was as written if all that the text computes it from is finite. Else it may be no number
@@ -156,6 +156,7 @@ impl<'a> Rewriter<'a> {
             self.check(a)?;
             self.check_size(a)?;
         }
+        self.check_conditions(&states)?;
         self.take_slices_out(&states);
         self.take_apart(&states);
         let readers: Vec<NodeId> =
@@ -195,6 +196,44 @@ impl<'a> Rewriter<'a> {
         // Only now: what was refused leaves no index behind.
         self.within.insert(self.t, (self.n, self.s));
         Ok((sorted, self.steps, self.within_one))
+    }
+
+    /// What a chunk reads of a state may be no number where it is one as written, something infinite being left out of it; then what depends
+    /// on it is no number either, but a condition of the text that asks for it would choose otherwise.
+    fn check_conditions(&self, states: &[NodeId]) -> Result<(), Why> {
+        let mut read: BTreeSet<NodeId> =
+            self.graph.ids().filter(|n| !states.contains(n) && self.reads_any(*n, states)).collect();
+        let mut known = 0;
+        while known < read.len() {
+            known = read.len();
+            let more: Vec<NodeId> =
+                self.graph.ids().filter(|&n| self.graph.operands(n).iter().any(|o| read.contains(&o.node))).collect();
+            read.extend(more);
+        }
+        for n in self.graph.ids().filter(|n| !states.contains(n) && read.contains(n)) {
+            let mut found = None;
+            let asks = |t: &Term| {
+                matches!(t, Term::Binary(op, ..) if op.is_comparison())
+                    && t.any_read(&|n| states.contains(&n) || read.contains(&n))
+            };
+            self.terms(n, &mut |t| {
+                show::unguarded(t).visit(&mut |t| {
+                    if found.is_none() && asks(t) {
+                        found = Some(t.clone());
+                    }
+                });
+            });
+            if let Some(condition) = found {
+                let (name, state) = (&self.graph[n].name, &self.graph[states[0]].name);
+                let shown = show::term(&self.graph, &condition);
+                let reason = format!(
+                    "{name} asks {shown}, and where something infinite is left out of a chunk what it reads of {state} may be no number"
+                );
+                let hint = "a function of the state in place of the condition, such as relu or sigmoid, would do";
+                return Err((reason, Some(hint.into())));
+            }
+        }
+        Ok(())
     }
 
     /// What another recurrence has for the chunk at hand is there in its own loop only.

@@ -1,8 +1,8 @@
 //! Reductions over the positions themselves: `Σ_t w[t]·h[t+1]`, and `Σ_td q[t,d]·h[t+1,d]` as `Σ_t Σ_d`. What they read of a state at one
 //! position becomes a tensor of its own, which a chunk computes, and the reduction no longer waits for the state.
 //!
-//! Conditions: each element is read at its own place, and by no condition (what is no number in a chunk, where it is one as written, would
-//! be chosen otherwise); one sum becomes two only if nothing is repaired by its running value, nor it by another's.
+//! Conditions: each element is read at its own place, and by no condition; one sum becomes two only if nothing is repaired by its running
+//! value, nor it by another's.
 
 use super::Rewriter;
 use crate::{Def, Node, NodeId, Reduction, Term, show};
@@ -16,9 +16,7 @@ impl Rewriter<'_> {
             let node = self.graph[reader].clone();
             let Def::Reduce(r) = &node.def else { continue };
             let any = |t: &Term| t.any_read(&|n| states.contains(&n));
-            let mut asks = r.filter.iter().any(any);
-            r.body.visit(&mut |t| asks |= is_condition(t) && any(t));
-            if !r.over.contains(&self.t) || asks {
+            if !r.over.contains(&self.t) || r.filter.iter().any(any) {
                 continue;
             }
             let others: Vec<IndexId> = r.over.iter().copied().filter(|i| *i != self.t).collect();
@@ -97,11 +95,6 @@ impl Rewriter<'_> {
         });
         !r.streaming.anchors.is_empty() || anchors.flatten().any(|a| *a == n)
     }
-}
-
-/// Whether it compares.
-fn is_condition(t: &Term) -> bool {
-    matches!(t, Term::Binary(op, ..) if op.is_comparison())
 }
 
 /// The term with some of its parts replaced.

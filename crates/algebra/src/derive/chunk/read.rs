@@ -15,7 +15,6 @@ impl Rewriter<'_> {
         let def = match &node.def {
             Def::Reduce(r) => self.reduction(a, &node, r)?,
             Def::Map(t) => {
-                self.asked(a, &node, t)?;
                 let mut failed = None;
                 let t = t.replace_reads(&mut |n, at| {
                     (n == a.state && !self.fixed(n, at)).then(|| match self.slice(a, &node, at) {
@@ -52,28 +51,6 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    /// An error if a condition asks for the state: where a chunk computes no number for one, something infinite being met in another
-    /// order, what depends on it is no number either, but a condition would choose otherwise.
-    fn asked(&self, a: &Affine, node: &Node, t: &Term) -> Result<(), Why> {
-        let state = |n: NodeId| n == a.state;
-        let mut found = None;
-        t.visit(&mut |t| {
-            if found.is_none() && matches!(t, Term::Binary(op, ..) if op.is_comparison()) && t.any_read(&state) {
-                found = Some(t.clone());
-            }
-        });
-        let Some(condition) = found else { return Ok(()) };
-        let (name, shown) = (&self.graph[a.state].name, show::term(&self.graph, &condition));
-        let reason = format!(
-            "{} asks {shown}, and where something infinite is left out of a chunk {name} may be no number there",
-            node.name
-        );
-        Err((
-            reason,
-            Some("a function of the state in place of the condition, such as relu or sigmoid, would do".into()),
-        ))
-    }
-
     fn fixed(&self, n: NodeId, at: &[IndexExpr]) -> bool {
         matches!(&self.graph[n].def, Def::Iterative { dim, .. } if at[*dim].terms.is_empty())
     }
@@ -101,10 +78,10 @@ impl Rewriter<'_> {
         let other = (format!("{} reads {name} other than as a factor of a sum", node.name), hint);
         if r.over.contains(&self.t) {
             let reason = format!(
-                "{} reads {name} at every position that it reduces, in a condition or at other places than its own",
+                "{} reads {name} at every position that it reduces, and at other places than its own",
                 node.name
             );
-            let hint = "slices at t and t + 1 can be read, each element at its own place and as a number".to_string();
+            let hint = "slices at t and t + 1, each element at its own place, can be read".to_string();
             return Err((reason, Some(hint)));
         }
         if r.monoid != Monoid::Sum {
