@@ -172,7 +172,13 @@ impl Emitter<'_> {
         let schedule = self.schedule.frame(f);
         for mask in schedule.lane_masks(side).into_iter().filter(|&m| m < 32) {
             let other = format!("__shfl_xor_sync(0xffffffffu, x, {mask})");
-            let line = format!("x = {};", self.combine(monoid, "x", &other, wide));
+            // Lanes choose apart where a monoid of the text does, and all must be there when they exchange.
+            let line = match monoid {
+                TileMonoid::Custom { .. } => {
+                    format!("{{ const {number} other = {other}; x = {}; }}", self.combine(monoid, "x", "other", wide))
+                }
+                _ => format!("x = {};", self.combine(monoid, "x", &other, wide)),
+            };
             self.w.line(line);
         }
         let part = schedule.warp_part(side);

@@ -69,9 +69,17 @@ static void exchange(const Slot& mine) {
   ++f.turn;
   long turn = f.turn;
   int first = self / 32 * 32;
+  long waited = 0;
   for (int l = 0; l < 32;) {
-    if (fibers[first + l].turn >= turn) ++l;
-    else yield();
+    if (fibers[first + l].turn >= turn) {
+      ++l;
+    } else {
+      if (++waited > 100000) {
+        fprintf(stderr, "lanes of a warp wait for one that does not exchange\n");
+        exit(3);
+      }
+      yield();
+    }
   }
 }
 static const Slot& lane_slot(int lane) {

@@ -223,8 +223,12 @@ fn reductions(rows: usize, cols: usize, along: usize) -> Result<Program, Vec<Def
     let mut p = Builder::new("reductions");
     let x = p.input("X", &[rows, cols], DType::F32);
     let kept = [cols, rows][along];
-    let outs: Vec<_> = (0..5).map(|k| p.output(format!("Y{k}"), &[kept], DType::F32)).collect();
+    let outs: Vec<_> = (0..6).map(|k| p.output(format!("Y{k}"), &[kept], DType::F32)).collect();
     let (a, b) = (Scalar::Argument(0), Scalar::Argument(1));
+    // Lanes choose apart.
+    let beside = |x: &Scalar, y: &Scalar| x.clone() + (y.clone() - x.clone()).exp().apply(UnaryOp::Log1p);
+    let more = select(a.clone().with(BinaryOp::Gt, b.clone()), beside(&a, &b), beside(&b, &a));
+    let more = Custom { name: "more".into(), combine: Box::new(more), identity: -1e30 };
     // Commutative and associative: a probability that one of two independent events happens.
     let either = a.clone() + b.clone() - a * b;
     let either = Custom { name: "either".into(), combine: Box::new(either), identity: 0.0 };
@@ -234,7 +238,9 @@ fn reductions(rows: usize, cols: usize, along: usize) -> Result<Program, Vec<Def
         let near = g.map("near", x * 0.25 + 1.0);
         let part = g.map("part", x * x * 0.01);
         let (axis, other) = if along == 0 { (m, n) } else { (n, m) };
-        for (y, (monoid, src)) in outs.iter().zip([(Sum, x), (Prod, near), (Max, x), (Min, x), (either, part)]) {
+        for (y, (monoid, src)) in
+            outs.iter().zip([(Sum, x), (Prod, near), (Max, x), (Min, x), (either, part), (more, x)])
+        {
             let r = g.reduce("r", monoid, src, axis);
             g.store(*y, [other], r * 1.0);
         }
