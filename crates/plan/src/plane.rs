@@ -249,6 +249,14 @@ impl Plane {
             }
             cut.pieces.push(piece);
         }
+        // An index that no cut divides is none of what is cut.
+        let several = cut.pieces.len() > 1;
+        for index in [1, 0] {
+            let whole = |piece: &Piece| piece.along[index].2 == self.extents[index];
+            if several && cut.pieces.iter().all(whole) {
+                cut.pieces.iter_mut().for_each(|piece| _ = piece.along.remove(index));
+            }
+        }
         Some(cut)
     }
 }
