@@ -27,6 +27,9 @@ pub(crate) struct Way {
     pub reordered: bool,
 }
 
+/// Numbers of groups, each with the most of the other index that a group comes in once with.
+type Groups = Box<[(usize, usize)]>;
+
 /// What rectangles of two indices take.
 pub(crate) struct Plane {
     pub extents: [usize; 2],
@@ -39,7 +42,7 @@ pub(crate) struct Plane {
     /// What even rectangles take: by the index that they are of one length along, by that length, and by the other. What is asked for together is together.
     known: RefCell<[FxHashMap<usize, FxHashMap<usize, f64>>; 2]>,
     /// By index and positions: see [`Plane::groups`].
-    grouped: [Vec<OnceCell<Box<[(usize, usize)]>>>; 2],
+    grouped: [Vec<OnceCell<Groups>>; 2],
 }
 
 /// Where a rectangle lies: along each index its first position, and how many it has.
