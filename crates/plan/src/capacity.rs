@@ -20,7 +20,7 @@ use einloom_tile::Kernel;
 
 /// Tilings that cost as much to count as a first glance at a kernel does.
 const GLANCE: usize = 8;
-/// A kernel of more tiles is not looked at again, which would take as long as all that went before: of 70 plans of a layer none changed by that.
+/// A kernel of more tiles is not looked at again, which took 1.4 of 4.8 s in one plan of a layer: of 70 none is predicted to take longer without.
 const LARGE: usize = 192;
 
 impl Workshop<'_> {

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// Indices of loops that are each taken whole or streamed, at most.
 const MOST_CHOICES: usize = 4;
 /// Sets of whole indices that are looked at, times the tiles of the kernel that is written for each, are about so many at most: of large kernels the sets that
-/// extend those that move least.
+/// extend those that move least. Of 70 plans of a layer and 450 others none is predicted to take longer by that.
 const MOST_WRITTEN: usize = 3072;
 /// Reduced indices of a kernel, at most, of which each is tried in the place of an index of the grid that gave way.
 const MOST_CROWDED: usize = 2;
