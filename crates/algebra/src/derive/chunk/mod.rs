@@ -12,7 +12,8 @@
 //! an index that a read sums over is a power of e (it stays inside that sum as `exp` of a difference between two
 //! positions, since relative to one position it would overflow, and the sum is then no product of matrices); no decay is
 //! larger than 1 in size, as its form shows or, if it is made of parameters and sizes, as their values show when they are known
-//! (larger ones overflow over a chunk where a state is 0 or small, and step by step they would not); each summand
+//! (larger ones overflow over a chunk where a state is 0 or small, and step by step they would not; relative to a maximum that runs beside the
+//! state it is at most 1 wherever that is finite, and elsewhere the state is 0 or no finite number); each summand
 //! splits between what is summed over and what is kept; and no condition of the text asks for what is read inside a chunk. Chunks may have any size, the last one may be shorter: which size is best
 //! depends on the machine, and with one position a chunk it is the recurrence as it was.
 //!
@@ -358,11 +359,18 @@ impl<'a> Rewriter<'a> {
         let weight = Weight { base: Base::E, exponent: a.exponent.clone() };
         if !weight.at_most_one(&a.exponent, &self.graph) {
             let finite: crate::product::Sum = a.exponent.iter().map(|(c, t)| (*c, guard::as_if_finite(t))).collect();
-            if finite != a.exponent {
+            let anchored = finite != a.exponent;
+            let varies = |i: &IndexId| *i == self.t || a.decay_carries(*i);
+            if anchored && node.axes.iter().all(varies) {
                 let reason = format!(
-                    "{name} is relative to a maximum that runs beside it and may be infinite, so the decay between any two positions of a chunk is no factor of a product of matrices, and costs more than the steps"
+                    "{name} is relative to a maximum that runs beside it, and nothing in a chunk multiplies as a matrix"
                 );
-                return Err((reason, Some("a decay that is known before, such as exp(-abs(a[t])), would do".into())));
+                return Err((reason, Some("a decay that is the same along some index of the state would do".into())));
+            }
+            // Where such a maximum is not finite the state is 0 or no number: see [`super::reassociate`].
+            let known = anchored && Weight { exponent: finite.clone(), ..weight }.at_most_one(&finite, &self.graph);
+            if known {
+                return self.check_slices(a);
             }
             let exponent = show::term(&self.graph, &crate::product::sum_term(&a.exponent));
             let reason = format!(
@@ -372,6 +380,13 @@ impl<'a> Rewriter<'a> {
                 "an exponent that cannot be positive would do, such as -abs(a), log(sigmoid(a)) or -log(1 + exp(a))";
             return Err((reason, Some(hint.to_string())));
         }
+        self.check_slices(a)
+    }
+
+    /// The conditions on a state's first slice, and on the indices that its decay carries.
+    fn check_slices(&self, a: &Affine) -> Result<(), Why> {
+        let node = &self.graph[a.state];
+        let name = &node.name;
         let Def::Iterative { initial, .. } = &node.def else { return Ok(()) };
         if !matches!(initial.as_slice(), [(at, _)] if at.as_constant() == Some(0)) {
             let hint = "one first slice, at position 0, would do".to_string();

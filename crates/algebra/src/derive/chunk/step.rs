@@ -2,7 +2,7 @@
 
 use super::Why;
 use crate::derive::reassociate::Body;
-use crate::derive::{filter, reassociate};
+use crate::derive::{filter, guard, reassociate};
 use crate::product::{self, Sum};
 use crate::{Def, Graph, NodeId, Product, Term, show};
 use einloom_cascade::{BinaryOp, IndexExpr, IndexId, Monoid, UnaryOp};
@@ -108,7 +108,16 @@ impl Affine {
         rest.factors = varying;
         let mut weights = vec![];
         for mut w in body.weights.drain(..) {
-            let (varying, constant): (Sum, Sum) = w.exponent.iter().cloned().partition(|(_, x)| moves(x));
+            let (mut varying, mut constant): (Sum, Sum) = w.exponent.iter().cloned().partition(|(_, x)| moves(x));
+            // Relative to a maximum only both together are known to be at most 1.
+            let falls = |sum: &Sum| {
+                let finite = sum.iter().map(|(c, x)| (*c, guard::as_if_finite(x))).collect();
+                w.at_most_one(&finite, graph)
+            };
+            if w.base == reassociate::Base::E && !varying.is_empty() && !falls(&varying) && falls(&w.exponent) {
+                varying = w.exponent.clone();
+                constant.clear();
+            }
             match &w.base {
                 reassociate::Base::E => product::append(&mut self.exponent, varying, 1.0),
                 reassociate::Base::Two => product::append(&mut self.exponent, varying, std::f64::consts::LN_2),

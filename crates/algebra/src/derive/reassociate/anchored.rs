@@ -7,16 +7,20 @@
 //!
 //! A part of g that moves with the position, as in `exp(k[n] - w·(m - n))`, is taken relative to the latest position, as in
 //! [`super::running`]: the maximum moves by its difference `d` from step to step, and the factor is `exp(K[m-1] + d - K[m])`. A multiple of
-//! the distance from the start would lose the digits that one of the distance between two positions has.
+//! the distance from the start would lose the digits that one of the distance between two positions has, and so would a cumulative sum, as in
+//! `exp(c[m] - c[n])`, whose differences are its summands.
+//!
+//! An inner sum changes places with the outer one as in [`super`]: `Σ_n (Σ_d q(m,d)·k(n,d))·f(n)·exp(..) = Σ_d q(m,d)·S[m,d]`, with
+//! `k·f` in the state, and the largest weight is multiplied with that sum.
 //!
 //! Conditions: the weight is a power of e or of 2 whose exponent splits into g and h; what moves in g reads nothing at
-//! the position; both indices are over one rank; no condition but the prefix.
+//! the position but cumulative sums; both indices are over one rank; no condition but the prefix; no index of an inner sum in the exponent.
 
 use super::Rewriting;
 use super::between::since;
 use super::build::{Join, State, rename_placeholders};
 use super::insert::{insert, placeholder};
-use super::prefix::{Prefix, mentions_position, reads_at, reads_before_start, telescoped};
+use super::prefix::{Prefix, mentions_position, neighbours, reads_at, reads_before_start, telescoped};
 use super::site::{Parts, Site};
 use super::weights::{Base, Body, canonical, moved};
 use crate::derive::guard;
@@ -24,8 +28,9 @@ use crate::derive::inline::rounds;
 use crate::derive::rebuild::renumber;
 use crate::derive::separate::shifted;
 use crate::product::{self, Sum};
-use crate::{Def, Node, NodeId, Recurrence, Rule, Step, Term, show};
-use einloom_cascade::{BinaryOp, IndexExpr, Monoid, SizeExpr, UnaryOp};
+use crate::{Def, Node, NodeId, Recurrence, Reduction, Rule, Step, Streaming, Term, show};
+use einloom_cascade::{BinaryOp, IndexExpr, IndexId, Monoid, SizeExpr, UnaryOp};
+use std::collections::BTreeSet;
 
 fn binary(op: BinaryOp, a: Term, b: Term) -> Term {
     Term::Binary(op, Box::new(a), Box::new(b))
@@ -40,6 +45,8 @@ struct Split {
     prefix: Prefix,
     /// f.
     inside: Body,
+    /// What an inner sum multiplies the state with.
+    query: Body,
     /// What carries no reduced index.
     outside: Body,
     /// g.
@@ -108,7 +115,7 @@ impl Site {
             join: Join::Op(BinaryOp::Add),
             identity: 0.0,
         };
-        let (mut sum, sum_read) = self.state_node(p, state, &[], first + 1).ok()?;
+        let (mut sum, sum_read) = self.state_node(p, state, &parts.inner, first + 1).ok()?;
         let place = |n: NodeId| match n {
             n if n == placeholder(0) => placeholder(1),
             n if n == other => placeholder(0),
@@ -116,16 +123,12 @@ impl Site {
         };
         renumber(&mut sum.def, &place);
         let sum_read = sum_read.rename_nodes(&place);
-        // The maximum that the text has leaves nothing to multiply with.
-        let mut shift = split.outer.clone();
-        product::append(&mut shift, split.latest.clone(), 1.0);
-        let own = split.outer.iter().find(|(c, t)| *c == -1.0 && self.is_largest(t, &split));
-        let top_read = own.map_or(top_read, |(_, t)| t.clone());
-        let shift = telescoped(canonical(shift, &self.graph), &self.graph);
-        if shift.iter().any(|(_, t)| self.reads_span(t)) || split.moves.iter().any(|t| self.reads_span(t)) {
-            return None;
-        }
-        let value = shifted(sum_read, &top_read, &shift, false);
+        let mut new = vec![top, sum];
+        let summed = match parts.inner.as_slice() {
+            [] => sum_read,
+            inner => self.summed(&split.query, inner, sum_read, &mut new),
+        };
+        let value = self.weighted(&split, summed, top_read)?;
         let mut whole = split.outside.clone();
         whole.factors.push((value, 1.0));
         let mut value = whole.term();
@@ -133,16 +136,63 @@ impl Site {
             let seen = binary(BinaryOp::Ge, Term::Position(p.up_to), Term::Number(-p.offset as f64));
             value = guard::where_some(seen, value, 0.0);
         }
-        let step = self.tell_anchored(&split, &top, &sum);
-        let made = insert(&mut g, self.id, vec![top, sum], Node { def: Def::Map(value), ..self.node.clone() });
+        let step = self.tell_anchored(&split, &new[0], &new[1]);
+        let made = insert(&mut g, self.id, new, Node { def: Def::Map(value), ..self.node.clone() });
         let rank = g.cascade[p.up_to].rank;
-        g.recurrences.extend(made.into_iter().map(|n| Recurrence {
+        g.recurrences.extend(made.into_iter().take(2).map(|n| Recurrence {
             rank,
             index: p.up_to,
             members: vec![n],
             within: vec![],
         }));
         Some(Rewriting { graph: g, steps: vec![step] })
+    }
+
+    /// `Σ_inner query · state`, as a new node, read at its own axes.
+    fn summed(&self, query: &Body, inner: &[IndexId], state: Term, new: &mut Vec<Node>) -> Term {
+        let mut body = query.clone();
+        body.factors.push((state, 1.0));
+        let body = body.term();
+        let mut free = BTreeSet::new();
+        body.indices(&mut free);
+        inner.iter().for_each(|i| _ = free.remove(i));
+        let axes = self.order(&free, &[], None);
+        let at = axes.iter().map(|&i| IndexExpr::var(i)).collect();
+        let (over, streaming) = (inner.to_vec(), Streaming::default());
+        let def = Def::Reduce(Reduction { monoid: Monoid::Sum, over, filter: vec![], body, streaming });
+        new.push(self.part("relative", axes, def));
+        Term::Read(placeholder(new.len() - 1), at)
+    }
+
+    /// What is read of the state, times the largest weight.
+    fn weighted(&self, split: &Split, state: Term, top: Term) -> Option<Term> {
+        let mut shift = split.outer.clone();
+        product::append(&mut shift, split.latest.clone(), 1.0);
+        let own = split.outer.iter().filter(|(c, _)| *c == -1.0);
+        let own = own.clone().find_map(|(_, t)| Some((t.clone(), self.beyond_largest(t, split)?)));
+        let telescope = |sum: Sum| telescoped(canonical(sum, &self.graph), &self.graph);
+        let spans = |sum: &Sum| sum.iter().any(|(_, t)| self.reads_span(t));
+        let known = telescope(shift.clone());
+        if spans(&known) || split.moves.iter().any(|t| self.reads_span(t)) {
+            return None;
+        }
+        // The maximum that the text has leaves nothing to multiply with.
+        let Some((own, beyond)) = own else { return Some(shifted(state, &top, &known, false)) };
+        if beyond.is_empty() && split.moves.is_none() {
+            return Some(shifted(state, &own, &known, false));
+        }
+        // It is the one here, moved to the latest position, and what is beyond.
+        let mut left: Sum = split.outer.iter().filter(|(c, t)| !(*c == -1.0 && *t == own)).cloned().collect();
+        product::append(&mut left, beyond, -1.0);
+        let left = telescope(left);
+        let finite = match left.as_slice() {
+            [] => state.clone(),
+            left => binary(BinaryOp::Mul, state.clone(), exp(product::sum_term(&left.to_vec()))),
+        };
+        let mut met = vec![(1.0, top.clone())];
+        met.extend(known);
+        let otherwise = binary(BinaryOp::Mul, state, exp(product::sum_term(&met)));
+        Some(Term::Select(Box::new(guard::is_finite(&top)), Box::new(finite), Box::new(otherwise)))
     }
 
     fn split(&self, parts: &Parts) -> Option<Split> {
@@ -169,16 +219,19 @@ impl Site {
             return None;
         }
         let n = prefix.of;
-        let moves = |t: &Term| mentions_position(t, n) || self.reads_span(t);
-        let (moving, data): (Sum, Sum) = inner.iter().cloned().partition(|(_, t)| moves(t));
-        if !parts.ratios.is_empty() || moving.iter().any(|(_, t)| reads_at(t, n) && !self.reads_span(t)) {
-            return None;
-        }
-        let at = |k: i64| {
+        let place = |k: i64| {
             let mut e = IndexExpr::var(prefix.up_to);
             e.offset = SizeExpr::constant(k);
-            moved(&moving, n, &e, &self.graph)
+            e
         };
+        let accumulates = |t: &Term| self.accumulates(t, n, [prefix.taken() - 1, prefix.taken()].map(place));
+        let moves = |t: &Term| mentions_position(t, n) || self.reads_span(t) || accumulates(t);
+        let (moving, data): (Sum, Sum) = inner.iter().cloned().partition(|(_, t)| moves(t));
+        let unknown = |(_, t): &(f64, Term)| reads_at(t, n) && !self.reads_span(t) && !accumulates(t);
+        if !parts.ratios.is_empty() || moving.iter().any(unknown) {
+            return None;
+        }
+        let at = |k: i64| moved(&moving, n, &place(k), &self.graph);
         let latest = at(prefix.offset)?;
         let mut moves = at(prefix.taken() - 1)?;
         product::append(&mut moves, at(prefix.taken())?, -1.0);
@@ -186,23 +239,42 @@ impl Site {
         let early = moves.iter().any(|(_, t)| reads_before_start(&self.graph, t, prefix.up_to));
         let back = if early { -1 } else { 0 };
         let moves = (!moves.is_empty()).then(|| since(back, prefix.up_to, product::sum_term(&moves), 0.0));
+        // What an inner sum is over is summed when the state is read, and its largest weight is multiplied after that.
+        let asked = |t: &Term| t.mentions(&parts.inner);
+        if inner.iter().chain(&outer).any(|(_, t)| asked(t)) {
+            return None;
+        }
+        let (query, outside): (Vec<_>, Vec<_>) = outside.into_iter().partition(|(t, _)| asked(t));
         let body = |coefficient, factors| Body { coefficient, factors, weights: vec![] };
-        let (inside, outside) = (body(1.0, inside), body(parts.factors.coefficient, outside));
-        Some(Split { prefix, inside, outside, inner, data, latest, moves, outer, tying })
+        let (inside, query) = (body(1.0, inside), body(1.0, query));
+        let outside = body(parts.factors.coefficient, outside);
+        Some(Split { prefix, inside, query, outside, inner, data, latest, moves, outer, tying })
     }
 
-    /// Whether a term is the maximum of the exponents over the same positions.
-    fn is_largest(&self, t: &Term, split: &Split) -> bool {
-        let Term::Read(n, at) = t else { return false };
+    /// What a term adds to the largest exponent, if it is the maximum over the same positions of the exponents and of what does not carry the
+    /// reduced index.
+    fn beyond_largest(&self, t: &Term, split: &Split) -> Option<Sum> {
+        let Term::Read(n, at) = t else { return None };
         let node = &self.graph[*n];
-        let Def::Reduce(r) = &node.def else { return false };
+        let Def::Reduce(r) = &node.def else { return None };
         let over = r.monoid == Monoid::Max && r.over == self.over && r.filter == split.tying;
-        if !over || split.moves.is_some() || !self.graph.is_plain(*n, at) || rounds(node) {
-            return false;
+        if !over || !self.graph.is_plain(*n, at) || rounds(node) {
+            return None;
         }
         let mut left = canonical(product::sum(&r.body), &self.graph);
         product::append(&mut left, canonical(split.inner.clone(), &self.graph), -1.0);
-        left.is_empty()
+        left.iter().all(|(_, t)| !t.mentions(&self.over)).then_some(left)
+    }
+
+    /// Whether a term is a cumulative sum, read at the index: what it differs by between these two neighbours is known without it.
+    fn accumulates(&self, t: &Term, n: IndexId, [before, at]: [IndexExpr; 2]) -> bool {
+        let Term::Read(x, _) = t else { return false };
+        let read = |e: &IndexExpr| match t.substitute(&|i| (i == n).then(|| e.clone()))? {
+            Term::Read(_, at) => Some(at),
+            _ => None,
+        };
+        let (Some(at), Some(before)) = (read(&at), read(&before)) else { return false };
+        neighbours(&self.graph, *x, &at, &before).is_some()
     }
 
     fn tell_anchored(&self, split: &Split, top: &Node, sum: &Node) -> Step {

@@ -295,7 +295,7 @@ pub(super) fn telescoped(mut sum: Sum, graph: &Graph) -> Sum {
 }
 
 /// `x[at] - x[before]` if x is a cumulative sum and `before` is one position earlier.
-fn neighbours(graph: &Graph, x: NodeId, at: &[IndexExpr], before: &[IndexExpr]) -> Option<Term> {
+pub(super) fn neighbours(graph: &Graph, x: NodeId, at: &[IndexExpr], before: &[IndexExpr]) -> Option<Term> {
     let differ: Vec<usize> = (0..at.len()).filter(|&d| at[d] != before[d]).collect();
     let &[dim] = differ.as_slice() else { return None };
     let ((i, k), (j, l)) = (at[dim].as_shifted_var()?, before[dim].as_shifted_var()?);

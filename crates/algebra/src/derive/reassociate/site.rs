@@ -37,10 +37,13 @@ pub(in crate::derive) fn rewrite(shared: &Rc<Graph>, id: NodeId) -> Result<Optio
     for k in 0..parts.factors.factors.len() {
         let mut site = site.clone();
         let Some(opened) = site.open(&parts, k) else { continue };
-        match site.exchange(opened) {
+        match site.exchange(opened.clone()) {
             Ok(Some(done)) => return Ok(Some(done)),
             Ok(None) => {}
-            Err(why) => _ = refused.get_or_insert(why),
+            Err(why) => match site.anchored(&opened) {
+                Some(done) => return Ok(Some(done)),
+                None => _ = refused.get_or_insert(why),
+            },
         }
     }
     if refused.is_none() {
