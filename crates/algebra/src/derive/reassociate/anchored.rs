@@ -136,7 +136,7 @@ impl Site {
             let seen = binary(BinaryOp::Ge, Term::Position(p.up_to), Term::Number(-p.offset as f64));
             value = guard::where_some(seen, value, 0.0);
         }
-        let step = self.tell_anchored(&split, &new[0], &new[1]);
+        let steps = self.tell_anchored(&split, &parts.inner, &new);
         let made = insert(&mut g, self.id, new, Node { def: Def::Map(value), ..self.node.clone() });
         let rank = g.cascade[p.up_to].rank;
         g.recurrences.extend(made.into_iter().take(2).map(|n| Recurrence {
@@ -145,7 +145,7 @@ impl Site {
             members: vec![n],
             within: vec![],
         }));
-        Some(Rewriting { graph: g, steps: vec![step] })
+        Some(Rewriting { graph: g, steps })
     }
 
     /// `Σ_inner query · state`, as a new node, read at its own axes.
@@ -277,15 +277,18 @@ impl Site {
         neighbours(&self.graph, *x, &at, &before).is_some()
     }
 
-    fn tell_anchored(&self, split: &Split, top: &Node, sum: &Node) -> Step {
-        let (p, largest) = (&split.prefix, product::sum_term(&split.data));
+    fn tell_anchored(&self, split: &Split, inner: &[IndexId], new: &[Node]) -> Vec<Step> {
+        let (p, largest, [top, sum]) = (&split.prefix, product::sum_term(&split.data), [&new[0], &new[1]]);
         let relative = match &split.moves {
             Some(by) => format!(", moved by {} a step", show::term(&self.graph, by)),
             None => String::new(),
         };
-        let shown = self.with(&[top.clone(), sum.clone()]);
+        let shown = self.with(new);
         let rename = |def: &Def| rename_placeholders(def, self.graph.nodes.len());
-        let [n, m] = [p.of, p.up_to].map(|i| self.graph.cascade[i].name.clone());
+        let names = |list: &[IndexId]| -> String {
+            list.iter().map(|&i| self.graph.cascade[i].name.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let [n, m] = [p.of, p.up_to].map(|i| names(&[i]));
         let before = match &self.graph[self.id].def {
             Def::Reduce(written) => show::reduction(&self.graph, written),
             _ => String::new(),
@@ -294,7 +297,7 @@ impl Site {
             Def::Iterative { step, .. } => show::term(&shown, &show::unguarded(&step)),
             def => show::def(&shown, &def),
         };
-        Step {
+        let mut step = Step {
             rule: Rule::Prefix,
             statement: self.node.statement.unwrap_or(0),
             node: sum.name.clone(),
@@ -306,6 +309,20 @@ impl Site {
             ),
             before,
             after: format!("{} = {after}", self.next_slice(sum, &m)),
-        }
+        };
+        let Some(relative) = new.get(2) else { return vec![step] };
+        let exchange = Step {
+            rule: Rule::Reassociate,
+            node: self.node.name.clone(),
+            why: format!(
+                "{} does not carry {n}, and · distributes over the sums over {n} and {}, which change places",
+                show::term(&self.graph, &split.query.term()),
+                names(inner)
+            ),
+            after: format!("{} = {}", show::place(&shown, relative), show::def(&shown, &rename(&relative.def))),
+            ..step.clone()
+        };
+        step.before = show::def(&shown, &rename(&relative.def));
+        vec![exchange, step]
     }
 }
