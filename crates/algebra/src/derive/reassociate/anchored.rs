@@ -20,7 +20,7 @@ use super::Rewriting;
 use super::between::since;
 use super::build::{Join, State, rename_placeholders};
 use super::insert::{insert, placeholder};
-use super::prefix::{Prefix, mentions_position, neighbours, reads_at, reads_before_start, telescoped};
+use super::prefix::{Prefix, mentions_position, reads_at, reads_before_start, telescoped};
 use super::site::{Parts, Site};
 use super::weights::{Base, Body, canonical, moved};
 use crate::derive::guard;
@@ -224,7 +224,7 @@ impl Site {
             e.offset = SizeExpr::constant(k);
             e
         };
-        let accumulates = |t: &Term| self.accumulates(t, n, [prefix.taken() - 1, prefix.taken()].map(place));
+        let accumulates = |t: &Term| prefix.accumulates(t, &self.graph);
         let moves = |t: &Term| mentions_position(t, n) || self.reads_span(t) || accumulates(t);
         let (moving, data): (Sum, Sum) = inner.iter().cloned().partition(|(_, t)| moves(t));
         let unknown = |(_, t): &(f64, Term)| reads_at(t, n) && !self.reads_span(t) && !accumulates(t);
@@ -264,17 +264,6 @@ impl Site {
         let mut left = canonical(product::sum(&r.body), &self.graph);
         product::append(&mut left, canonical(split.inner.clone(), &self.graph), -1.0);
         left.iter().all(|(_, t)| !t.mentions(&self.over)).then_some(left)
-    }
-
-    /// Whether a term is a cumulative sum, read at the index: what it differs by between these two neighbours is known without it.
-    fn accumulates(&self, t: &Term, n: IndexId, [before, at]: [IndexExpr; 2]) -> bool {
-        let Term::Read(x, _) = t else { return false };
-        let read = |e: &IndexExpr| match t.substitute(&|i| (i == n).then(|| e.clone()))? {
-            Term::Read(_, at) => Some(at),
-            _ => None,
-        };
-        let (Some(at), Some(before)) = (read(&at), read(&before)) else { return false };
-        neighbours(&self.graph, *x, &at, &before).is_some()
     }
 
     fn tell_anchored(&self, split: &Split, inner: &[IndexId], new: &[Node]) -> Vec<Step> {

@@ -42,6 +42,22 @@ impl Prefix {
         i64::from(self.offset != -1)
     }
 
+    /// Whether a term is a cumulative sum, read at the reduced index: what it differs by between neighbours is known without it.
+    pub fn accumulates(&self, t: &Term, graph: &Graph) -> bool {
+        let Term::Read(x, _) = t else { return false };
+        let read = |offset: i64| {
+            let mut place = IndexExpr::var(self.up_to);
+            place.offset = SizeExpr::constant(offset);
+            match t.substitute(&|i| (i == self.of).then(|| place.clone()))? {
+                Term::Read(_, at) => Some(at),
+                _ => None,
+            }
+        };
+        let (Some(at), Some(before)) = (read(self.taken()), read(self.taken() - 1)) else { return false };
+        let ranks = [self.of, self.up_to].map(|i| graph.cascade[i].rank);
+        ranks[0] == ranks[1] && neighbours(graph, *x, &at, &before).is_some()
+    }
+
     /// Reads the conditions that tie `over` to the rest as one prefix.
     pub fn of(graph: &Graph, filters: &[Term], over: &[IndexId]) -> Result<Self, Why> {
         let shown = |t: &Term| show::term(graph, t);
@@ -295,7 +311,7 @@ pub(super) fn telescoped(mut sum: Sum, graph: &Graph) -> Sum {
 }
 
 /// `x[at] - x[before]` if x is a cumulative sum and `before` is one position earlier.
-pub(super) fn neighbours(graph: &Graph, x: NodeId, at: &[IndexExpr], before: &[IndexExpr]) -> Option<Term> {
+fn neighbours(graph: &Graph, x: NodeId, at: &[IndexExpr], before: &[IndexExpr]) -> Option<Term> {
     let differ: Vec<usize> = (0..at.len()).filter(|&d| at[d] != before[d]).collect();
     let &[dim] = differ.as_slice() else { return None };
     let ((i, k), (j, l)) = (at[dim].as_shifted_var()?, before[dim].as_shifted_var()?);

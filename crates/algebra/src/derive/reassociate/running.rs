@@ -2,8 +2,8 @@
 //!
 //! Condition: what is reduced carries m, if at all, in addends of an extremum, or in factors of it that cannot be negative:
 //! `max(n) (f(n) + a(m)) = a(m) + max(n) f(n)`. An addend that
-//! moves with the position, as in `f(n) - c·(m - n)` for any c that is the same at every n, is taken relative to the latest position: the
-//! state moves by a difference per step, and stays as large as what is written.
+//! moves with the position, as in `f(n) - c·(m - n)` for any c that is the same at every n, or is a cumulative sum, as in `f(n) + c[m] - c[n]`, is
+//! taken relative to the latest position: the state moves by a difference per step, and stays as large as what is written.
 //!
 //! [`prefix`]: super::prefix
 
@@ -11,7 +11,7 @@ use super::Rewriting;
 use super::build::{Join, State, rename_placeholders};
 use super::first::Equal;
 use super::insert::insert;
-use super::prefix::{Prefix, Why, mentions_position, reads_at};
+use super::prefix::{Prefix, Why, mentions_position, reads_at, telescoped};
 use super::site::{Site, open_maps, reads_both};
 use super::weights::{canonical, moved};
 use crate::derive::{filter, guard};
@@ -189,8 +189,8 @@ impl Parts {
         if let Some((_, t)) = inner.iter().find(|(_, t)| t.mentions(&[m])) {
             return Err(together(t));
         }
-        let (moving, data): (Sum, Sum) =
-            inner.into_iter().partition(|(_, t)| mentions_position(t, n) && !reads_at(t, n));
+        let moving = |t: &Term| mentions_position(t, n) && !reads_at(t, n) || prefix.accumulates(t, graph);
+        let (moving, data): (Sum, Sum) = inner.into_iter().partition(|(_, t)| moving(t));
         if let Some((_, t)) = data.iter().find(|(_, t)| mentions_position(t, n)) {
             let reason = format!("{} moves with the position by what is read there", show::term(graph, t));
             return Err((reason, Some("multiples of the position that are the same everywhere would do".into())));
@@ -205,7 +205,7 @@ impl Parts {
         let mut outside = outer;
         product::append(&mut outside, latest, 1.0);
         product::append(&mut moves, now, -1.0);
-        let [outside, moves] = [outside, moves].map(|s| canonical(s, graph));
+        let [outside, moves] = [outside, moves].map(|s| telescoped(canonical(s, graph), graph));
         let term = |s: &Sum| (!s.is_empty()).then(|| product::sum_term(s));
         let (moves, outside) = (term(&moves), term(&outside));
         Ok(Some(Self { prefix, inside: product::sum_term(&data), moves, outside, factor }))
