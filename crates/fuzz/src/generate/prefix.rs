@@ -22,7 +22,7 @@ impl Writer {
         let (x, y) = (self.moving(false), self.moving(false));
         let condition = self.random.pick(&["s <= t", "s < t", "s <= t", "t - s < 2", "s >= t", "s + 1 <= t"]);
         let c = self.element(&[], None);
-        let weight = match self.roll(12) {
+        let weight = match self.roll(14) {
             0 => format!("exp(-abs({c}) * (t - s))"),
             1 => "0.5^(t - s)".to_owned(),
             2 => format!("exp({y}[t] - {y}[s])"),
@@ -38,9 +38,28 @@ impl Writer {
                 format!("exp({total}[s] - {total}[t])")
             }
             10 => format!("(1 + {y}[s])"),
+            // Of any sign, and relative to the largest.
+            11 | 12 => {
+                let step = self.random.pick(&["", "log(sigmoid", "-abs"]);
+                let step = format!("{step}({y}[s]){}", if step.starts_with("log") { ")" } else { "" });
+                let total = self.define_at("[t]", &[TIME], &format!("sum(s: s <= t) {step}"));
+                let beside = ["".to_owned(), format!(" + {x}[s]"), format!(" + 0.5 * {x}[s]")];
+                let exponent = format!("{total}[t] - {total}[s]{}", beside[self.roll(3)]);
+                match self.chance(0.5) {
+                    true => {
+                        let most = self.define_at("[t]", &[TIME], &format!("max(s: {condition}) ({exponent})"));
+                        format!("exp({exponent} - {most}[t])")
+                    }
+                    false => format!("exp({exponent})"),
+                }
+            }
             _ => "1".to_owned(),
         };
-        let value = match self.roll(9) {
+        let value = match self.roll(11) {
+            9 | 10 => {
+                let (q, k) = (self.moving(true), self.moving(true));
+                format!("sum(s: {condition}) (sum(b) {q}[t,b] * {k}[s,b]) * {weight} * {x}[s]")
+            }
             4 | 5 => {
                 let over = if self.chance(0.6) { "1".to_owned() } else { weight.clone() };
                 let count = format!("(sum(s: {condition}) {over})");
