@@ -1,6 +1,7 @@
 //! Schedules as text, and what is refused.
 
 use einloom_cascade::DType::{self, Bf16, F32, I8};
+use einloom_cuda::emit::refusals;
 use einloom_cuda::schedule::{print, schedule};
 use einloom_cuda::{Refusal, Target};
 use einloom_tile::by_hand::{AttentionSizes, attention, matmul};
@@ -144,6 +145,8 @@ fn what_does_not_fit_is_refused_before_anything_is_compiled() {
     );
     let kernel = &wide.kernels[0];
     assert!(matches!(schedule(&wide, kernel, &Target::SM_90A), Err(Refusal::SharedMemory { .. })));
+    assert!(matches!(refusals(&wide, &Target::SM_80)[..], [Refusal::SharedMemory { needed: 393216, .. }]));
+    assert_eq!(refusals(&matmul([4096; 3], [128, 128, 64], Bf16).expect("well-formed"), &Target::SM_80), []);
 
     let mut p = Builder::new("huge");
     let x = p.input("X", &[4096, 4096], F32);

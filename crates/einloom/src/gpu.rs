@@ -1,7 +1,9 @@
 //! The road's last step on an NVIDIA GPU.
 
+mod room;
 mod toolchain;
 
+pub(crate) use room::{Fitting, fitting};
 pub use toolchain::{Toolchain, source};
 
 use crate::road::{Outcome, Planned};
@@ -50,6 +52,12 @@ impl Gpu {
             Some(Arch::Sm80) => Ok(Target { shared_bytes: own.shared_bytes, ..Target::SM_80 }),
             Some(arch) => Err(lacks("no-gpu", format!("{} does not run code for {arch}", self.device.name()))),
         }
+    }
+
+    /// The architecture of a described machine: Hopper's if it has matrix units that run beside its threads.
+    pub fn arch_of(machine: &Machine) -> Arch {
+        let older = !machine.matrix.is_empty() && machine.matrix.iter().all(|unit| !unit.asynchronous);
+        if older { Arch::Sm80 } else { Arch::Sm90a }
     }
 
     /// What to schedule for on a described machine: the architecture's instructions, the machine's memory.

@@ -1,5 +1,6 @@
 //! The road: every arrow is a method, every box a type that can be looked at.
 
+use crate::gpu::Fitting;
 use crate::{Error, Finding, Tensor};
 use einloom_algebra::{Derivation, derive};
 use einloom_cascade::meaning::{self, Array, Arrays};
@@ -7,7 +8,7 @@ use einloom_cascade::{Bound, Cascade, DType, Diagnostic, Given, Role, TensorId, 
 use einloom_cpu::{Executable, Report};
 use einloom_machine::Machine;
 use einloom_model::KernelTransfers;
-use einloom_plan::{Doubled, Lost, Plan, PlanError, PlannedKernel, Work};
+use einloom_plan::{Doubled, Lost, Plan, PlanError, PlannedKernel, TooLarge, Work};
 use einloom_tile::{TensorDecl, TensorRole};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -118,7 +119,8 @@ impl Derived {
     /// [`Error::Plan`].
     pub fn doubled(&self, planned: &Planned, options: &PlanOptions) -> Result<Vec<Doubled>, Error> {
         let forms = einloom_plan::Form::all(&self.derivation);
-        einloom_plan::doubled(&forms, &planned.bound, &planned.machine, options).map_err(Error::Plan)
+        let options = PlanOptions { too_large: planned.too_large.clone(), ..options.clone() };
+        einloom_plan::doubled(&forms, &planned.bound, &planned.machine, &options).map_err(Error::Plan)
     }
 
     /// As [`Derived::plan`], for sizes that are known to fit.
@@ -128,13 +130,15 @@ impl Derived {
             return Err(Error::Bind(undecided));
         }
         let forms = einloom_plan::Form::all(&self.derivation);
-        let (form, plan) = einloom_plan::choose(&forms, &bound, machine, options).map_err(Error::Plan)?;
+        let by = |options: &PlanOptions| einloom_plan::choose(&forms, &bound, machine, options);
+        let Fitting { form, plan, too_large } = crate::gpu::fitting(machine, options, &by).map_err(Error::Plan)?;
         Ok(Planned {
             cascade: self.cascade().clone(),
             bound,
             machine: machine.clone(),
             plan,
             form,
+            too_large,
             transfers: OnceLock::new(),
         })
     }
@@ -150,6 +154,8 @@ pub struct Planned {
     machine: Machine,
     plan: Plan,
     form: usize,
+    /// What the backend had no room for before.
+    too_large: Vec<TooLarge>,
     /// See [`Planned::transfers`]; bounds take as long to find as small plans.
     transfers: OnceLock<Vec<KernelTransfers>>,
 }

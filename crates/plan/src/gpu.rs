@@ -226,6 +226,10 @@ impl Workshop<'_> {
         let number = template.number(self.known, trials.unit);
         template.put(self.p, &tiling);
         let kernel = template.kernel();
+        if let Some(refused) = self.options.too_large.iter().find(|t| t.covers(&template.program, kernel)) {
+            trials.misfit = Some(refused.to_string());
+            return Outcome::Misfit;
+        }
         let launch = trials.launch;
         let tiles = kernel.axes.iter().map(|a| a.tile).collect();
         let structure = self.known.structures.entry(number).or_insert_with(|| Structure::of(kernel));

@@ -55,6 +55,7 @@ mod substitute;
 mod summaries;
 mod template;
 mod tiling;
+mod too_large;
 mod types;
 mod visits;
 mod ways;
@@ -68,6 +69,7 @@ pub use options::{Chunks, Fusion, Merging, Options, Plan, PlanError, PlannedKern
 pub use parts::Part;
 pub use quotients::Split;
 pub use shares::Shares;
+pub use too_large::{Room, TooLarge};
 
 use chunks::Chunk;
 use einloom_algebra::Graph;

@@ -5,6 +5,7 @@ use crate::merged::Merge;
 use crate::parts::Part;
 use crate::quotients::Split;
 use crate::shares::{Idle, Shares};
+use crate::too_large::TooLarge;
 use einloom_model::OnGpu;
 use einloom_tile::Program;
 use std::collections::BTreeMap;
@@ -31,6 +32,8 @@ pub struct Options {
     pub chunks: Chunks,
     /// Plan for the machine's matrix unit of this name. Without it for the first that takes a kernel's products.
     pub matrix: Option<String>,
+    /// Tiles that a backend has refused for want of room: no GPU's kernel has them, nor larger ones.
+    pub too_large: Vec<TooLarge>,
 }
 
 /// Whether several nodes of the graph may share a kernel.

@@ -10,6 +10,7 @@ use crate::cuts::{Roles, Style};
 use crate::lost::Cost;
 use crate::template::{Template, Templates};
 use crate::tiling::Tiling;
+use crate::too_large::Room;
 use einloom_cascade::IndexId;
 use einloom_model::{ByLanes, Counts, Structure, by_lanes_of};
 use einloom_tile::{AxisKind, Kernel, Program};
@@ -130,14 +131,19 @@ impl Workshop<'_> {
         let tiles = kernel.axes.iter().map(|a| a.tile).collect();
         let fit = self.known.by_lanes.entry((number, tiles));
         let fit = fit.or_insert_with(|| by_lanes_of(&one.program, kernel, self.machine, structure)).clone()?;
-        let shared = fit.shared_needed() > fit.shared_limit || fit.misfit().is_none();
-        let weights = fit.by_axis.iter().map(|w| w[usize::from(!shared)]);
+        let refused = self.options.too_large.iter().find(|t| t.covers(&one.program, kernel));
+        let shared = fit.shared_needed() > fit.shared_limit
+            || fit.misfit().is_none() && !refused.is_some_and(|t| t.lacks(Room::Registers));
+        // The model may see nothing of what is in the way: then whatever is large becomes smaller.
+        let blind = refused.is_some() && fit.by_axis.iter().all(|w| w[usize::from(!shared)] == 0);
+        let weights = fit.by_axis.iter().map(|w| if blind { w[0] + w[1] } else { w[usize::from(!shared)] });
         let halves = self.halves(kernel, weights, roles, (tiling, &one.tried.demoted));
         let excess = match shared {
             true => fit.shared_needed() as f64 / fit.shared_limit.max(1) as f64,
             false => fit.slowdown(),
         };
         let misfit = fit.misfit().map(|reason| (reason, excess));
+        let misfit = misfit.or_else(|| refused.map(|t| (t.to_string(), excess.max(1.0))));
         // The time of what does not fit is of no interest.
         let cost = match misfit {
             Some(_) => Cost::default(),

@@ -2,10 +2,10 @@
 
 use crate::failure::Failure;
 use crate::text::Text;
+use einloom::gpu::Gpu;
 use einloom::{Derived, Planned};
 use einloom_algebra::{RankPasses, Refusal, Step, StreamingForm, TensorPasses, streaming_forms};
 use einloom_cascade::{Cascade, DType};
-use einloom_cuda::Arch;
 use einloom_model::KernelTransfers;
 use einloom_plan::PlannedKernel;
 use serde_json::{Value, json};
@@ -138,10 +138,8 @@ pub(crate) fn source(planned: &Planned, target: &str) -> Result<String, Failure>
     match target {
         "pseudo" => Ok(einloom_tile::print(planned.program())),
         "cuda" => {
-            let matrix = &planned.machine().matrix;
-            let older = !matrix.is_empty() && matrix.iter().all(|unit| !unit.asynchronous);
-            let arch = if older { Arch::Sm80 } else { Arch::Sm90a };
-            let target = einloom::gpu::Gpu::target_of(planned.machine(), arch);
+            let machine = planned.machine();
+            let target = Gpu::target_of(machine, Gpu::arch_of(machine));
             Ok(einloom::gpu::source(planned, &target)?.text)
         }
         other => Err(Failure::new("UsageError", "unknown-target", format!("there is no source for `{other}`"))

@@ -130,6 +130,20 @@ pub fn prepared(program: &Program) -> Program {
     if verify(program).is_empty() { crate::rewrite::rewritten(program) } else { program.clone() }
 }
 
+/// Why kernels of a program do not fit the target, one reason for each that does not: what [`emit`] would refuse, without a
+/// source. None for a program that is not well-formed.
+pub fn refusals(program: &Program, target: &Target) -> Vec<Refusal> {
+    if !verify(program).is_empty() {
+        return vec![];
+    }
+    let program = &prepared(program);
+    let refused = |kernel: &Kernel| match crate::hopper::specialise(program, kernel, target) {
+        Ok(_) => None,
+        Err(_) => schedule::schedule(program, kernel, target).err(),
+    };
+    program.kernels.iter().filter_map(refused).collect()
+}
+
 /// A specialised schedule, none because nobody asked, or why there is none.
 type Specialise<'a> = &'a dyn Fn(&Kernel) -> Result<Option<Specialised>, Reason>;
 

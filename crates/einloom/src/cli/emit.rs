@@ -40,14 +40,12 @@ pub(crate) fn command(ui: &mut Ui, args: &EmitArgs) -> Result<(), Failure> {
     ui.result(|| source.clone(), &EmitJson { target, source: source.clone() })
 }
 
-/// The architecture asked for, or the machine's: Hopper's if it has matrix units that run beside its threads.
+/// The architecture asked for, or the machine's.
 fn architecture(args: &EmitArgs) -> Result<Arch, Failure> {
     if let Some(arch) = args.arch {
         return Ok(arch.arch());
     }
-    let machine = prepare::machine(&args.target, Backend::Cuda, None)?;
-    let older = !machine.matrix.is_empty() && machine.matrix.iter().all(|unit| !unit.asynchronous);
-    Ok(if older { Arch::Sm80 } else { Arch::Sm90a })
+    Ok(Gpu::arch_of(&prepare::machine(&args.target, Backend::Cuda, None)?))
 }
 
 /// CUDA C++ for the architecture asked for; slower ways that had to be taken become notes.

@@ -13,6 +13,7 @@ mod device;
 mod fit;
 mod issue;
 mod lane_products;
+mod left;
 mod lying;
 pub(crate) mod registers;
 mod run;

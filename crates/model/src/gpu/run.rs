@@ -28,6 +28,10 @@ const LANE_REGISTERS: f64 = 32.0;
 /// Registers that an instruction of a unit with a feeder takes beside its sums: ptxas of CUDA 13.0 asks for 154 where 256
 /// columns take 128.
 const BESIDE_SUMS: usize = 26;
+/// No thread holds more than so many times the registers that it can have: what is beyond them is in memory.
+const BEARABLE: usize = 4;
+/// Registers beside a computed factor.
+const LEFT_RESERVE: usize = 40;
 /// Registers beside the tiles of a thread that multiplies nothing: addresses, counters.
 const LANE_RESERVE: usize = 24;
 
@@ -156,6 +160,13 @@ impl Block<'_> {
         let registers = tiles.ceil() as usize + reserve;
         if registers > limit {
             return Err(format!("{registers} registers a thread are more than {limit}"));
+        }
+        if self.unit.is_some_and(|u| u.feeder_threads == 0) {
+            let (left, bearable) = (self.structure.left.as_ref(), BEARABLE * lanes.registers);
+            let held = left.map_or(0, |l| l.registers(self.kernel) + LEFT_RESERVE);
+            if held > bearable {
+                return Err(format!("{held} registers a thread for a computed factor are more than {bearable}"));
+            }
         }
         Ok((registers, limit))
     }

@@ -1,6 +1,7 @@
 //! What a kernel's tiles do not change: found once for all that are tried.
 
 use super::fit::loaded;
+use super::left::Left;
 use super::registers::Moments;
 use super::uses::{each, fused, placed, rare};
 use einloom_tile::{AxisId, Kernel, Op, ValueId};
@@ -26,6 +27,8 @@ pub struct Structure {
     pub(super) rare: BTreeSet<ValueId>,
     /// Which tiles are alive together, a result in the place of one that dies.
     pub(super) moments: Moments,
+    /// The factor that threads compute for a unit that they feed.
+    pub(super) left: Option<Left>,
 }
 
 impl Structure {
@@ -42,8 +45,10 @@ impl Structure {
             _ => None,
         };
         let fused = fused(kernel);
+        let loaded = loaded(kernel);
         Self {
-            loaded: loaded(kernel),
+            left: Left::of(kernel, &loaded),
+            loaded,
             factors,
             picked,
             resident: kernel.body.iter().filter_map(load).collect(),
