@@ -133,6 +133,7 @@ impl<'a> Search<'a> {
         if self.shop.options.fuse == Fusion::None {
             return self.divide(&memory);
         }
+        self.begin_with_completed(&mut memory);
         let mut best = match self.start(&mut memory)? {
             Ok(division) => division,
             Err(unfused) => return Ok(unfused),
@@ -426,24 +427,36 @@ impl<'a> Search<'a> {
         let pair = |a: &Built, b: &Built| BTreeSet::from([a.roots.clone(), b.roots.clone()]);
         let mut memory = memory.clone();
         while self.left > 0 {
-            let mut joined = None;
-            'pairs: for a in 0..kernels.len() {
-                for b in a + 1..kernels.len() {
-                    let key = pair(&kernels[a], &kernels[b]);
-                    if refused.contains(&key) || !related(&kernels[a], &kernels[b]) || indirect(kernels, a, b) {
-                        continue;
+            let pairs = (0..kernels.len()).flat_map(|a| (a + 1..kernels.len()).map(move |b| (a, b)));
+            let pairs: Vec<(usize, usize)> = pairs.collect();
+            let mut joined: Option<(usize, usize, Rc<Built>)> = None;
+            let mut gain = 0.0;
+            for (a, b) in pairs {
+                // Of two pairs that gain and share a kernel only one can be joined.
+                let rivals = |j: &(usize, usize, Rc<Built>)| [j.0, j.1].iter().any(|k| *k == a || *k == b);
+                let key = pair(&kernels[a], &kernels[b]);
+                if !joined.as_ref().is_none_or(rivals)
+                    || refused.contains(&key)
+                    || !related(&kernels[a], &kernels[b])
+                    || indirect(kernels, a, b)
+                {
+                    continue;
+                }
+                match self.join(kernels, a, b, &memory) {
+                    Ok(k) => {
+                        let gains = kernels[a].cost.seconds + kernels[b].cost.seconds - k.cost.seconds;
+                        if joined.is_none() || gains > gain {
+                            (joined, gain) = (Some((a, b, k)), gains);
+                        }
+                        if !self.looks_at_few() {
+                            break;
+                        }
                     }
-                    match self.join(kernels, a, b, &memory) {
-                        Ok(k) => {
-                            joined = Some((a, b, k));
-                            break 'pairs;
+                    Err(why) => {
+                        if let Some(why) = why {
+                            notes.entry(kernels[b].roots[0]).or_default().push(why);
                         }
-                        Err(why) => {
-                            if let Some(why) = why {
-                                notes.entry(kernels[b].roots[0]).or_default().push(why);
-                            }
-                            refused.insert(key);
-                        }
+                        refused.insert(key);
                     }
                 }
             }
