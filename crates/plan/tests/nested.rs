@@ -92,7 +92,7 @@ fn sizes_choose_the_order() {
 /// Seconds of the transfers of the chosen plan on a memory of so many elements, with some tiles asked for.
 fn transfers(text: &str, sizes: &str, capacity: u64, tiles: &[(&str, usize)]) -> f64 {
     let cascade = read(text);
-    let machine = built_in("two-level").and_then(|m| m.with_capacity(capacity)).expect("a machine");
+    let machine = built_in("two-level").expect("built in").with_capacity(capacity).expect("a capacity");
     let tiles = tiles.iter().map(|(index, tile)| (index.to_string(), *tile)).collect();
     let options = Options { tiles, ..Options::default() };
     let derivation = einloom_algebra::derive(&cascade);
@@ -105,9 +105,9 @@ fn no_tiles_that_are_asked_for_move_much_less() {
     for capacity in [256, 1024] {
         let planned = transfers(TUCKER, sizes, capacity, &[]);
         // What visits one index of the result by one and the others by tiles, or reduces in small steps.
-        for asked in
-            [&[("i", 1)] as &[_], &[("j", 1)], &[("k", 1)], &[("i", 1), ("q", 2)], &[("p", 2), ("q", 8), ("r", 16)]]
-        {
+        let asked: [&[(&str, usize)]; 5] =
+            [&[("i", 1)], &[("j", 1)], &[("k", 1)], &[("i", 1), ("q", 2)], &[("p", 2), ("q", 8), ("r", 16)]];
+        for asked in asked {
             let other = transfers(TUCKER, sizes, capacity, asked);
             assert!(planned <= 1.05 * other, "{capacity} elements: {planned:e} as planned, {other:e} with {asked:?}");
         }
