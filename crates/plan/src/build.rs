@@ -83,6 +83,8 @@ pub(crate) struct Tried {
     pub choice: bool,
     /// An index of the grid gave way where a tile had reduced ones too.
     pub crowded: bool,
+    /// Indices of the grid that could each have given way where another did, at the cost of other things that are read again.
+    pub rivals: BTreeSet<IndexId>,
     pub repeats: bool,
     pub notes: Vec<String>,
     /// Number types of the factors of products that have two.

@@ -156,22 +156,13 @@ impl Roles {
         leaves: &[Vec<IndexId>],
         parallel_first: bool,
     ) -> Option<IndexId> {
-        let leaves: Vec<&Vec<IndexId>> = leaves.iter().filter(|l| l.iter().any(|i| indices.contains(i))).collect();
+        let leaves = with_some(leaves, indices);
         let last: BTreeSet<IndexId> = leaves.iter().filter_map(|l| l.last().copied()).collect();
         let batch = |i: &IndexId| leaves.iter().all(|l| l.contains(i));
-        // Elements that are read again, or one by one, if this index gives way.
-        let size = |l: &Vec<IndexId>| l.iter().map(|&i| p[i].extent as f64).product::<f64>();
-        let again = |i: &IndexId| -> f64 {
-            let of = |l: &&Vec<IndexId>| match l.contains(i) {
-                false => p[*i].extent as f64 * size(l),
-                true if l.last() == Some(i) => ONE_BY_ONE * size(l),
-                true => 0.0,
-            };
-            leaves.iter().map(of).sum()
-        };
-        let few = FEW * leaves.iter().map(|l| size(l)).sum::<f64>();
+        let again = |i: &IndexId| again(p, &leaves, *i);
+        let few = few(p, &leaves);
         let open = |i: &&IndexId| indices.contains(i) && !self.state.contains(i);
-        let alike = |i: &IndexId, j: &IndexId| i != j && leaves.iter().all(|l| l.contains(i) == l.contains(j));
+        let alike = |i: &IndexId, j: &IndexId| i != j && alike(&leaves, *i, *j);
         let grid = || self.grid.iter().filter(open);
         let inner = || self.inner.iter().filter(open);
         grid()
@@ -187,6 +178,52 @@ impl Roles {
             .or_else(|| grid().next())
             .copied()
     }
+
+    /// Which indices could have given way where `i` of the grid did, so that other operands are read again: none if little is, nor those that
+    /// move the same ones.
+    pub(crate) fn rivals(
+        &self,
+        p: &Problem,
+        i: IndexId,
+        indices: &BTreeSet<IndexId>,
+        leaves: &[Vec<IndexId>],
+    ) -> Vec<IndexId> {
+        let leaves = with_some(leaves, indices);
+        if !self.grid.contains(&i) || again(p, &leaves, i) <= few(p, &leaves) {
+            return vec![];
+        }
+        let open = |r: &&IndexId| **r != i && indices.contains(r) && !self.state.contains(r) && !alike(&leaves, i, **r);
+        self.grid.iter().filter(open).copied().collect()
+    }
+}
+
+/// The operands that carry some of these indices.
+fn with_some<'a>(leaves: &'a [Vec<IndexId>], indices: &BTreeSet<IndexId>) -> Vec<&'a Vec<IndexId>> {
+    leaves.iter().filter(|l| l.iter().any(|i| indices.contains(i))).collect()
+}
+
+/// Whether two indices move the same operands.
+fn alike(leaves: &[&Vec<IndexId>], i: IndexId, j: IndexId) -> bool {
+    leaves.iter().all(|l| l.contains(&i) == l.contains(&j))
+}
+
+fn size(p: &Problem, leaf: &[IndexId]) -> f64 {
+    leaf.iter().map(|&i| p[i].extent as f64).product()
+}
+
+/// Elements that are read again, or one by one, if this index gives way.
+fn again(p: &Problem, leaves: &[&Vec<IndexId>], i: IndexId) -> f64 {
+    let of = |l: &&Vec<IndexId>| match l.contains(&i) {
+        false => p[i].extent as f64 * size(p, l),
+        true if l.last() == Some(&i) => ONE_BY_ONE * size(p, l),
+        true => 0.0,
+    };
+    leaves.iter().map(of).sum()
+}
+
+/// Elements that may be read again.
+fn few(p: &Problem, leaves: &[&Vec<IndexId>]) -> f64 {
+    FEW * leaves.iter().map(|l| size(p, l)).sum::<f64>()
 }
 
 /// An index gives way without more ado if no more is read again than so many times all operands.

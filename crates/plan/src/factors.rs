@@ -8,6 +8,9 @@
 //! Conditions: a sum of products without anchors, outside of recurrences; the factor is all that carries the same indices of the result, is made
 //! of the program's inputs, and lacks an index of the result; some element of it is narrower than the other factor, which has 16 bits;
 //! and it is exact in that type, or may be rounded to it ([`Options::narrow_contractions`](crate::Options::narrow_contractions)).
+//!
+//! So may a factor of 32 bits that waits for the result of a reduction with fewer indices than it, as normalised rows do, beside one in bf16, which has
+//! its range. It is complete only after all that it is made of was read, so that the search begins with it in memory.
 
 use crate::expr::{Expr, ExprId, Exprs};
 use crate::facts::Facts;
@@ -23,7 +26,11 @@ impl Problem {
     pub(crate) fn part_factors(&mut self, x: &mut Exprs, types: &mut Types, liberty: bool) {
         for n in (0..self.items.len() as u32).map(NodeId) {
             while let Some((body, item)) = self.part_factor(n, x, types, liberty) {
-                self.factors.insert(NodeId(self.items.len() as u32));
+                let made = NodeId(self.items.len() as u32);
+                self.factors.insert(made);
+                if matches!(item.def, ItemDef::Map(value) if self.waits_for_less(x, value)) {
+                    self.completed.insert(made);
+                }
                 self.items.push(item);
                 if let ItemDef::Fold(fold) = &mut self.items[n.0 as usize].def {
                     fold.body = body;
@@ -94,7 +101,27 @@ impl Problem {
             Expr::Read(..) => own.is_float() && own.bytes() == 1,
             _ => own.is_float() && own != DType::F64 && liberty,
         };
-        (given && narrower && held).then_some(to)
+        let completed = to == DType::Bf16 && own == DType::F32 && liberty && self.waits_for_less(x, value);
+        (given && narrower && held || completed).then_some(to)
+    }
+
+    /// Whether an expression is made of the result of a reduction that has fewer indices than it, and of nothing in a recurrence.
+    fn waits_for_less(&self, x: &Exprs, value: ExprId) -> bool {
+        let indices = Facts::default().of(self, x, value).free.len();
+        let (mut todo, mut seen) = (vec![value], BTreeSet::new());
+        let (mut less, mut moves) = (false, false);
+        while let Some(e) = todo.pop() {
+            x.reads(e, &mut BTreeSet::new(), &mut |n, _| {
+                let item = &self[n];
+                moves |= item.recurrence.is_some();
+                match item.def {
+                    ItemDef::Map(inside) if seen.insert(n) => todo.push(inside),
+                    ItemDef::Fold(_) => less |= item.axes.len() < indices,
+                    _ => {}
+                }
+            });
+        }
+        less && !moves
     }
 
     /// The array of most elements that an expression reads.

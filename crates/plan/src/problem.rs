@@ -129,6 +129,8 @@ pub(crate) struct Problem {
     pub tested: BTreeSet<ExprId>,
     /// Maps that a product makes again for tiles of its other factor: see [`crate::factors`].
     pub factors: BTreeSet<NodeId>,
+    /// Those of them that wait for the result of a reduction.
+    pub completed: BTreeSet<NodeId>,
     /// Sets of items that begin in one kernel.
     pub together: Vec<BTreeSet<NodeId>>,
     /// Positions per chunk, of recurrences that advance by chunks.
@@ -247,6 +249,7 @@ impl Problem {
             spans: vec![],
             tested: BTreeSet::new(),
             factors: BTreeSet::new(),
+            completed: BTreeSet::new(),
             together: vec![],
             chunk: 1,
         };

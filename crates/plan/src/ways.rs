@@ -213,7 +213,7 @@ impl Workshop<'_> {
     }
 
     /// Where a reduced index is visited one by one, for tiles have two axes: the same with each of the others in its place; and with each of all where an
-    /// index of the grid is, which a reduced one may take the place of. Which of them should be depends on what is read again, which only the search
+    /// index of the grid is, which a reduced one may take the place of; and with another of the grid. Which of them should be depends on what is read again, which only the search
     /// for tiles knows.
     fn others_one_by_one(
         &self,
@@ -221,20 +221,23 @@ impl Workshop<'_> {
         tried: &Tried,
         tiles: &BTreeMap<String, usize>,
     ) -> Vec<BTreeMap<String, usize>> {
-        let crowded = tried.crowded && roles.inner.len() <= MOST_CROWDED;
-        if !crowded && !tried.demoted.iter().any(|i| roles.inner.contains(i)) {
-            return vec![];
-        }
-        let open = |i: &&IndexId| {
-            let (name, extent) = (&self.p[**i].name, self.p[**i].extent);
-            let gave_way = tried.demoted.contains(i) && !crowded;
-            extent > 1 && !gave_way && !roles.state.contains(i) && !tiles.contains_key(name)
-        };
+        let given = |i: &IndexId| tiles.contains_key(&self.p[*i].name);
         let one = |&i: &IndexId| {
             let with = [(self.p[i].name.clone(), 1)];
             tiles.clone().into_iter().chain(with).collect()
         };
-        roles.inner.iter().filter(open).map(one).collect()
+        // One of the grid is put in another's place once.
+        let rivals = tried.rivals.iter().filter(|i| !roles.grid.iter().any(given) && self.p[**i].extent > 1);
+        let rivals = rivals.map(one);
+        let crowded = tried.crowded && roles.inner.len() <= MOST_CROWDED;
+        if !crowded && !tried.demoted.iter().any(|i| roles.inner.contains(i)) {
+            return rivals.collect();
+        }
+        let open = |i: &&IndexId| {
+            let gave_way = tried.demoted.contains(i) && !crowded;
+            self.p[**i].extent > 1 && !gave_way && !roles.state.contains(i) && !given(i)
+        };
+        roles.inner.iter().filter(open).map(one).chain(rivals).collect()
     }
 
     /// A set of whole indices as tiles by name, beside those that are given.

@@ -95,7 +95,7 @@ impl Workshop<'_> {
         attempts: &mut Attempts,
         once: bool,
     ) -> Result<(Tried, bool), PlanError> {
-        let mut demoted = BTreeSet::new();
+        let (mut demoted, mut rivals) = (BTreeSet::new(), BTreeSet::new());
         let (mut choice, mut crowded) = (false, false);
         let mut notes = vec![];
         loop {
@@ -116,7 +116,8 @@ impl Workshop<'_> {
                     notes.extend(more);
                     let cost = Cost::default();
                     let gpu = None;
-                    let tried = Tried { cost, kernel, tiling, demoted, choice, crowded, repeats, notes, mixed, gpu };
+                    let tried =
+                        Tried { cost, kernel, tiling, demoted, choice, crowded, rivals, repeats, notes, mixed, gpu };
                     return Ok((tried, is_new));
                 }
                 Err(Fail::Unsupported(e)) => return Err(e),
@@ -132,6 +133,7 @@ impl Workshop<'_> {
                         );
                         return Err(PlanError::unsupported(name, reason));
                     };
+                    rivals.extend(roles.rivals(self.p, i, &indices, &leaves));
                     crowded |= !roles.inner.contains(&i) && indices.iter().any(|i| roles.inner.contains(i));
                     notes.push(format!("{} by 1: a tile would have the axes {names}", self.p[i].name));
                 }

@@ -131,3 +131,25 @@ fn a_decay_that_grows_goes_position_by_position() {
     assert!([0.5, -1.0, 1.0].into_iter().all(|a| form_for(a).ends_with("by chunks")));
     assert!([1.5, -30.0, f64::INFINITY].into_iter().all(|a| !form_for(a).ends_with("by chunks")));
 }
+
+const NORMALISED: &str = "input X[m,d]: bf16, g[d]: f32, b[d]: f32, W[d,n]: bf16\noutput Y: bf16\nmu[m] = mean(d) X[m,d]\n\
+    V[m] = mean(d) (X[m,d] - mu[m])^2\nZ[m,d] = (X[m,d] - mu[m]) / sqrt(V[m] + 1e-5) * g[d] + b[d]\n\
+    Y[m,n] = sum(d) Z[m,d] * W[d,n]\n";
+
+#[test]
+fn what_waits_is_multiplied_as_written_where_that_is_sure_to_be_faster() {
+    let derivation = derive(&read(NORMALISED));
+    let forms = Form::all(&derivation);
+    let (bound, h200) = (sized(&read(NORMALISED), "M=4096, D=4096, N=4096"), built_in("h200").expect("built in"));
+    let (k, plan) = choose(&forms, &bound, &h200, &narrow()).expect("planned");
+    assert_eq!(forms[k].name, "sums that wait as written", "{:?}", plan.kernels[0].notes);
+    // Rows are normalised once, in the type in which they are multiplied.
+    assert!(plan.kernels.iter().any(|k| k.materialised == ["Z.bf16"]), "{:?}", plan.program.kernels);
+    let products: Vec<_> = plan.program.kernels.iter().flat_map(factors).collect();
+    assert_eq!(products, [[DType::Bf16; 2]]);
+    let main = einloom_plan::plan(forms[0].graph, &bound, &h200, &narrow()).expect("planned");
+    assert!(main.seconds > 1.5 * plan.seconds, "{} {}", main.seconds, plan.seconds);
+    // Nothing is rounded without the liberty.
+    let exact = choose(&forms, &bound, &h200, &Options { exact: true, ..narrow() }).expect("planned").1;
+    assert!(exact.kernels.iter().all(|k| !k.materialised.contains(&"Z.bf16".to_string())));
+}

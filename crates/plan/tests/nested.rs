@@ -4,6 +4,7 @@
 mod support;
 
 use einloom_cascade::meaning::evaluate;
+use einloom_machine::built_in;
 use einloom_plan::{Form, Options, choose, plan};
 use support::{inputs, interpret, machine, read, sized};
 
@@ -86,4 +87,29 @@ fn sizes_choose_the_order() {
     assert!(gain >= 1.0, "{name}: {gain}");
     let (name, gain) = chosen(TROPICAL, "I=1024,K=1024,L=1024");
     assert!(name == "C over l, then k" && gain > 50.0, "{name}: {gain}");
+}
+
+/// Seconds of the transfers of the chosen plan on a memory of so many elements, with some tiles asked for.
+fn transfers(text: &str, sizes: &str, capacity: u64, tiles: &[(&str, usize)]) -> f64 {
+    let cascade = read(text);
+    let machine = built_in("two-level").expect("built in").with_capacity(capacity).expect("a capacity");
+    let tiles = tiles.iter().map(|(index, tile)| (index.to_string(), *tile)).collect();
+    let options = Options { tiles, ..Options::default() };
+    let derivation = einloom_algebra::derive(&cascade);
+    choose(&Form::all(&derivation), &sized(&cascade, sizes), &machine, &options).expect("planned").1.seconds
+}
+
+#[test]
+fn no_tiles_that_are_asked_for_move_much_less() {
+    let sizes = "P=16,Q=16,R=16,I=64,J=64,K=64";
+    for capacity in [256, 1024] {
+        let planned = transfers(TUCKER, sizes, capacity, &[]);
+        // What visits one index of the result by one and the others by tiles, or reduces in small steps.
+        let asked: [&[(&str, usize)]; 5] =
+            [&[("i", 1)], &[("j", 1)], &[("k", 1)], &[("i", 1), ("q", 2)], &[("p", 2), ("q", 8), ("r", 16)]];
+        for asked in asked {
+            let other = transfers(TUCKER, sizes, capacity, asked);
+            assert!(planned <= 1.05 * other, "{capacity} elements: {planned:e} as planned, {other:e} with {asked:?}");
+        }
+    }
 }

@@ -30,6 +30,9 @@ impl Deriver<'_> {
         let own = self.hoist_filter(&node, &mut r);
         let before = show::reduction(&self.out, &r);
         let body = self.inline_barriers(&r.body, &r.over);
+        if self.stays_waiting(&node, &r, &body) {
+            return self.barred(node, r, None);
+        }
         let leaves = |s: &Self, t: &Term| s.leave(t, &r.over, 0, true).is_some();
         let body = self.with_pieces_opened(&node, body, &r.over, |s, body, other| !leaves(s, body) && leaves(s, other));
         let barriers = self.barriers(&body, &r.over);

@@ -35,6 +35,7 @@ mod scan;
 mod separate;
 mod shape;
 mod told;
+mod waiting;
 mod whole;
 
 pub(crate) use reassociate::bound;
@@ -95,7 +96,8 @@ impl Derivation {
 /// Derives the streaming form of a cascade (which must be free of errors).
 pub fn derive(cascade: &Cascade) -> Derivation {
     let written = flatten(cascade);
-    let (derived, steps, mut refusals) = streaming(&written);
+    let Streamed { graph: derived, steps, mut refusals, unanchored } = streaming(&written, false);
+    let waiting = Some(streaming(&written, true)).filter(|w| w.graph != derived && w.unanchored == unanchored);
     let passes = passes::compare(&written, &derived);
     let (rewritten, refused) = reassociate::alternatives(&written);
     refusals.extend(refused);
@@ -105,8 +107,15 @@ pub fn derive(cascade: &Cascade) -> Derivation {
     let main = Alternative { name, derived, steps, refusals, passes, cost: None, within_one: vec![] };
     let (main, chunked) = in_chunks(main);
     let mut alternatives: Vec<Alternative> = chunked.into_iter().collect();
+    if let Some(Streamed { graph: derived, steps, refusals, .. }) = waiting {
+        let (name, passes) = (waiting::NAME.into(), passes::compare(&written, &derived));
+        let form = Alternative { name, derived, steps, refusals, passes, cost: None, within_one: vec![] };
+        let (one, chunked) = in_chunks(form);
+        alternatives.push(one);
+        alternatives.extend(chunked);
+    }
     for r in rewritten {
-        let (derived, own, refusals) = streaming(&r.graph);
+        let Streamed { graph: derived, steps: own, refusals, .. } = streaming(&r.graph, false);
         let name = named(&r.steps);
         let mut steps = r.steps;
         steps.extend(own);
@@ -117,7 +126,7 @@ pub fn derive(cascade: &Cascade) -> Derivation {
         alternatives.extend(chunked);
     }
     for n in nested {
-        let (derived, own, refusals) = streaming(&n.graph);
+        let Streamed { graph: derived, steps: own, refusals, .. } = streaming(&n.graph, false);
         let steps = n.steps.into_iter().chain(own).collect();
         let passes = passes::compare(&written, &derived);
         let form =
@@ -170,15 +179,25 @@ fn named(steps: &[Step]) -> String {
     }
 }
 
-/// The form that streams, of a graph as it stands.
-fn streaming(written: &Graph) -> (Graph, Vec<Step>, Vec<Refusal>) {
+/// A form that streams.
+struct Streamed {
+    graph: Graph,
+    steps: Vec<Step>,
+    refusals: Vec<Refusal>,
+    /// Nodes of the graph that it was made of whose exponents stay as they are.
+    unanchored: BTreeSet<NodeId>,
+}
+
+/// The form that streams, of a graph as it stands; or that in which what waits stays as it is ([`waiting`]).
+fn streaming(written: &Graph, waiting: bool) -> Streamed {
     // Exponents without an anchor get one only if every consumer cancels it: tried, and taken back node by node
     // where one does not. Each round takes back at least one, so this ends.
     let mut unanchored = BTreeSet::new();
     let mut kept = BTreeSet::new();
-    let mut first: Option<(Graph, Vec<Step>, Vec<Refusal>)> = None;
+    let mut first: Option<Streamed> = None;
     loop {
         let mut d = Deriver::new(written, &unanchored, &kept);
+        d.waiting = waiting;
         d.run();
         if !d.failed.is_empty() {
             unanchored.append(&mut d.failed);
@@ -186,15 +205,17 @@ fn streaming(written: &Graph) -> (Graph, Vec<Step>, Vec<Refusal>) {
         }
         d.finish();
         let worse = passes::more(written, &d.out);
+        let pointless = std::mem::take(&mut d.pointless);
+        let (graph, steps, refusals) = (d.out, d.steps, d.refusals);
+        let found = Streamed { graph, steps, refusals, unanchored: unanchored.clone() };
         // A sum that must wait in any case is better left as it is where its parts would be read earlier and again.
         match first {
-            None if worse && !d.pointless.is_empty() => {
-                let pointless = std::mem::take(&mut d.pointless);
-                first = Some((d.out, d.steps, d.refusals));
+            None if worse && !pointless.is_empty() => {
+                first = Some(found);
                 (unanchored, kept) = (BTreeSet::new(), pointless);
             }
             Some(first) if worse => return first,
-            _ => return (d.out, d.steps, d.refusals),
+            _ => return found,
         }
     }
 }
@@ -209,6 +230,8 @@ struct Deriver<'a> {
     refusals: Vec<Refusal>,
     /// Nodes of `old` whose exponents stay as they are.
     unanchored: &'a BTreeSet<NodeId>,
+    /// Whether what waits stays as it is: see [`waiting`].
+    waiting: bool,
     /// Nodes of `out` with an exponential that their readers must cancel.
     scaled: BTreeMap<NodeId, Scaled>,
     /// The traversal that each node of `out` belongs to so far.
@@ -247,6 +270,7 @@ impl<'a> Deriver<'a> {
             steps: vec![],
             refusals: vec![],
             unanchored,
+            waiting: false,
             scaled: BTreeMap::new(),
             levels: Levels::default(),
             pinned: BTreeMap::new(),

@@ -64,7 +64,11 @@ impl Deriver<'_> {
         let own = self.hoist_filter(&node, &mut r);
         let before = show::reduction(&self.out, &r);
         let body = self.inline_barriers(&r.body, &r.over);
+        let whole = body.clone();
         let body = self.without_what_cancels(&node, body, &r.over);
+        if body == whole && self.stays_waiting(&node, &r, &body) {
+            return self.barred(node, r, None);
+        }
         let body =
             self.with_pieces_opened(&node, body, &r.over, |s, body, other| s.separates_better(body, other, &r.over));
         let body = self.with_logarithms_opened(&node, body, &r.over);

@@ -48,6 +48,17 @@ impl Search<'_> {
         (budget.saturating_mul(times), memory.iter().filter(|n| !given(n)).fold(0, sum))
     }
 
+    /// Adds to `memory` the factors that are completed before they are multiplied, as far as there is room. Kernels are joined
+    /// where they are faster together.
+    pub(super) fn begin_with_completed(&self, memory: &mut BTreeSet<NodeId>) {
+        for &n in &self.p.completed {
+            let (budget, spent) = self.room(memory);
+            if spent.saturating_add(self.elements(n)) <= budget {
+                memory.insert(n);
+            }
+        }
+    }
+
     /// The division from which cutting starts, whose contractions in memory are added to `memory`. An error that is a division if there is none:
     /// that without shared kernels.
     pub(super) fn start(&mut self, memory: &mut BTreeSet<NodeId>) -> Result<Result<Division, Division>, PlanError> {
