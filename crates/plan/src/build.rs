@@ -168,7 +168,7 @@ impl Workshop<'_> {
         let (tried, failed) = match (fitting, self.machine.lanes) {
             // Where an index gave way that products need, arithmetic lanes may multiply faster.
             (Some(tried), _) if self.lost_products(&cone, &tried) => {
-                let styles = self.styles(&cone);
+                let styles = self.styles(&cone, contracts(self.p, self.x, &cone));
                 let (mut others, _) = self.tried_by_lanes(&cone, &roles, &name, styles, limit);
                 // Products of what is made of positions are counted without what that takes: 7.6 µs and not 9.5 took 28.7 and 8.0.
                 let best = tried.first().map_or(f64::INFINITY, |t| t.cost.seconds);
@@ -181,7 +181,7 @@ impl Workshop<'_> {
             }
             (Some(tried), _) => (tried, None),
             (None, Some(_)) => {
-                let styles = self.styles(&cone);
+                let styles = self.styles(&cone, contracts(self.p, self.x, &cone));
                 self.tried_by_lanes(&cone, &roles, &name, styles, limit)
             }
             (None, None) => match Memory::of(self.machine) {
@@ -274,9 +274,17 @@ impl Workshop<'_> {
         let mut tried: Vec<Tried> = vec![];
         let (mut templates, mut failed) = (Templates::default(), None);
         let contracts = contracts(self.p, self.x, cone);
-        for style in self.styles(cone) {
+        let styles = self.styles(cone, contracts);
+        // Of small extents most styles wish the same, and it comes to the same.
+        let mut wishes: Vec<(Tiling, Option<PlanError>)> = vec![];
+        for style in &styles {
             let tiles = &self.options.tiles;
-            match self.template(&mut templates, cone, roles, &style, tiles, name) {
+            let wish = roles.tiling(self.p, style, &Default::default(), tiles);
+            if let Some((_, why)) = wishes.iter().find(|w| w.0 == wish) {
+                failed = why.clone().or(failed);
+                continue;
+            }
+            match self.template(&mut templates, cone, roles, style, tiles, name) {
                 (tiling, Ok(template)) if tried.iter().all(|other| other.tiling != tiling) => {
                     template.put(self.p, &tiling);
                     let cost = match contracts {
@@ -286,15 +294,20 @@ impl Workshop<'_> {
                     tried.push(Tried { cost, ..template.with(self.p, tiling) });
                 }
                 (_, Ok(_)) => {}
-                (_, Err(e)) => failed = Some(e.clone()),
+                (_, Err(e)) => {
+                    failed = Some(e.clone());
+                    wishes.push((wish, failed.clone()));
+                    continue;
+                }
             }
         }
         // A kernel that may be taken is told with what lost to it.
         if limit.is_finite() && tried.iter().any(|t| t.cost.seconds < limit) {
-            for style in self.styles(cone) {
+            wishes.push((wish, None));
+            for style in &styles {
                 let worst = worst_kept(&tried);
                 let (tiling, Ok(template)) =
-                    self.template(&mut templates, cone, roles, &style, &self.options.tiles, name)
+                    self.template(&mut templates, cone, roles, style, &self.options.tiles, name)
                 else {
                     continue;
                 };
@@ -472,7 +485,8 @@ impl Workshop<'_> {
         private.max().or_else(|| any.min()).unwrap_or(512 << 10).max(32 << 10) / 2
     }
 
-    pub(crate) fn styles(&self, cone: &Cone) -> Vec<Style> {
+    /// The styles in which a kernel that contracts or does not is tried.
+    pub(crate) fn styles(&self, cone: &Cone, contracts: bool) -> Vec<Style> {
         let budget = self.budget() as usize;
         // A stored row taken whole: a few f32 tiles of it at once.
         let row = |rows: usize| budget / (rows * 4 * 4);
@@ -486,7 +500,7 @@ impl Workshop<'_> {
             steps: Style::VECTORS,
             parallel_first: false,
         };
-        if contracts(self.p, self.x, cone) {
+        if contracts {
             let sizes = [
                 (64, 128, 128),
                 (64, 128, 256),

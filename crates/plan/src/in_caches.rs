@@ -31,10 +31,10 @@ impl Workshop<'_> {
         if machine.lanes.is_some() || machine.element.is_some() {
             return None;
         }
-        let mut program = program_of(self.p, self.x, self.types, vec![built.kernel.clone()]);
         if built.kernel.grid.iter().filter(|&&a| grid_steps(built.kernel.axis(a)) > 1).count() < 2 {
             return None;
         }
+        let mut program = program_of(self.p, self.x, self.types, vec![built.kernel.clone()]);
         let own = &program.kernels[0];
         let (held, factors) = (Held::new(own), Factors::new(&program, own));
         let mut look = |program: &Program| {

@@ -193,6 +193,7 @@ fn plan_by(
         options.tiles.insert(one.called[0].clone(), 1);
         shared.push(one);
     }
+    problem.settle(&exprs);
     let options = &options;
     for (name, &tile) in &options.tiles {
         if tile == 0 || !problem.indices.iter().any(|i| i.name == *name) {

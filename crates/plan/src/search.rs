@@ -398,7 +398,7 @@ impl<'a> Search<'a> {
             let (mut todo, mut seen) = (vec![(node, false)], BTreeSet::new());
             let mut level = 0;
             while let Some((at, passed)) = todo.pop() {
-                for n in self.p.needs(at, self.shop.x) {
+                for &n in self.p.needed(at) {
                     if let Some(below) = level_of.get(&n).filter(|_| passed) {
                         level = level.max(below + 1);
                     }
