@@ -3,6 +3,7 @@
 use crate::choose::SURE_WITH_LANES;
 use crate::cone::{Cone, ConeError};
 use crate::cuts::{Roles, Style, contracts, multiplies};
+use crate::drawn::Draw;
 use crate::expr::Exprs;
 use crate::frame::{HOPELESS, Memory};
 use crate::gpu::KEPT;
@@ -184,9 +185,10 @@ impl Workshop<'_> {
                 let styles = self.styles(&cone, contracts(self.p, self.x, &cone));
                 self.tried_by_lanes(&cone, &roles, &name, styles, limit)
             }
-            (None, None) => match Memory::of(self.machine) {
-                Some(memory) => self.tried_in_capacity(&cone, &roles, &name, (memory, like), limit),
-                None => self.tried_in_styles(&cone, &roles, &name, FAR * limit),
+            (None, None) => match (Draw::of(self.options), Memory::of(self.machine)) {
+                (Some(draw), _) => self.tried_as_drawn(&cone, &roles, &name, draw),
+                (None, Some(memory)) => self.tried_in_capacity(&cone, &roles, &name, (memory, like), limit),
+                (None, None) => self.tried_in_styles(&cone, &roles, &name, FAR * limit),
             },
         };
         // A few styles are tried to the end, and the caller tells how much slower they are.
@@ -219,10 +221,11 @@ impl Workshop<'_> {
         };
         let Tried { cost, kernel, tiling, repeats, mut notes, mixed, gpu, .. } = best;
         let tiles = self.describe(&tiling);
-        let mut chosen = match tiles.is_empty() {
-            true => format!("predicted {}", time(cost.seconds)),
-            false => format!("tiles {tiles}: predicted {}", time(cost.seconds)),
+        let why = match Draw::of(self.options) {
+            Some(_) => "drawn".to_string(),
+            None => format!("predicted {}", time(cost.seconds)),
         };
+        let mut chosen = if tiles.is_empty() { why } else { format!("tiles {tiles}: {why}") };
         if !lost.is_empty() {
             // On a GPU rounder tiles go before others that are as good.
             let what = if gpu.is_some() { "others" } else { "next best" };
@@ -300,10 +303,10 @@ impl Workshop<'_> {
                     continue;
                 }
             }
+            wishes.push((wish, None));
         }
         // A kernel that may be taken is told with what lost to it.
         if limit.is_finite() && tried.iter().any(|t| t.cost.seconds < limit) {
-            wishes.push((wish, None));
             for style in &styles {
                 let worst = worst_kept(&tried);
                 let (tiling, Ok(template)) =
@@ -498,6 +501,7 @@ impl Workshop<'_> {
             whole,
             whole_stored,
             steps: Style::VECTORS,
+            even: true,
             parallel_first: false,
         };
         if contracts {

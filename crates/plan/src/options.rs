@@ -31,6 +31,9 @@ pub struct Options {
     pub chunks: Chunks,
     /// Plan for the machine's matrix unit of this name. Without it for the first that takes a kernel's products.
     pub matrix: Option<String>,
+    /// Any plan that computes the program, drawn from this number, in place of the one that is predicted to be fastest, wherever
+    /// nothing else here is asked for: for tests of what comes after the planner. For processors alone, and without predicted times.
+    pub drawn: Option<u64>,
 }
 
 /// Whether several nodes of the graph may share a kernel.
