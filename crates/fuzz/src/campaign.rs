@@ -23,6 +23,8 @@ pub struct Campaign {
     pub jobs: usize,
     /// One in this many programs runs on the processor too; 0 for none.
     pub cpu_share: u64,
+    /// One in this many of these runs in the planner's plan, the others in one that is drawn; 0 for none.
+    pub planner_share: u64,
     /// One in this many is tested over finite fields too; 0 for none.
     pub exact_share: u64,
     /// Disagreements after which it stops.
@@ -59,6 +61,10 @@ pub struct Tally {
     pub compared: u64,
     /// Runs on the processor compared with the meaning.
     pub ran: u64,
+    /// Plans that were drawn for these.
+    pub drawn: u64,
+    /// Plans that were drawn and refused, by reason: the planner's took their place.
+    pub undrawn: BTreeMap<String, u64>,
     /// Comparisons that rounding alone explains.
     pub sensitive: u64,
     /// Elements in them that bounds on the text's own rounding errors excuse, one by one.
@@ -119,7 +125,7 @@ impl Campaign {
     fn one(&self, machine: &Machine, seed: u64, shrink: bool, tally: &mut Tally) {
         tally.programs += 1;
         let program = generate::program(seed);
-        let effort = Effort::sample(seed, self.cpu_share, self.exact_share);
+        let effort = Effort::sample(seed, self.cpu_share, self.planner_share, self.exact_share);
         let case = Case { text: program.text, sizes: program.sizes, ..Case::default() };
         let examined = catch_unwind(AssertUnwindSafe(|| {
             let subject = Subject::new(&case.text, &case.sizes)?;
@@ -133,7 +139,7 @@ impl Campaign {
                 for d in &report.disagreements {
                     let told = format!("{:?} {} on {:?}: {:?}", d.way, d.how, d.kind, d.difference);
                     let fails = |c: &Case| shrink::still(c, machine, Some(d.way));
-                    let start = shrink::case(&subject, &d.inputs);
+                    let start = Case { plan: d.plan, ..shrink::case(&subject, &d.inputs) };
                     let case = if shrink && fails(&start) { shrink::shrink(start, &fails) } else { start };
                     tally.found.push(Counterexample { seed, way: Some(d.way), told, case });
                 }
@@ -151,6 +157,7 @@ impl Campaign {
             }
             Err(_) => {
                 let fails = |c: &Case| panics(c, machine);
+                let case = Case { plan: effort.plan.filter(|_| effort.cpu), ..case };
                 let case = if shrink && fails(&case) { shrink::shrink(case, &fails) } else { case };
                 let told = "panics".to_owned();
                 tally.found.push(Counterexample { seed, way: None, told, case });
@@ -163,7 +170,11 @@ impl Campaign {
 fn panics(case: &Case, machine: &Machine) -> bool {
     catch_unwind(AssertUnwindSafe(|| {
         if let Ok(subject) = Subject::new(&case.text, &case.sizes) {
-            subject.examine(machine, &Effort { kinds: Effort::full().kinds[..2].to_vec(), ..Effort::full() }, 0);
+            subject.examine(
+                machine,
+                &Effort { kinds: Effort::full().kinds[..2].to_vec(), plan: case.plan, ..Effort::full() },
+                0,
+            );
         }
     }))
     .is_err()
@@ -173,6 +184,7 @@ impl Tally {
     fn count(&mut self, report: &Report) {
         self.compared += report.compared as u64;
         self.ran += report.ran as u64;
+        self.drawn += report.drawn as u64;
         self.sensitive += report.sensitive as u64;
         self.undetermined_elements += report.undetermined_elements as u64;
         self.range += report.range as u64;
@@ -196,6 +208,11 @@ impl Tally {
         for reason in &report.unplanned {
             *self.unplanned.entry(reason.clone()).or_default() += 1;
         }
+        for reason in &report.undrawn {
+            // Without the name of what it is about.
+            let reason = reason.split_once("`: ").map_or(reason.as_str(), |(_, why)| why);
+            *self.undrawn.entry(reason.to_owned()).or_default() += 1;
+        }
     }
 
     fn add(&mut self, part: Tally) {
@@ -205,6 +222,7 @@ impl Tally {
         self.changed += part.changed;
         self.compared += part.compared;
         self.ran += part.ran;
+        self.drawn += part.drawn;
         self.sensitive += part.sensitive;
         self.undetermined_elements += part.undetermined_elements;
         self.range += part.range;
@@ -223,6 +241,7 @@ impl Tally {
         part.refusals.into_iter().for_each(|(k, n)| *self.refusals.entry(k).or_default() += n);
         merge(&mut self.rejected, part.rejected);
         merge(&mut self.unplanned, part.unplanned);
+        merge(&mut self.undrawn, part.undrawn);
         self.found.extend(part.found);
     }
 }
@@ -250,6 +269,11 @@ impl fmt::Display for Tally {
             f,
             "exact proof   {certified} certified, {regions} in regions, {not} not, {unevaluated} not evaluated"
         )?;
+        let refused: u64 = self.undrawn.values().sum();
+        writeln!(f, "plans drawn   {}, {refused} refused and taken from the planner", self.drawn)?;
+        for (reason, n) in &self.undrawn {
+            writeln!(f, "  not drawn   {n}: {reason}")?;
+        }
         for (reason, n) in &self.unplanned {
             writeln!(f, "not planned   {n}: {reason}")?;
         }

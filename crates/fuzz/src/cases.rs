@@ -6,6 +6,7 @@
 //! # open: why it is not repaired yet
 //! # sizes A=2 B=3
 //! # values X 1 2 -inf 0 0 0.5
+//! # plan 4711
 //! ```
 
 use einloom_cascade::meaning::{Array, Arrays};
@@ -22,6 +23,8 @@ pub struct Case {
     pub sizes: BTreeMap<String, usize>,
     /// The elements of each input, row-major. An input without any has random ones.
     pub values: BTreeMap<String, Vec<f64>>,
+    /// The number that its plan is drawn from, if it is not the planner's.
+    pub plan: Option<u64>,
     /// Why it is known to disagree, if it does.
     pub open: Option<String>,
 }
@@ -46,6 +49,8 @@ impl Case {
                 let name = words.next().ok_or_else(wrong)?;
                 let values: Result<Vec<f64>, _> = words.map(str::parse).collect();
                 case.values.insert(name.to_owned(), values.map_err(|_| wrong())?);
+            } else if let Some(plan) = line.strip_prefix("plan ") {
+                case.plan = Some(plan.trim().parse().map_err(|_| wrong())?);
             } else if let Some(why) = line.strip_prefix("open: ") {
                 case.open = Some(why.to_owned());
             }
@@ -67,7 +72,12 @@ impl Case {
             let values: Vec<String> = values.iter().map(f64::to_string).collect();
             _ = writeln!(out, "# values {name} {}", values.join(" "));
         }
-        let ours = |l: &&str| ["sizes ", "values ", "open: "].iter().any(|w| l.trim_start_matches("# ").starts_with(w));
+        if let Some(plan) = self.plan {
+            _ = writeln!(out, "# plan {plan}");
+        }
+        let ours = |l: &&str| {
+            ["sizes ", "values ", "plan ", "open: "].iter().any(|w| l.trim_start_matches("# ").starts_with(w))
+        };
         let head = self.text.lines().take_while(|l| l.starts_with('#')).filter(|l| !ours(l));
         let body = self.text.lines().skip_while(|l| l.starts_with('#'));
         head.chain(body).for_each(|line| out += &format!("{line}\n"));
@@ -107,11 +117,12 @@ mod tests {
 
     #[test]
     fn a_case_reads_back() {
-        let text = "# open: a reason\n# sizes A=2 B=0\n# values X 1 -inf NaN 0.25\n# said by nobody\ninput X[a]: f32\n";
+        let text = "# open: a reason\n# sizes A=2 B=0\n# values X 1 -inf NaN 0.25\n# plan 7\n# said by nobody\ninput X[a]: f32\n";
         let case = Case::read(text).expect("a case");
         assert_eq!((case.sizes["A"], case.sizes["B"], case.open.as_deref()), (2, 0, Some("a reason")));
         assert_eq!(case.values["X"][..2], [1.0, f64::NEG_INFINITY]);
+        assert_eq!(case.plan, Some(7));
         assert_eq!(case.write(), text);
-        assert!(Case::read("# sizes A=two\n").is_err());
+        assert!(Case::read("# sizes A=two\n").is_err() && Case::read("# plan -1\n").is_err());
     }
 }

@@ -4,6 +4,7 @@
 use clap::{Parser, Subcommand};
 use einloom_fuzz::campaign::{Campaign, Counterexample};
 use einloom_fuzz::cases::Case;
+use einloom_fuzz::examine::{Effort, Subject};
 use einloom_fuzz::{generate, shrink, text};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -35,6 +36,9 @@ enum Command {
         /// One in this many programs runs on the processor; 0 for none
         #[arg(long, default_value_t = 64)]
         cpu: u64,
+        /// One in this many of these runs in the planner's plan, the others in one that is drawn; 0 for none
+        #[arg(long, default_value_t = 8)]
+        planner: u64,
         /// One in this many programs is tested over finite fields; 0 for none
         #[arg(long, default_value_t = 16)]
         exact: u64,
@@ -81,7 +85,7 @@ enum Command {
         /// The seed
         seed: u64,
     },
-    /// A case on its own values.
+    /// A case on its own values, or on random ones if it has none, in the plan that it names.
     Case {
         /// The file
         file: PathBuf,
@@ -92,13 +96,14 @@ fn main() {
     let machine = einloom_machine::built_in("cpu-generic").expect("built in");
     // A panic is a finding, told with its program.
     match Args::parse().command {
-        Command::Programs { count, seed, jobs, cpu, exact, enough, shrink, keep } => {
+        Command::Programs { count, seed, jobs, cpu, planner, exact, enough, shrink, keep } => {
             std::panic::set_hook(Box::new(|info| eprintln!("{info}")));
             if let Some(Err(error)) = keep.as_deref().map(std::fs::create_dir_all) {
                 eprintln!("--keep: {error}");
                 std::process::exit(2);
             }
-            let campaign = Campaign { count, seed, jobs, cpu_share: cpu, exact_share: exact, enough, shrink };
+            let (cpu_share, planner_share, exact_share) = (cpu, planner, exact);
+            let campaign = Campaign { count, seed, jobs, cpu_share, planner_share, exact_share, enough, shrink };
             let start = Instant::now();
             let told = std::sync::Mutex::new((Instant::now(), 0));
             let tally = campaign.run(&machine, &|tally| {
@@ -141,10 +146,17 @@ fn main() {
             let read = std::fs::read_to_string(&file).map_err(|e| e.to_string());
             match read.and_then(|text| Case::read(&text)) {
                 Err(error) => eprintln!("{}: {error}", file.display()),
-                Ok(case) => match shrink::examine(&case, &machine, true) {
-                    None => eprintln!("{}: no program, or an input without values", file.display()),
-                    Some(report) => println!("{report:#?}"),
-                },
+                Ok(case) => {
+                    // What panicked is kept without values: any will do.
+                    let random = || {
+                        let subject = Subject::new(&case.text, &case.sizes).ok()?;
+                        Some(subject.examine(&machine, &Effort { plan: case.plan, ..Effort::full() }, 0))
+                    };
+                    match shrink::examine(&case, &machine, true).or_else(random) {
+                        None => eprintln!("{}: no program, or sizes that do not fit", file.display()),
+                        Some(report) => println!("{report:#?}"),
+                    }
+                }
             }
         }
     }

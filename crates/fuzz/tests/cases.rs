@@ -6,12 +6,13 @@ use einloom_fuzz::shrink;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-/// The case on its own values in every way, and on inputs of every kind.
+/// The case on its own values in every way, in the plan that it names and in others, and on inputs of every kind.
 fn examine(case: &Case) -> Vec<Report> {
     let machine = einloom_machine::built_in("cpu-generic").expect("built in");
     let own = shrink::examine(case, &machine, true);
+    let others = case.plan.and_then(|_| shrink::examine(&Case { plan: None, ..case.clone() }, &machine, true));
     let subject = Subject::new(&case.text, &case.sizes).expect("a program");
-    own.into_iter().chain([subject.examine(&machine, &Effort::full(), 0)]).collect()
+    own.into_iter().chain(others).chain([subject.examine(&machine, &Effort::full(), 0)]).collect()
 }
 
 #[test]

@@ -5,23 +5,38 @@ use einloom_algebra::stream::Cut;
 use einloom_algebra::{Def, Derivation, Reduction, Rule};
 use einloom_cascade::Monoid;
 use einloom_fuzz::campaign::Campaign;
-use einloom_fuzz::examine::{Effort, Subject};
+use einloom_fuzz::examine::{Effort, Subject, Way};
 use einloom_fuzz::{cases::Case, generate, shrink};
 
 fn machine() -> einloom_machine::Machine {
     einloom_machine::built_in("cpu-generic").expect("built in")
 }
 
+const NONE: Campaign = Campaign {
+    count: 0,
+    seed: 0,
+    jobs: 1,
+    cpu_share: 0,
+    planner_share: 0,
+    exact_share: 0,
+    enough: usize::MAX,
+    shrink: 0,
+};
+
 #[test]
 fn random_programs_agree() {
-    let campaign = Campaign { count: 2000, seed: 0, jobs: 2, cpu_share: 100, exact_share: 50, enough: 50, shrink: 0 };
+    let shares = Campaign { cpu_share: 20, planner_share: 8, exact_share: 50, ..NONE };
+    let campaign = Campaign { count: 2000, jobs: 2, enough: 50, ..shares };
     let tally = campaign.run(&machine(), &|_| {});
     let told: Vec<String> =
         tally.found.iter().map(|f| format!("seed {}: {}\n{}", f.seed, f.told, f.case.write())).collect();
     assert!(told.is_empty(), "{}", told.join("\n"));
     // A search over programs that do not check, or in which no rule fires, proves nothing.
     assert!(tally.examined > 1950, "{tally}");
-    assert!(tally.changed > 1500 && tally.ran > 20 && tally.exact[0] > 10, "{tally}");
+    assert!(tally.changed > 1500 && tally.ran > 100 && tally.exact[0] > 10, "{tally}");
+    // Most plans are drawn, few of these are refused, and the planner's take part.
+    let refused: u64 = tally.undrawn.values().sum();
+    assert!(tally.drawn > 100 && 20 * refused < tally.drawn && tally.ran > tally.drawn, "{tally}");
     for rule in [
         Rule::Split,
         Rule::Filter,
@@ -39,7 +54,7 @@ fn random_programs_agree() {
 
 /// Programs whose derivation shows a mistake that is made in every reduction of the derived form, and those in which it
 /// was made.
-fn seen(count: u64, mistake: impl Fn(&mut Reduction) -> bool) -> (usize, usize) {
+fn seen(count: u64, way: Way, mistake: impl Fn(&mut Reduction) -> bool) -> (usize, usize) {
     let (mut found, mut made) = (0, 0);
     for seed in 0..count {
         let program = generate::program(seed);
@@ -59,8 +74,13 @@ fn seen(count: u64, mistake: impl Fn(&mut Reduction) -> bool) -> (usize, usize) 
                 cuts: vec![Cut::Chunks(1), Cut::Parts(2)],
                 cpu: false,
                 exact: false,
+                plan: Some(seed),
             };
-            found += usize::from(!subject.examine_derivation(&derivation, &effort, seed).disagreements.is_empty());
+            let report = match way {
+                Way::Stream => subject.examine_derivation(&derivation, &effort, seed),
+                _ => subject.examine_planned(derivation, &machine(), &effort, seed),
+            };
+            found += usize::from(report.disagreements.iter().any(|d| d.way == way));
         }
     }
     (found, made)
@@ -68,13 +88,16 @@ fn seen(count: u64, mistake: impl Fn(&mut Reduction) -> bool) -> (usize, usize) 
 
 #[test]
 fn forgotten_repairs_are_seen() {
-    let (found, made) = seen(80, |r| r.streaming.repair.take().is_some());
-    assert!(made > 20 && 3 * found > made, "{found} of {made}");
+    // Where a plan takes an index whole nothing is repaired along it.
+    for (way, one_in) in [(Way::Stream, 3), (Way::CpuWide, 5)] {
+        let (found, made) = seen(80, way, |r| r.streaming.repair.take().is_some());
+        assert!(made > 20 && one_in * found > made, "{way:?}: {found} of {made}");
+    }
 }
 
 #[test]
 fn a_maximum_in_place_of_a_minimum_is_seen() {
-    let (found, made) = seen(80, |r| {
+    let (found, made) = seen(80, Way::Stream, |r| {
         let other = match r.monoid {
             Monoid::Max if r.streaming.anchors.is_empty() => Monoid::Min,
             _ => return false,
@@ -88,8 +111,41 @@ fn a_maximum_in_place_of_a_minimum_is_seen() {
 
 #[test]
 fn forgotten_filters_are_seen() {
-    let (found, made) = seen(80, |r| !std::mem::take(&mut r.filter).is_empty());
-    assert!(made > 10 && 3 * found > made, "{found} of {made}");
+    for way in [Way::Stream, Way::CpuWide] {
+        let (found, made) = seen(80, way, |r| !std::mem::take(&mut r.filter).is_empty());
+        assert!(made > 10 && 3 * found > made, "{way:?}: {found} of {made}");
+    }
+}
+
+/// A mistake that whole tiles hide is seen in some of the plans that are drawn, and in each of these again.
+#[test]
+fn a_mistake_is_seen_again_in_the_plan_that_a_case_names() {
+    let text = "index n, k in N\ninput X[n]: f64\noutput Y: f64\nY = sum(n) exp(X[n] - max(k) X[k])\n";
+    let subject = Subject::new(text, &[("N".to_owned(), 7)].into()).expect("a program");
+    let mut derivation = subject.derivation();
+    let mut forgotten = 0;
+    for node in &mut derivation.derived.nodes {
+        if let Def::Reduce(r) = &mut node.def {
+            forgotten += usize::from(r.streaming.repair.take().is_some());
+        }
+    }
+    assert_eq!(forgotten, 1, "{:?}", derivation.derived);
+    // Of the plan for a way the number is so much larger.
+    let more = Way::CpuWide as u64;
+    let seen = |plan: u64| {
+        let kinds = vec![Kind::Normal];
+        let effort = Effort { kinds, plan: Some(plan.wrapping_sub(more)), ..Effort::full() };
+        let report = subject.examine_planned(derivation.clone(), &machine(), &effort, 0);
+        report.disagreements.into_iter().find(|d| d.way == Way::CpuWide)
+    };
+    let found: Vec<u64> = (0..40).filter_map(|k| seen(1000 * k)?.plan).collect();
+    assert!(found.len() > 10 && found.len() < 40, "{found:?}");
+    for plan in found {
+        let case = Case { text: text.to_owned(), plan: Some(plan), ..Case::default() };
+        let read = Case::read(&case.write()).expect("a case");
+        let again = seen(read.plan.expect("it names one")).expect("it is seen again");
+        assert_eq!(again.plan, Some(plan));
+    }
 }
 
 #[test]

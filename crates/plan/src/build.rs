@@ -3,6 +3,7 @@
 use crate::choose::SURE_WITH_LANES;
 use crate::cone::{Cone, ConeError};
 use crate::cuts::{Roles, Style, contracts, multiplies};
+use crate::drawn::Draw;
 use crate::expr::Exprs;
 use crate::frame::{HOPELESS, Memory};
 use crate::gpu::KEPT;
@@ -170,7 +171,7 @@ impl Workshop<'_> {
         let (tried, failed) = match (fitting, self.machine.lanes) {
             // Where an index gave way that products need, arithmetic lanes may multiply faster.
             (Some(tried), _) if self.lost_products(&cone, &tried) => {
-                let styles = self.styles(&cone);
+                let styles = self.styles(&cone, contracts(self.p, self.x, &cone));
                 let (mut others, _) = self.tried_by_lanes(&cone, &roles, &name, styles, limit);
                 // Products of what is made of positions are counted without what that takes: 7.6 µs and not 9.5 took 28.7 and 8.0.
                 let best = tried.first().map_or(f64::INFINITY, |t| t.cost.seconds);
@@ -183,12 +184,13 @@ impl Workshop<'_> {
             }
             (Some(tried), _) => (tried, None),
             (None, Some(_)) => {
-                let styles = self.styles(&cone);
+                let styles = self.styles(&cone, contracts(self.p, self.x, &cone));
                 self.tried_by_lanes(&cone, &roles, &name, styles, limit)
             }
-            (None, None) => match Memory::of(self.machine) {
-                Some(memory) => self.tried_in_capacity(&cone, &roles, &name, (memory, like), limit),
-                None => self.tried_in_styles(&cone, &roles, &name, FAR * limit),
+            (None, None) => match (Draw::of(self.options), Memory::of(self.machine)) {
+                (Some(draw), _) => self.tried_as_drawn(&cone, &roles, &name, draw),
+                (None, Some(memory)) => self.tried_in_capacity(&cone, &roles, &name, (memory, like), limit),
+                (None, None) => self.tried_in_styles(&cone, &roles, &name, FAR * limit),
             },
         };
         // A few styles are tried to the end, and the caller tells how much slower they are.
@@ -221,10 +223,11 @@ impl Workshop<'_> {
         };
         let Tried { cost, kernel, tiling, repeats, mut notes, mixed, gpu, .. } = best;
         let tiles = self.describe(&tiling);
-        let mut chosen = match tiles.is_empty() {
-            true => format!("predicted {}", time(cost.seconds)),
-            false => format!("tiles {tiles}: predicted {}", time(cost.seconds)),
+        let why = match Draw::of(self.options) {
+            Some(_) => "drawn".to_string(),
+            None => format!("predicted {}", time(cost.seconds)),
         };
+        let mut chosen = if tiles.is_empty() { why } else { format!("tiles {tiles}: {why}") };
         if !lost.is_empty() {
             // On a GPU rounder tiles go before others that are as good.
             let what = if gpu.is_some() { "others" } else { "next best" };
@@ -276,9 +279,17 @@ impl Workshop<'_> {
         let mut tried: Vec<Tried> = vec![];
         let (mut templates, mut failed) = (Templates::default(), None);
         let contracts = contracts(self.p, self.x, cone);
-        for style in self.styles(cone) {
+        let styles = self.styles(cone, contracts);
+        // Of small extents most styles wish the same, and it comes to the same.
+        let mut wishes: Vec<(Tiling, Option<PlanError>)> = vec![];
+        for style in &styles {
             let tiles = &self.options.tiles;
-            match self.template(&mut templates, cone, roles, &style, tiles, name) {
+            let wish = roles.tiling(self.p, style, &Default::default(), tiles);
+            if let Some((_, why)) = wishes.iter().find(|w| w.0 == wish) {
+                failed = why.clone().or(failed);
+                continue;
+            }
+            match self.template(&mut templates, cone, roles, style, tiles, name) {
                 (tiling, Ok(template)) if tried.iter().all(|other| other.tiling != tiling) => {
                     template.put(self.p, &tiling);
                     let cost = match contracts {
@@ -288,15 +299,20 @@ impl Workshop<'_> {
                     tried.push(Tried { cost, ..template.with(self.p, tiling) });
                 }
                 (_, Ok(_)) => {}
-                (_, Err(e)) => failed = Some(e.clone()),
+                (_, Err(e)) => {
+                    failed = Some(e.clone());
+                    wishes.push((wish, failed.clone()));
+                    continue;
+                }
             }
+            wishes.push((wish, None));
         }
         // A kernel that may be taken is told with what lost to it.
         if limit.is_finite() && tried.iter().any(|t| t.cost.seconds < limit) {
-            for style in self.styles(cone) {
+            for style in &styles {
                 let worst = worst_kept(&tried);
                 let (tiling, Ok(template)) =
-                    self.template(&mut templates, cone, roles, &style, &self.options.tiles, name)
+                    self.template(&mut templates, cone, roles, style, &self.options.tiles, name)
                 else {
                     continue;
                 };
@@ -474,7 +490,8 @@ impl Workshop<'_> {
         private.max().or_else(|| any.min()).unwrap_or(512 << 10).max(32 << 10) / 2
     }
 
-    pub(crate) fn styles(&self, cone: &Cone) -> Vec<Style> {
+    /// The styles in which a kernel that contracts or does not is tried.
+    pub(crate) fn styles(&self, cone: &Cone, contracts: bool) -> Vec<Style> {
         let budget = self.budget() as usize;
         // A stored row taken whole: a few f32 tiles of it at once.
         let row = |rows: usize| budget / (rows * 4 * 4);
@@ -486,9 +503,10 @@ impl Workshop<'_> {
             whole,
             whole_stored,
             steps: Style::VECTORS,
+            even: true,
             parallel_first: false,
         };
-        if contracts(self.p, self.x, cone) {
+        if contracts {
             let sizes = [
                 (64, 128, 128),
                 (64, 128, 256),

@@ -3,6 +3,7 @@
 use crate::build::time;
 use crate::capacity::with_enough;
 use crate::chunks::Chunk;
+use crate::drawn::Draw;
 use crate::known::Known;
 use crate::{Lost, Options, Plan, PlanError, Work, in_one_piece, in_shares};
 use einloom_algebra::{Alternative, Derivation, Graph, Rule, Term};
@@ -108,6 +109,12 @@ fn fastest(plans: &[Result<(Chunk, Plan), PlanError>], machine: &Machine) -> Opt
 
 fn chosen(forms: &[Form<'_>], bound: &Bound, machine: &Machine, options: &Options) -> Result<(usize, Plan), PlanError> {
     let mut known = Known::default();
+    if let Some(draw) = Draw::of(options) {
+        // What overflows is no form of the program for these parameters.
+        let fit = forms.iter().enumerate().filter(|(_, f)| f.overflows(bound).is_none());
+        let k = draw.form(fit.map(|(k, f)| (k, f.name))).unwrap_or(0);
+        return in_one_piece(forms[k].graph, bound, machine, options, &mut known).map(|(_, plan)| (k, plan));
+    }
     let dear = dear(forms, bound);
     // All in one piece first: that a form is better shows there, and shares of one would use up the work that others need.
     let mut plans: Vec<Result<(Chunk, Plan), PlanError>> =

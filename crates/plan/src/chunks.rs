@@ -2,6 +2,7 @@
 //! computed side by side ([`crate::side_by_side`]): what is predicted to be fastest.
 
 use crate::build::time;
+use crate::drawn::Draw;
 use crate::options::Chunks;
 use crate::{Lost, Options, Plan, PlanError, Work};
 use einloom_algebra::Graph;
@@ -60,6 +61,17 @@ pub(crate) fn best(
     if longest == 0 {
         let one = Chunk { positions: 1, side_by_side: false };
         return plan(one).map(|p| (one, p));
+    }
+    if let Some(draw) = Draw::of(options) {
+        let chunk = match options.tiles.get(name) {
+            Some(&asked) => Chunk { positions: asked.max(1), side_by_side: false },
+            None => draw.chunk(longest, options.chunks),
+        };
+        let in_order = Chunk { side_by_side: false, ..chunk };
+        return match plan(chunk) {
+            Err(_) if chunk.side_by_side => plan(in_order).map(|p| (in_order, p)),
+            found => found.map(|p| (chunk, p)),
+        };
     }
     // One size that holds all positions is as good as any larger one.
     let enough = SIZES.iter().position(|&s| s >= longest).map_or(SIZES.len(), |k| k + 1);

@@ -123,7 +123,7 @@ impl Resolver<'_> {
         let mut todo = self.roots.to_vec();
         while let Some(n) = todo.pop() {
             if needed.insert(n) {
-                todo.extend(self.p.needs(n, self.x).into_iter().filter(|&m| !self.in_memory(m)));
+                todo.extend(self.p.needed(n).iter().filter(|&&m| !self.in_memory(m)));
             }
         }
         let p = self.p;

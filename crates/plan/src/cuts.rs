@@ -25,6 +25,8 @@ pub(crate) struct Style {
     pub whole_stored: usize,
     /// Of tiles of at least 16 positions on the grid: they are multiples of these, `rows` first, then `cols`.
     pub steps: [usize; 2],
+    /// Whether tiles are made about as large as each other, and not the last one smaller.
+    pub even: bool,
     /// Where a tile would have too many axes, a parallel index goes before a reduced one.
     pub parallel_first: bool,
 }
@@ -32,6 +34,11 @@ pub(crate) struct Style {
 impl Style {
     /// Multiples of 16 keep vectors full.
     pub(crate) const VECTORS: [usize; 2] = [16, 16];
+
+    /// The tile of at most `wish` positions that an index with so many is cut in.
+    fn even(&self, extent: usize, wish: usize, step: usize) -> usize {
+        if self.even { even(extent, wish, step) } else { wish.clamp(1, extent.max(1)) }
+    }
 }
 
 /// What is known of a kernel's indices before they are cut.
@@ -109,7 +116,7 @@ impl Roles {
             let [rows, cols] = style.steps;
             let (wish, step) = if self.contiguous.contains(&i) { (style.cols, cols) } else { (style.rows, rows) };
             let tile = if demoted.contains(&i) { 1 } else { asked(i).unwrap_or(wish) };
-            let tile = even(extent, tile, step);
+            let tile = style.even(extent, tile, step);
             // One tile needs no grid.
             let kind = if extent > 1 && tile >= extent { AxisKind::Whole } else { AxisKind::Grid };
             out.cuts.insert(i, Cut { kind, tile, extent });
@@ -129,7 +136,7 @@ impl Roles {
                 // A state keeps an empty axis: its tile has no elements, not one.
                 Cut { kind: AxisKind::Whole, tile: if extent == 0 { 2 } else { extent }, extent }
             } else {
-                let tile = if one { 1 } else { even(extent, asked(i).unwrap_or(style.stream), 16) };
+                let tile = if one { 1 } else { style.even(extent, asked(i).unwrap_or(style.stream), 16) };
                 let tile = p.dividing(i, tile);
                 Cut { kind: AxisKind::Stream, tile, extent }
             };

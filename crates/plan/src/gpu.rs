@@ -138,7 +138,7 @@ impl Workshop<'_> {
         for &rows in &space.rows {
             for &[whole, whole_stored] in &space.whole {
                 let (cols, stream, steps) = (space.cols[0], space.streams[0], space.steps);
-                let first = Style { rows, cols, stream, whole, whole_stored, steps, parallel_first };
+                let first = Style { rows, cols, stream, whole, whole_stored, steps, even: true, parallel_first };
                 // From where it starts the descent may leave by either: a chunk that is too long for registers with all
                 // columns of the result has fewer columns for its only neighbours.
                 for turn in 0..2 {

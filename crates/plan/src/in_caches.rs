@@ -31,10 +31,10 @@ impl Workshop<'_> {
         if machine.lanes.is_some() || machine.element.is_some() {
             return None;
         }
-        let mut program = program_of(self.p, self.x, self.types, vec![built.kernel.clone()]);
         if built.kernel.grid.iter().filter(|&&a| grid_steps(built.kernel.axis(a)) > 1).count() < 2 {
             return None;
         }
+        let mut program = program_of(self.p, self.x, self.types, vec![built.kernel.clone()]);
         let own = &program.kernels[0];
         let (held, factors) = (Held::new(own), Factors::new(&program, own));
         let mut look = |program: &Program| {
@@ -103,13 +103,13 @@ impl Found {
 }
 
 /// The outermost cache, if all cores share it.
-fn shared_cache(machine: &Machine) -> Option<String> {
+pub(crate) fn shared_cache(machine: &Machine) -> Option<String> {
     let cache = machine.trunk().nth(1)?;
     (cache.capacity.is_some() && cache.shared_by >= machine.cores).then(|| cache.name.clone())
 }
 
 /// Blocks with one window, all, or a power of two of them along the last two axes that have several, and one along the others.
-fn blocks(kernel: &Kernel, memory: &str) -> Vec<Block> {
+pub(crate) fn blocks(kernel: &Kernel, memory: &str) -> Vec<Block> {
     let moving: Vec<AxisId> = kernel.grid.iter().filter(|&&a| grid_steps(kernel.axis(a)) > 1).copied().collect();
     let mut all: Vec<Vec<(AxisId, usize)>> = vec![vec![]];
     for (k, &axis) in moving.iter().enumerate() {

@@ -10,6 +10,7 @@
 //! every index of a kernel its kind and tile, in a few styles or, on a GPU, in all that fit a core (`gpu`; `shrink`
 //! where no matrix unit multiplies); `lower` finds contractions and what can leave a sum; `emit` writes the kernel, once for
 //! all sizes of tiles (`template`).
+//! For tests a number can decide in place of predicted times (`drawn`).
 //! Where a tile would need a third axis, emission fails, one index is cut smaller and it starts again: with every index
 //! visited one by one any kernel can be written, so this ends.
 
@@ -21,6 +22,7 @@ mod chunks;
 mod cone;
 mod cuts;
 mod doubled;
+mod drawn;
 mod emit;
 mod expr;
 mod factors;
@@ -72,6 +74,7 @@ pub use shares::Shares;
 pub use too_large::{Room, TooLarge};
 
 use chunks::Chunk;
+use drawn::Draw;
 use einloom_algebra::Graph;
 use einloom_cascade::Bound;
 use einloom_machine::Machine;
@@ -125,7 +128,11 @@ fn in_one_piece(
 ) -> Result<(Chunk, Plan), PlanError> {
     let merge = if known.hurries.is_some() { Merging::Never } else { options.merge };
     chunks::best(graph, bound, (machine, options), &mut |chunk| {
-        indices::best(merge, &mut |indices| plan_by(graph, bound, machine, options, (chunk, indices, &[]), known))
+        let mut by = |indices| plan_by(graph, bound, machine, options, (chunk, indices, &[]), known);
+        match Draw::of(options) {
+            Some(draw) => draw.indices(merge, &mut by),
+            None => indices::best(merge, &mut by),
+        }
     })
 }
 
@@ -157,6 +164,9 @@ fn plan_by(
     (chunk, indices, shares): (Chunk, Indices, &[Shares]),
     known: &mut known::Known,
 ) -> Result<Option<Plan>, PlanError> {
+    if options.drawn.is_some() {
+        Draw::fits(machine)?;
+    }
     let mut exprs = expr::Exprs::default();
     let mut types = types::Types::default();
     let mut problem = problem::Problem::new(graph, bound, &mut exprs)?;
@@ -185,7 +195,12 @@ fn plan_by(
     splits.splice(0..0, chunks);
     let mut options = options.in_parts(&splits).in_one(&merges);
     let mut shared = vec![];
-    let asked = options.shares.as_ref().map(|all| problem.asked(all, &exprs)).transpose()?.unwrap_or_default();
+    let drawn = Draw::of(&options);
+    let asked = match (&options.shares, drawn) {
+        (Some(all), _) => problem.asked(all, &exprs)?,
+        (None, Some(draw)) => problem.drawn_shares(draw, &exprs),
+        (None, None) => vec![],
+    };
     for one in shares.iter().chain(&asked) {
         if !problem.has(one) {
             return Ok(None);
@@ -195,6 +210,10 @@ fn plan_by(
         options.tiles.insert(one.called[0].clone(), 1);
         shared.push(one);
     }
+    if let Some(draw) = drawn {
+        problem.draw_tiles(draw, &mut options);
+    }
+    problem.settle(&exprs);
     let options = &options;
     for (name, &tile) in &options.tiles {
         if tile == 0 || !problem.indices.iter().any(|i| i.name == *name) {
@@ -259,7 +278,7 @@ fn plan_by(
         idle.map(|i| i.less(longer(d))).collect()
     };
     let looked_at = std::iter::once(&division).chain(seen.iter().map(|s| &s.1));
-    let idle = if options.shares.is_none() { looked_at.flat_map(idle).collect() } else { vec![] };
+    let idle = if options.shares.is_none() && drawn.is_none() { looked_at.flat_map(idle).collect() } else { vec![] };
     let shares = shared;
     Ok(Some(Plan { program, kernels: planned, seconds, least_seconds, splits, merges, shares, idle, work, lost }))
 }

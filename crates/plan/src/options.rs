@@ -34,6 +34,9 @@ pub struct Options {
     pub matrix: Option<String>,
     /// Tiles that a backend has refused for want of room: no GPU's kernel has them, nor larger ones.
     pub too_large: Vec<TooLarge>,
+    /// Any plan that computes the program, drawn from this number, in place of the one that is predicted to be fastest, wherever
+    /// nothing else here is asked for: for tests of what comes after the planner. For processors alone, and without predicted times.
+    pub drawn: Option<u64>,
 }
 
 /// Whether several nodes of the graph may share a kernel.

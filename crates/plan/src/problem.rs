@@ -135,6 +135,8 @@ pub(crate) struct Problem {
     pub together: Vec<BTreeSet<NodeId>>,
     /// Positions per chunk, of recurrences that advance by chunks.
     pub chunk: usize,
+    /// What each item needs, once no item changes any more.
+    needed: Vec<BTreeSet<NodeId>>,
 }
 
 impl ItemDef {
@@ -252,6 +254,7 @@ impl Problem {
             completed: BTreeSet::new(),
             together: vec![],
             chunk: 1,
+            needed: vec![],
         };
         for (k, node) in graph.nodes.iter().enumerate() {
             if let Def::Reduce(r) = &node.def
@@ -359,6 +362,16 @@ impl Problem {
             });
         }
         out
+    }
+
+    /// Notes what each item needs: no item changes after that.
+    pub(crate) fn settle(&mut self, exprs: &Exprs) {
+        self.needed = (0..self.items.len() as u32).map(|n| self.needs(NodeId(n), exprs)).collect();
+    }
+
+    /// What an item needs, of a problem that is settled.
+    pub(crate) fn needed(&self, id: NodeId) -> &BTreeSet<NodeId> {
+        &self.needed[id.0 as usize]
     }
 
     pub(crate) fn topological(&self, exprs: &Exprs) -> Vec<NodeId> {

@@ -13,6 +13,7 @@
 use crate::Lost;
 use crate::build::{BuildError, Built, Workshop, time};
 use crate::choose::SURE_WITH_LANES;
+use crate::cuts::contracts;
 use crate::lost::Cost;
 use einloom_cascade::DType;
 use einloom_model::compute_seconds;
@@ -201,7 +202,7 @@ impl Workshop<'_> {
     /// The best kernel in the types at hand; at least how long every one takes if none is below the limit.
     fn build_below(&mut self, built: &Built, limit: f64) -> Option<Result<Built, f64>> {
         // One tiling tells the arithmetic of all of them.
-        let style = self.styles(&built.cone).into_iter().next()?;
+        let style = self.styles(&built.cone, contracts(self.p, self.x, &built.cone)).into_iter().next()?;
         let roles = crate::cuts::Roles::new(self.p, self.x, &built.cone);
         let one = self.emit(&built.cone, &roles, &style, &built.kernel.name).ok()?;
         let least = self.machine.overhead.kernel.0 + compute_seconds(&one.kernel, self.machine);

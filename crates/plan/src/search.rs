@@ -3,6 +3,7 @@
 use crate::blocks;
 use crate::build::{BuildError, Built, Workshop, time};
 use crate::cone::ConeError;
+use crate::drawn::Draw;
 use crate::frame::Memory;
 use crate::gpu::KEPT;
 use crate::lost::{self, Cost, Lost};
@@ -86,6 +87,12 @@ impl<'a> Search<'a> {
     /// The best division found, its kernels in the best number types.
     pub(crate) fn run(&mut self) -> Result<Division, PlanError> {
         let mut best = self.cut()?;
+        if let Some(draw) = Draw::of(self.shop.options) {
+            for kernel in &mut best.kernels {
+                *kernel = Rc::new(self.shop.ordered_as_drawn(kernel, draw));
+            }
+            return Ok(best);
+        }
         for kernel in best.kernels.iter_mut().filter(|k| !k.mixed.is_empty()) {
             *kernel = Rc::new(self.shop.in_best_types(kernel));
         }
@@ -137,6 +144,9 @@ impl<'a> Search<'a> {
         if self.shop.options.fuse == Fusion::None {
             return self.divide(&memory);
         }
+        if let Some(draw) = Draw::of(self.shop.options) {
+            return self.divide_as_drawn(memory, draw);
+        }
         self.begin_with_completed(&mut memory);
         let mut best = match self.start(&mut memory)? {
             Ok(division) => division,
@@ -184,6 +194,18 @@ impl<'a> Search<'a> {
             best.note(&format!("the search for better cuts stopped after {} kernels", self.built.len()));
         }
         Ok(best)
+    }
+
+    /// The division with more in memory than need be.
+    fn divide_as_drawn(&mut self, mut memory: BTreeSet<NodeId>, draw: Draw) -> Result<Division, PlanError> {
+        for &n in &self.p.order {
+            let item = &self.p[n];
+            let computed = !matches!(item.def, ItemDef::Input) && item.recurrence.is_none();
+            if computed && draw.is_stored(&item.name, matches!(item.def, ItemDef::Fold(_))) {
+                memory.insert(n);
+            }
+        }
+        self.divide(&memory).or_else(|why| self.unfused(&why))
     }
 
     /// Whether no more divisions are tried. It depends on what was looked at, not on a clock: plans are the same every time.
@@ -403,7 +425,7 @@ impl<'a> Search<'a> {
             let (mut todo, mut seen) = (vec![(node, false)], BTreeSet::new());
             let mut level = 0;
             while let Some((at, passed)) = todo.pop() {
-                for n in self.p.needs(at, self.shop.x) {
+                for &n in self.p.needed(at) {
                     if let Some(below) = level_of.get(&n).filter(|_| passed) {
                         level = level.max(below + 1);
                     }
@@ -548,6 +570,11 @@ impl<'a> Search<'a> {
         let names =
             |k: &Built| -> String { k.roots.iter().map(|&n| self.p[n].name.as_str()).collect::<Vec<_>>().join(", ") };
         let (one, other) = (names(&kernels[a]), names(&kernels[b]));
+        if let Some(draw) = Draw::of(self.shop.options) {
+            let joined =
+                if draw.joins(&one, &other) { self.build(&roots, &inside, f64::INFINITY, &[]).ok() } else { None };
+            return joined.ok_or(None);
+        }
         let apart = kernels[a].cost.seconds + kernels[b].cost.seconds;
         let like = [&kernels[a].kernel, &kernels[b].kernel];
         let near = |k: &Rc<Built>| k.cost.seconds >= apart && k.cost.seconds < NEARLY * apart;

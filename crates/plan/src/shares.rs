@@ -9,6 +9,7 @@
 //! reductions whose running values it reads, and all that read its own, are in shares with it, over the same indices.
 
 use crate::build::{Built, time};
+use crate::drawn::Draw;
 use crate::expr::{Atom, Coordinate, Expr, ExprId, Exprs, Linear};
 use crate::indices::unknown;
 use crate::problem::{Fold, Index, Item, ItemDef, Problem};
@@ -264,6 +265,26 @@ impl Problem {
         // One share is no share.
         out.retain(|s| s.count > 1);
         Ok(out)
+    }
+
+    /// Those that are drawn, of all that could be.
+    pub(crate) fn drawn_shares(&self, draw: Draw, x: &Exprs) -> Vec<Shares> {
+        let mut out: Vec<Shares> = vec![];
+        for n in (0..self.items.len() as u32).map(NodeId) {
+            let over = self.fold(n).map_or(&[][..], |f| &f.over);
+            for &over in over {
+                let (name, extent) = (&self[over].name, self[over].extent);
+                let Some(count) = draw.shares(name).filter(|&count| count <= extent) else { continue };
+                if out.iter().any(|s| s.folds.contains(&n)) {
+                    continue;
+                }
+                if let Ok(folds) = self.in_shares_with(n, over, x) {
+                    out.push(Shares::new(folds, over, extent, extent.div_ceil(count)));
+                }
+            }
+        }
+        out.retain(|s| s.count > 1);
+        out
     }
 
     /// All reductions that read each other's running values, this one among them, if all can be in shares of an index.

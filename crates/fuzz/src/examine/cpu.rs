@@ -11,9 +11,12 @@ use einloom_algebra::{Derivation, derive};
 use einloom_cascade::meaning::{self, Array, Arrays};
 use einloom_cascade::{Cascade, DType, Expr, ExprKind, Role, TensorId};
 use einloom_machine::Machine;
-use einloom_plan::{Chunks, Fusion, Merging};
+use einloom_plan::{Chunks, Fusion, Merging, PlannedKernel};
 use std::collections::BTreeSet;
 use std::fmt;
+
+/// Plans that are drawn for given inputs, beside those of the planner.
+const DRAWN: u64 = 12;
 
 /// How a program is cut.
 #[derive(Clone, Copy, Debug)]
@@ -41,31 +44,47 @@ impl fmt::Display for Cut {
 }
 
 impl Subject {
-    /// On inputs of several kinds, with random tiles and shares: in f64 and as declared.
+    /// On inputs of several kinds, in a plan that is drawn or with random tiles and shares: in f64 and as declared.
     pub(super) fn cpu(&self, wide: Derived, machine: &Machine, effort: &Effort, seed: u64, report: &mut Report) {
         let mut random = Random::new(seed, "cpu");
         let declared = Derived::from_derivation(derive(&self.cascade));
         for (way, derived) in [(Way::CpuWide, wide), (Way::Cpu, declared)] {
-            let forms = forms(derived.derivation());
             let tile = random.pick(&[0, 1, 2, 3, 4, 8]);
             let fuse = if random.unit() < 0.2 { Fusion::None } else { Fusion::Auto };
             let shares = random.pick(&[0, 0, 0, 2, 3, 5]);
             let merge = if random.unit() < 0.5 { Merging::Always } else { Merging::Auto };
             let chunks = if random.unit() < 0.5 { Chunks::SideBySide } else { Chunks::Auto };
             let cut = Cut { tile, fuse, shares, merge, chunks };
-            let Some(planned) = self.plan(&derived, machine, cut, report) else { continue };
+            // Both are drawn, each for itself.
+            let number = effort.plan.map(|number| number.wrapping_add(way as u64));
+            let drawn = number.and_then(|number| self.draw(&derived, machine, number, report));
+            let by_planner = || Some((self.plan(&derived, machine, cut, report)?, (cut.to_string(), None)));
+            let Some((planned, how)) = drawn.or_else(by_planner) else { continue };
             for (k, &kind) in effort.kinds.iter().enumerate() {
                 let inputs = prove::inputs(planned.cascade(), &self.bound, kind, seed.wrapping_add(k as u64));
-                self.run(&planned, &forms, way, &inputs, Some(kind), cut.to_string(), report);
+                self.run(&planned, derived.derivation(), way, &inputs, Some(kind), how.clone(), report);
             }
         }
     }
 
-    /// On these inputs alone.
-    pub(super) fn cpu_on(&self, wide: &Derived, machine: &Machine, inputs: &Arrays, report: &mut Report) {
+    /// On these inputs alone: in the plan that is drawn from this number, or else in many.
+    pub(super) fn cpu_on(
+        &self,
+        wide: &Derived,
+        machine: &Machine,
+        inputs: &Arrays,
+        plan: Option<u64>,
+        report: &mut Report,
+    ) {
         let declared = Derived::from_derivation(derive(&self.cascade));
         for (way, derived) in [(Way::CpuWide, wide), (Way::Cpu, &declared)] {
-            let forms = forms(derived.derivation());
+            for number in plan.map_or(0..DRAWN, |number| number..number.saturating_add(1)) {
+                let Some((planned, how)) = self.draw(derived, machine, number, report) else { continue };
+                self.run(&planned, derived.derivation(), way, inputs, None, how, report);
+            }
+            if plan.is_some() {
+                continue;
+            }
             for tile in [0, 1, 2, 3, 4] {
                 for (fuse, shares, merge, chunks) in [
                     (Fusion::Auto, 0, Merging::Auto, Chunks::Auto),
@@ -77,8 +96,31 @@ impl Subject {
                 ] {
                     let cut = Cut { tile, fuse, shares, merge, chunks };
                     let Some(planned) = self.plan(derived, machine, cut, report) else { continue };
-                    self.run(&planned, &forms, way, inputs, None, cut.to_string(), report);
+                    self.run(&planned, derived.derivation(), way, inputs, None, (cut.to_string(), None), report);
                 }
+            }
+        }
+    }
+
+    /// The plan that is drawn from a number, with what a reader is told of it; `None` if it is refused.
+    fn draw(
+        &self,
+        derived: &Derived,
+        machine: &Machine,
+        number: u64,
+        report: &mut Report,
+    ) -> Option<(Planned, (String, Option<u64>))> {
+        let options = PlanOptions { drawn: Some(number), ..PlanOptions::default() };
+        match derived.plan(&self.given, machine, &options) {
+            Ok(planned) => {
+                report.drawn += 1;
+                let kernels: Vec<String> = planned.kernels().iter().map(told).collect();
+                let how = format!("plan {number}, form {}: {}", planned.form(), kernels.join("; "));
+                Some((planned, (how, Some(number))))
+            }
+            Err(error) => {
+                report.undrawn.push(error.to_string());
+                None
             }
         }
     }
@@ -91,13 +133,15 @@ impl Subject {
         };
         let Cut { fuse, merge, chunks, .. } = cut;
         let options = PlanOptions { tiles, fuse, merge, chunks, ..PlanOptions::default() };
-        // The first index that some reduction can be in shares of.
+        // The first index that some reduction can be in shares of: one of two positions at least.
+        let cascade = derived.cascade();
+        let mut long = cascade.indices.iter().filter(|i| self.bound.size(i.rank) > 1).map(|i| i.name.clone());
         let in_shares = |index: String| {
             let options = PlanOptions { shares: Some([(index, cut.shares)].into()), ..options.clone() };
             derived.plan(&self.given, machine, &options).ok().filter(|p| !p.shares().is_empty())
         };
         if cut.shares > 0
-            && let Some(planned) = indices().find_map(in_shares)
+            && let Some(planned) = long.find_map(in_shares)
         {
             return Some(planned);
         }
@@ -114,11 +158,11 @@ impl Subject {
     fn run(
         &self,
         planned: &Planned,
-        forms: &[(String, Derivation)],
+        derivation: &Derivation,
         way: Way,
         inputs: &Arrays,
         kind: Option<Kind>,
-        how: String,
+        how: (String, Option<u64>),
         report: &mut Report,
     ) {
         let cascade = planned.cascade();
@@ -195,7 +239,8 @@ impl Subject {
             };
             match verdict {
                 Verdict::Differs(d) => {
-                    let forms: Vec<&Derivation> = forms.iter().map(|f| &f.1).collect();
+                    let all = forms(derivation);
+                    let forms: Vec<&Derivation> = all.iter().map(|f| &f.1).collect();
                     match self.within_bounds(&forms, inputs, &compared) {
                         _ if self.saturates(inputs) => report.range += 1,
                         Some(Verdict::Unstable(difference)) => report.unstable.push(difference.error),
@@ -219,6 +264,13 @@ impl Subject {
             }
         }
     }
+}
+
+/// A kernel and its tiles.
+fn told(kernel: &PlannedKernel) -> String {
+    let tiles =
+        |of: &[(String, usize)]| of.iter().map(|(i, tile)| format!("{i} by {tile}")).collect::<Vec<_>>().join(" ");
+    format!("{} [{} | {}]", kernel.name, tiles(&kernel.group), tiles(&kernel.stream))
 }
 
 /// Whether some value has no f64 among its operands: constants, positions and integers make numbers that are computed

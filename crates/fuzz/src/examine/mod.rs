@@ -39,30 +39,29 @@ pub struct Effort {
     pub cpu: bool,
     /// Test the derivation over finite fields too.
     pub exact: bool,
+    /// The number that plans for the processor are drawn from; `None` for those of the planner.
+    pub plan: Option<u64>,
 }
 
 impl Effort {
     /// Everything, for cases that are kept.
     pub fn full() -> Self {
         let cuts = vec![Cut::Whole, Cut::Chunks(1), Cut::Chunks(2), Cut::Chunks(3), Cut::Parts(1), Cut::Parts(2)];
-        Self { kinds: Kind::ALL.to_vec(), cuts, cpu: true, exact: true }
+        Self { kinds: Kind::ALL.to_vec(), cuts, cpu: true, exact: true, plan: None }
     }
 
-    /// A little, chosen by a seed: one in `cpu_share` programs runs on the processor, one in `exact_share` over finite
-    /// fields.
-    pub fn sample(seed: u64, cpu_share: u64, exact_share: u64) -> Self {
+    /// A little, chosen by a seed: one in `cpu_share` programs runs on the processor, one in `planner_share` of them in the
+    /// planner's plan and the others in one that is drawn; one in `exact_share` is tested over finite fields.
+    pub fn sample(seed: u64, cpu_share: u64, planner_share: u64, exact_share: u64) -> Self {
         let mut random = Random::new(seed, "effort");
         // Half of the inputs are ordinary ones, which prove the most.
         let kind = if random.unit() < 0.4 { Kind::Normal } else { random.pick(&Kind::ALL) };
         let cut =
             random.pick(&[Cut::Chunks(1), Cut::Chunks(2), Cut::Chunks(3), Cut::Parts(1), Cut::Parts(2), Cut::Whole]);
         let one_in = |random: &mut Random, share: u64| share > 0 && random.bits().is_multiple_of(share);
-        Self {
-            kinds: vec![kind],
-            cuts: vec![cut],
-            cpu: one_in(&mut random, cpu_share),
-            exact: one_in(&mut random, exact_share),
-        }
+        let (cpu, exact) = (one_in(&mut random, cpu_share), one_in(&mut random, exact_share));
+        let plan = (!one_in(&mut random, planner_share)).then(|| random.bits());
+        Self { kinds: vec![kind], cuts: vec![cut], cpu, exact, plan }
     }
 }
 
@@ -88,6 +87,8 @@ pub struct Disagreement {
     pub inputs: Arrays,
     /// What they look like; `None` if they were given.
     pub kind: Option<Kind>,
+    /// The number that its plan was drawn from, if it was.
+    pub plan: Option<u64>,
     /// The difference.
     pub difference: Difference,
 }
@@ -114,6 +115,10 @@ pub struct Report {
     pub unstable: Vec<f64>,
     /// Runs on the processor.
     pub ran: usize,
+    /// Plans among them that were drawn.
+    pub drawn: usize,
+    /// Plans that were drawn and refused, with the reason: the planner's took their place.
+    pub undrawn: Vec<String>,
     /// Plans that were refused, with the reason.
     pub unplanned: Vec<String>,
     /// What the exact proof said, if it was asked.
@@ -216,13 +221,20 @@ impl Subject {
         report
     }
 
+    /// Examines plans of a derivation of it, with everything in f64, which somebody may have tampered with.
+    pub fn examine_planned(&self, derivation: Derivation, machine: &Machine, effort: &Effort, seed: u64) -> Report {
+        let mut report = Report::default();
+        self.cpu(Derived::from_derivation(derivation), machine, effort, seed, &mut report);
+        report
+    }
+
     /// Examines it on these inputs alone.
     pub fn examine_on(&self, machine: &Machine, inputs: &Arrays, effort: &Effort) -> Report {
         let mut report = Report::default();
         let derivation = self.derivation();
         self.stream(&forms(&derivation), inputs, None, &effort.cuts, &mut report);
         if effort.cpu {
-            self.cpu_on(&Derived::from_derivation(derivation), machine, inputs, &mut report);
+            self.cpu_on(&Derived::from_derivation(derivation), machine, inputs, effort.plan, &mut report);
         }
         report
     }
@@ -257,7 +269,7 @@ impl Subject {
                     continue;
                 }
                 (Some(_), None) => {
-                    self.disagree(report, Way::Stream, how, inputs, kind, Difference::stopped());
+                    self.disagree(report, Way::Stream, (how, None), inputs, kind, Difference::stopped());
                     continue;
                 }
             };
@@ -269,7 +281,9 @@ impl Subject {
                 Verdict::Range => report.range += 1,
                 Verdict::Undefined => report.undefined += 1,
                 Verdict::Unstable(difference) => report.unstable.push(difference.error),
-                Verdict::Differs(difference) => self.disagree(report, Way::Stream, how, inputs, kind, difference),
+                Verdict::Differs(difference) => {
+                    self.disagree(report, Way::Stream, (how, None), inputs, kind, difference);
+                }
             }
         }
     }
@@ -278,13 +292,13 @@ impl Subject {
         &self,
         report: &mut Report,
         way: Way,
-        how: String,
+        (how, plan): (String, Option<u64>),
         inputs: &Arrays,
         kind: Option<Kind>,
         difference: Difference,
     ) {
         if report.disagreements.iter().all(|d| d.way != way) {
-            report.disagreements.push(Disagreement { way, how, inputs: inputs.clone(), kind, difference });
+            report.disagreements.push(Disagreement { way, how, inputs: inputs.clone(), kind, plan, difference });
         }
     }
 }

@@ -37,15 +37,15 @@ pub fn case(subject: &Subject, inputs: &Arrays) -> Case {
     let cascade = &subject.cascade;
     let sizes = cascade.ranks.iter().map(|r| r.name.clone()).zip(subject.bound.sizes().iter().copied()).collect();
     let values = inputs.iter().map(|(name, a)| (name.clone(), a.values.clone())).collect();
-    Case { text: einloom_cascade::print(cascade), sizes, values, open: None }
+    Case { text: einloom_cascade::print(cascade), sizes, values, ..Case::default() }
 }
 
-/// Examines a case on its own values, cut in every way, and on the processor if asked. `None` if it is no program, or
+/// Examines a case on its own values, cut in every way, and on the processor if asked: in the plan that it names, or else in many. `None` if it is no program, or
 /// has not a value for each input.
 pub fn examine(case: &Case, machine: &Machine, cpu: bool) -> Option<Report> {
     let subject = Subject::new(&case.text, &case.sizes).ok()?;
     let inputs = inputs(case, &subject)?;
-    let effort = Effort { kinds: vec![], cpu, exact: false, ..Effort::full() };
+    let effort = Effort { kinds: vec![], cpu, exact: false, plan: case.plan, ..Effort::full() };
     Some(subject.examine_on(machine, &inputs, &effort))
 }
 

@@ -36,7 +36,7 @@ fn with_text(case: &Case, cascade: &Cascade) -> Case {
     let values = values.map(|(name, v)| (name.clone(), v.clone())).collect();
     let text = print(&cascade);
     let sizes = case.sizes.iter().filter(|(rank, _)| parse(&text).cascade.rank(rank).is_some());
-    Case { sizes: sizes.map(|(r, s)| (r.clone(), *s)).collect(), text, values, open: None }
+    Case { sizes: sizes.map(|(r, s)| (r.clone(), *s)).collect(), text, values, plan: case.plan, open: None }
 }
 
 /// Every statement's edits.

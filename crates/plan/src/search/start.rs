@@ -154,7 +154,7 @@ impl Search<'_> {
         let mut made: BTreeSet<NodeId> = BTreeSet::new();
         self.together.clear();
         for &n in &self.p.order {
-            let needs = self.p.needs(n, self.shop.x);
+            let needs = self.p.needed(n);
             let mut waiting: BTreeSet<NodeId> = needs.iter().filter_map(|m| waits.get(m)).flatten().copied().collect();
             let fold = match &self.p[n].def {
                 ItemDef::Fold(fold) if self.p[n].recurrence.is_none() => Some(fold),
@@ -205,8 +205,7 @@ impl Search<'_> {
     /// Where an elementwise function of contractions is all that anybody reads of them, and a contraction multiplies it, it goes
     /// through memory in their place: it is read once for every tile of the products, and is one array.
     fn store_what_is_multiplied(&self, small: &BTreeSet<NodeId>, cut: &mut BTreeSet<NodeId>) {
-        let readers =
-            |n: NodeId| self.p.order.iter().copied().filter(move |&m| self.p.needs(m, self.shop.x).contains(&n));
+        let readers = |n: NodeId| self.p.order.iter().copied().filter(move |&m| self.p.needed(m).contains(&n));
         for &n in self.p.order.iter().filter(|n| matches!(self.p[**n].def, ItemDef::Map(_))) {
             if cut.contains(&n) || !readers(n).all(|m| matches!(self.p[m].def, ItemDef::Fold(_))) {
                 continue;
@@ -215,7 +214,7 @@ impl Search<'_> {
             let (mut inside, mut replaced) = (BTreeSet::from([n]), BTreeSet::new());
             let mut todo = vec![n];
             while let Some(k) = todo.pop() {
-                for m in self.p.needs(k, self.shop.x) {
+                for &m in self.p.needed(k) {
                     if small.contains(&m) && self.p[m].axes == self.p[n].axes {
                         replaced.insert(m);
                     } else if !cut.contains(&m) && matches!(self.p[m].def, ItemDef::Map(_)) && inside.insert(m) {
