@@ -14,6 +14,9 @@ use einloom_tile::Program;
 /// cannot be.
 const REFUSED: usize = 12;
 
+/// The form that is chosen with some options, and its plan.
+type Planned<'a> = dyn Fn(&PlanOptions) -> Result<(usize, Plan), PlanError> + 'a;
+
 /// A plan that the machine's cores have room for, as far as one is found.
 pub(crate) struct Fitting {
     /// The form of the derivation.
@@ -25,11 +28,7 @@ pub(crate) struct Fitting {
 }
 
 /// The plan of the planner, or on a GPU the first one of which every kernel fits; its notes tell what did not.
-pub(crate) fn fitting(
-    machine: &Machine,
-    options: &PlanOptions,
-    plan: &dyn Fn(&PlanOptions) -> Result<(usize, Plan), PlanError>,
-) -> Result<Fitting, PlanError> {
+pub(crate) fn fitting(machine: &Machine, options: &PlanOptions, plan: &Planned<'_>) -> Result<Fitting, PlanError> {
     let (form, first) = plan(options)?;
     let Some(target) = machine.lanes.as_ref().map(|_| Gpu::target_of(machine, Gpu::arch_of(machine))) else {
         return Ok(Fitting { form, plan: first, too_large: options.too_large.clone() });
