@@ -147,10 +147,10 @@ fn thirty_statements_are_no_more_work_than_two_seconds() {
     let bound = sized(&layer, "B=1, M=2048, C=4096, H=32, G=8, D=128, F=14336");
     let plan = planned(&layer, &bound, &machine("h200"));
     assert!(layer.statements.len() >= 30 && plan.work.tilings <= 10_000, "{:?}", plan.work);
-    // On a processor until 2200, which take longer.
+    // On a processor until 2200, which take longer; then what was begun is finished, here the second of two forms.
     for sizes in ["B=1, M=2048, C=4096, H=32, G=8, D=128, F=14336", "B=1, M=1024, C=1024, H=16, G=4, D=64, F=4096"] {
         let plan = planned(&layer, &sized(&layer, sizes), &machine("cpu-generic"));
-        assert!(plan.work.tilings <= 2500 && plan.work.kernels <= 350, "{:?}", plan.work);
+        assert!(plan.work.tilings <= 3500 && plan.work.kernels <= 350, "{:?}", plan.work);
     }
 }
 
@@ -217,7 +217,8 @@ fn a_layer_is_cut_where_contractions_follow_each_other() {
     assert!(plan.seconds < 7e-3, "{}", plan.seconds);
     let on_unit = |k: &&einloom_plan::PlannedKernel| k.gpu.as_ref().is_some_and(|g| g.unit.as_deref() == Some("wgmma"));
     let units: Vec<&str> = plan.kernels.iter().filter(on_unit).map(|k| k.name.as_str()).collect();
-    assert_eq!(units, ["q0_moment1", "k0_moment1_v_moment1_normk_sum", "attended", "f", "y"]);
+    // The gate and what it multiplies go through memory in bf16, as the last product's factor does.
+    assert_eq!(units, ["q0_moment1", "k0_moment1_v_moment1_normk_sum", "attended", "gate_moment1", "up_moment1", "y"]);
 }
 
 #[test]

@@ -94,8 +94,12 @@ fn cut(order: &[AxisId], whole: &[Window], side: &dyn Fn(AxisId) -> Option<usize
     let mut out = vec![vec![]];
     for (&axis, w) in order.iter().zip(whole) {
         let (end, side) = (w.base + w.len, side(axis).unwrap_or(w.len.max(1)));
-        let parts: Vec<Window> =
+        let mut parts: Vec<Window> =
             (w.base..end).step_by(side).map(|base| Window { base, len: side.min(end - base) }).collect();
+        if w.len == 0 {
+            // A stream over nothing has its states all the same.
+            parts.push(*w);
+        }
         out = out.iter().flat_map(|v| parts.iter().map(move |p| [v.clone(), vec![*p]].concat())).collect();
     }
     out

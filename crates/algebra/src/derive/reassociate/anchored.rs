@@ -272,6 +272,10 @@ impl Site {
             Some(by) => format!(", moved by {} a step", show::term(&self.graph, by)),
             None => String::new(),
         };
+        let largest = match split.data.as_slice() {
+            [] => "exponent".to_string(),
+            _ => show::term(&self.graph, &largest),
+        };
         let shown = self.with(new);
         let rename = |def: &Def| rename_placeholders(def, self.graph.nodes.len());
         let names = |list: &[IndexId]| -> String {
@@ -293,8 +297,7 @@ impl Site {
             ranks: vec![self.graph.cascade[self.graph.cascade[p.up_to].rank].name.clone()],
             why: format!(
                 "the positions {n} that {m} sees are those that {m} - 1 sees and one more; the state is relative to {}, the largest {} so far{relative}, so at a step all earlier weights are multiplied with at most 1",
-                top.name,
-                show::term(&self.graph, &largest),
+                top.name, largest,
             ),
             before,
             after: format!("{} = {after}", self.next_slice(sum, &m)),
