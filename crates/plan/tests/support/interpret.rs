@@ -67,12 +67,12 @@ fn by_blocks(program: &Program, kernel: &Kernel, memory: &mut Vec<Vec<f64>>) -> 
     let mut visits = vec![all];
     for block in &kernel.blocks {
         let side = |a: AxisId| block.sides.iter().find(|s| s.0 == a).map(|s| s.1);
-        visits = visits.iter().flat_map(|v| cut(&order, v, &side)).collect();
+        visits = visits.iter().flat_map(|v| cut(&order, stream, v, &side)).collect();
     }
     // In the innermost memory points have a tile each, and the stream is whole in its part.
     let tile = |a: AxisId| (Some(a) != stream).then(|| kernel.axis(a).tile);
     let mut waiting = BTreeMap::new();
-    for visit in visits.iter().flat_map(|v| cut(&order, v, &tile)) {
+    for visit in visits.iter().flat_map(|v| cut(&order, stream, v, &tile)) {
         let mut windows = initial_windows(kernel);
         kernel.grid.iter().zip(&visit).for_each(|(a, w)| windows[a.at()] = *w);
         let point: Vec<usize> = visit[..kernel.grid.len()].iter().map(|w| w.base).collect();
@@ -89,15 +89,19 @@ fn by_blocks(program: &Program, kernel: &Kernel, memory: &mut Vec<Vec<f64>>) -> 
     Ok(())
 }
 
-/// Windows of these axes cut to these lengths, the last axis fastest.
-fn cut(order: &[AxisId], whole: &[Window], side: &dyn Fn(AxisId) -> Option<usize>) -> Vec<Vec<Window>> {
+/// Windows of these axes cut to these lengths, the last axis fastest. A stream over nothing has its states all the same.
+fn cut(
+    order: &[AxisId],
+    stream: Option<AxisId>,
+    whole: &[Window],
+    side: &dyn Fn(AxisId) -> Option<usize>,
+) -> Vec<Vec<Window>> {
     let mut out = vec![vec![]];
     for (&axis, w) in order.iter().zip(whole) {
         let (end, side) = (w.base + w.len, side(axis).unwrap_or(w.len.max(1)));
         let mut parts: Vec<Window> =
             (w.base..end).step_by(side).map(|base| Window { base, len: side.min(end - base) }).collect();
-        if w.len == 0 {
-            // A stream over nothing has its states all the same.
+        if w.len == 0 && Some(axis) == stream {
             parts.push(*w);
         }
         out = out.iter().flat_map(|v| parts.iter().map(move |p| [v.clone(), vec![*p]].concat())).collect();
