@@ -86,8 +86,8 @@ fn dear(forms: &[Form<'_>], bound: &Bound) -> Vec<bool> {
 /// times (H200, 64 heads of 4096 rows of 128).
 pub(crate) const SURE_WITH_LANES: f64 = 1.5;
 
-/// The same for a form whose products run on the same units, within which the model errs by no more (`docs/model-against-measured.md`). A
-/// product of rows over their root mean square was predicted 279 µs normalised inside it, and 214 µs by rows that are normalised before; by forced
+/// The same for a form whose reductions are in the order written and whose products run on the same units, within which the model errs by no
+/// more (`docs/model-against-measured.md`). A product of rows over their root mean square was predicted 279 µs normalised inside it, and 214 µs by rows that are normalised before; by forced
 /// tiles these took 565 and 232 µs (H200, 4096 cubed).
 const SURE_WITHIN_UNITS: f64 = 1.2;
 
@@ -106,22 +106,22 @@ pub fn choose(
     on(machine).map_err(|e| with_enough(e, machine, on))
 }
 
-/// How much faster than the first form's plan another's must be predicted to be.
-fn sure(first: Option<&Plan>, other: &Plan, machine: &Machine) -> f64 {
+/// How much faster than the first form's plan that of another, with so many reductions in another order, must be predicted to be.
+fn sure(first: Option<&Plan>, other: &Plan, changes: usize, machine: &Machine) -> f64 {
     let units = |p: &Plan| -> BTreeSet<String> {
         p.kernels.iter().filter_map(|k| k.gpu.as_ref().and_then(|g| g.unit.clone())).collect()
     };
     match first {
         _ if machine.lanes.is_none() => 1.0,
-        Some(first) if units(first) == units(other) => SURE_WITHIN_UNITS,
+        Some(first) if changes == 0 && !units(first).is_empty() && units(first) == units(other) => SURE_WITHIN_UNITS,
         _ => SURE_WITH_LANES,
     }
 }
 
 /// The place of the plan to take, as [`choose`] does.
-fn fastest(plans: &[Result<(Chunk, Plan), PlanError>], machine: &Machine) -> Option<usize> {
+fn fastest(forms: &[Form<'_>], plans: &[Result<(Chunk, Plan), PlanError>], machine: &Machine) -> Option<usize> {
     let first = plans.first().and_then(|p| p.as_ref().ok()).map(|p| &p.1);
-    let margin = |k: usize, plan: &Plan| if k == 0 { 1.0 } else { sure(first, plan, machine) };
+    let margin = |k: usize, plan: &Plan| if k == 0 { 1.0 } else { sure(first, plan, forms[k].changes, machine) };
     let seconds = |k: usize| plans[k].as_ref().ok().map(|p| p.1.seconds * margin(k, &p.1));
     (0..plans.len()).filter_map(|k| Some((k, seconds(k)?))).min_by(|a, b| a.1.total_cmp(&b.1)).map(|b| b.0)
 }
@@ -155,7 +155,7 @@ fn chosen(forms: &[Form<'_>], bound: &Bound, machine: &Machine, options: &Option
         };
     }
     if known.hurries.take().is_some()
-        && let Some(k) = fastest(&plans, machine).filter(|&k| k > 0)
+        && let Some(k) = fastest(forms, &plans, machine).filter(|&k| k > 0)
         && let Ok(found) = in_one_piece(forms[k].graph, bound, machine, options, &mut known)
         && plans[k].as_ref().is_ok_and(|p| found.1.seconds < p.1.seconds)
     {
@@ -191,7 +191,10 @@ fn chosen(forms: &[Form<'_>], bound: &Bound, machine: &Machine, options: &Option
     let mut best: Option<(usize, Plan)> = None;
     let mut first = None;
     for (k, plan) in plans.into_iter().enumerate() {
-        let margin = |best: &(usize, Plan), p: &Plan| if best.0 == 0 { sure(Some(&best.1), p, machine) } else { 1.0 };
+        let margin = |best: &(usize, Plan), p: &Plan| match best.0 {
+            0 => sure(Some(&best.1), p, forms[k].changes, machine),
+            _ => 1.0,
+        };
         match plan {
             Ok(p) if best.as_ref().is_none_or(|b| p.seconds * margin(b, &p) < b.1.seconds) => best = Some((k, p)),
             Ok(_) => {}
