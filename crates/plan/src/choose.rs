@@ -87,8 +87,8 @@ fn dear(forms: &[Form<'_>], bound: &Bound) -> Vec<bool> {
 pub(crate) const SURE_WITH_LANES: f64 = 1.5;
 
 /// The same for a form whose reductions are in the order written and whose products run on the same units, within which the model errs by no
-/// more (`docs/model-against-measured.md`). A product of rows over their root mean square was predicted 279 µs normalised inside it, and 214 µs by rows that are normalised before; by forced
-/// tiles these took 565 and 232 µs (H200, 4096 cubed).
+/// more (`docs/model-against-measured.md`). A product of rows over their root mean square was predicted 279 µs normalised inside it, and
+/// 214 µs by rows that are normalised before; these took 565 and 198 µs (H200, 4096 cubed).
 const SURE_WITHIN_UNITS: f64 = 1.2;
 
 /// The plan of the form that is predicted to be fastest, with its place in the list. Of several forms the first kernel's
