@@ -16,14 +16,14 @@ mod conditions;
 mod narrow;
 
 use crate::expr::{Atom, Coordinate, Expr, ExprId, Exprs, Linear};
-use crate::problem::{Fold, FoldMonoid, Index, ItemDef, Problem};
+use crate::problem::{Fold, FoldMonoid, Index, ItemDef, Loop, Problem};
 use crate::quotients::Split;
 use crate::types::Types;
 use conditions::{Found, along, halves};
 use einloom_algebra::NodeId;
 use einloom_cascade::{IndexId, Role};
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An index that becomes two.
 #[derive(Clone, Copy, Debug)]
@@ -72,21 +72,28 @@ impl Problem {
             self.items[k].def = def;
             self.split_item(NodeId(k as u32), &found, &two, by);
         }
-        let chunked = |l: &crate::problem::Loop| !l.within.is_empty();
+        let chunked = |l: &Loop| !l.within.is_empty();
         for k in (0..self.loops.len()).filter(|&k| chunked(&self.loops[k])).collect::<Vec<_>>() {
-            for m in std::mem::take(&mut self.loops[k].members) {
-                let is_state = found.states.contains_key(&m);
+            let members = std::mem::take(&mut self.loops[k].members);
+            let (states, others): (Vec<NodeId>, Vec<NodeId>) =
+                members.into_iter().partition(|m| found.states.contains_key(m));
+            for &m in &others {
                 let item = &mut self.items[m.0 as usize];
-                item.internal = false;
-                // They go through memory: else chunks would follow each other again.
-                item.stored |= is_state;
-                if is_state {
-                    self.loops[k].members.push(m);
-                } else {
-                    item.recurrence = None;
-                }
+                (item.internal, item.recurrence) = (false, None);
             }
             self.loops[k].within.clear();
+            for (level, states) in self.levels(&states, x).into_iter().enumerate() {
+                let own = if level == 0 { k } else { self.loops.len() };
+                if level > 0 {
+                    self.loops.push(Loop { index: self.loops[k].index, members: vec![], within: vec![] });
+                }
+                for &h in &states {
+                    let item = &mut self.items[h.0 as usize];
+                    // They go through memory: else chunks would follow each other again.
+                    (item.internal, item.stored, item.recurrence) = (false, true, Some(own));
+                }
+                self.loops[own].members = states;
+            }
         }
         // What the states are made of as well: its chunks are what runs side by side.
         for &h in found.states.keys() {
@@ -100,6 +107,34 @@ impl Problem {
         }
         self.order = self.topological(x);
         Ok(splits)
+    }
+
+    /// States of one recurrence in sets that follow each other: what a chunk adds to one may be made of another's at the starts of
+    /// all chunks, which then are to be known before. Those that need each other stay together.
+    fn levels(&self, states: &[NodeId], x: &Exprs) -> Vec<Vec<NodeId>> {
+        let below = |h: NodeId| {
+            let (mut todo, mut seen) = (vec![h], BTreeSet::new());
+            while let Some(n) = todo.pop() {
+                todo.extend(self.needs(n, x).into_iter().filter(|&m| seen.insert(m)));
+            }
+            seen
+        };
+        let below: Vec<BTreeSet<NodeId>> = states.iter().map(|&h| below(h)).collect();
+        let needs = |h: usize, of: usize| below[h].contains(&states[of]);
+        let mut levels = vec![0; states.len()];
+        // As many times as the longest chain has states.
+        for _ in states {
+            for h in 0..states.len() {
+                let all = (0..states.len()).filter(|&o| needs(h, o));
+                let level = all.map(|o| levels[o] + usize::from(!needs(o, h))).max();
+                levels[h] = level.unwrap_or(0).max(levels[h]);
+            }
+        }
+        let mut out = vec![vec![]; levels.iter().max().map_or(0, |most| most + 1)];
+        for (h, &level) in levels.iter().enumerate() {
+            out[level].push(states[h]);
+        }
+        out
     }
 
     /// Its axes and extents, two for one.

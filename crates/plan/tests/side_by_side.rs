@@ -84,6 +84,14 @@ fn nothing_changes() {
             "t",
             "T=12,D=3,E=4",
         ),
+        // One state decays by what is read of another.
+        (
+            "input X[t,d]: f32, V[t,e]: f32\noutput Z: f32\n\
+             H[0,d] = 1\nH[t+1,d] = 0.5 * H[t,d] + X[t,d]\nY[t] = sum(d) H[t+1,d]\n\
+             G[0,e] = 3\nG[t+1,e] = exp(-abs(Y[t])) * G[t,e] + V[t,e]\nZ[t,e] = G[t+1,e]",
+            "t",
+            "T=12,D=3,E=4",
+        ),
         // Counted from the end, and in both directions.
         (
             "index t, s in T\ninput R[b,t]: f32\noutput G: f32\nG[b,t] = sum(s: s >= t) 0.5^(s - t) * R[b,s]",
