@@ -207,13 +207,17 @@ fn an_extremum_may_decay_by_an_addend_a_step() {
         let distance = if condition == "k >= n" { "(k - n)" } else { "(n - k)" };
         let cascade = parsed(&text.replace("abs(n - k)", distance));
         let d = derive(&cascade);
-        assert_eq!(d.alternatives.len(), 1, "{condition}: {:?}", d.refusals);
+        assert_eq!(d.alternatives.len(), 2, "step by step and by chunks, {condition}: {:?}", d.refusals);
         for size in [1, 3, 7] {
             let bound = sized(&cascade, size);
-            for cut in CUTS {
-                assert!(agrees(&d.alternatives[0].derived, &cascade, &bound, cut), "{condition}, {size}, {cut:?}");
+            for (k, form) in d.alternatives.iter().enumerate() {
+                for cut in CUTS {
+                    let at = format!("{}, {condition}, {size}, {cut:?}", form.name);
+                    assert!(agrees(&form.derived, &cascade, &bound, cut), "{at}");
+                }
+                let proof = certify(&d.of_alternative(k).expect("one"), &bound, 2);
+                assert!(proof.is_certified(), "{}, {condition}, {size}", form.name);
             }
-            assert!(certify(&d.of_alternative(0).expect("one"), &bound, 2).is_certified(), "{condition}, {size}");
         }
     }
 }

@@ -119,3 +119,18 @@ fn moments() {
         }
     }
 }
+
+#[test]
+fn cumulative_sums_under_extrema() {
+    for monoid in ["max", "min"] {
+        for body in ["C[n] * abs(w[m])", "C[n] * abs(w[m]) + w[m]", "(C[n] + X[n]) * exp(w[m])", "C[n] + w[m]"] {
+            for range in ["n <= m", "n < m"] {
+                let text = format!(
+                    "input X[n]: f64, w[n]: f64\noutput A: f64\nindex m in N\nC[m] = sum(n: n <= m) X[n]\n\
+                     A[m] = {monoid}(n: {range}) {body}"
+                );
+                each(&text, &[".state"], &[0.0, 1.0, 2.0, -0.5], &near);
+            }
+        }
+    }
+}

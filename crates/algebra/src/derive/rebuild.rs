@@ -195,22 +195,29 @@ pub(super) fn prune(graph: &mut Graph) {
 
 /// The definition with its nodes renumbered.
 pub(super) fn renumber(def: &mut Def, to: &impl Fn(NodeId) -> NodeId) {
+    map_terms(def, &mut |t| t.rename_nodes(to));
+    if let Def::Reduce(r) = def {
+        r.streaming.anchors.iter_mut().for_each(|a| *a = to(*a));
+    }
+}
+
+/// The definition with every term of it replaced, those of repairs too.
+pub(super) fn map_terms(def: &mut Def, to: &mut dyn FnMut(&Term) -> Term) {
     match def {
         Def::Input => {}
-        Def::Map(t) => *t = t.rename_nodes(to),
+        Def::Map(t) => *t = to(t),
         Def::Reduce(r) => {
-            r.body = r.body.rename_nodes(to);
-            r.filter.iter_mut().for_each(|t| *t = t.rename_nodes(to));
-            r.streaming.anchors.iter_mut().for_each(|a| *a = to(*a));
+            r.body = to(&r.body);
+            r.filter.iter_mut().for_each(|t| *t = to(t));
             if let Some(repair) = &mut r.streaming.repair {
-                repair.factor = repair.factor.rename_nodes(to);
-                repair.plus = repair.plus.as_ref().map(|t| t.rename_nodes(to));
-                repair.keep_if = repair.keep_if.as_ref().map(|t| t.rename_nodes(to));
+                repair.factor = to(&repair.factor);
+                repair.plus = repair.plus.as_ref().map(&mut *to);
+                repair.keep_if = repair.keep_if.as_ref().map(&mut *to);
             }
         }
         Def::Iterative { initial, step, .. } => {
-            initial.iter_mut().for_each(|(_, t)| *t = t.rename_nodes(to));
-            *step = step.rename_nodes(to);
+            initial.iter_mut().for_each(|(_, t)| *t = to(t));
+            *step = to(step);
         }
     }
 }

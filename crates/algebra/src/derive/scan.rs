@@ -70,14 +70,11 @@ impl Deriver<'_> {
             Dependence::Elementwise => return,
             Dependence::Extremum => {
                 let hint = match steps.iter().map(|(_, step)| walk.scale(step)).max().unwrap_or(Scale::One) {
-                    Scale::One => "such steps compose, max(max(h + a, b) + a', b') = max(h + (a + a'), max(b + a', b')), but a chunk would cost more than its steps; a sum in place of the extremum, with a factor that is the same along some index, would not",
-                    Scale::Nonnegative => "such steps compose, max(a'·max(a·h + b, c) + b', c') = max(a'·a·h + (a'·b + b'), max(a'·c + b', c')) for a' >= 0, but a chunk would cost more than its steps; a sum in place of the extremum, with a factor that is the same along some index, would not",
-                    Scale::Unknown => "a factor whose sign is not known makes a minimum of a maximum, so such steps compose only with a bound on either side, which is not done here; abs(a) in place of a factor a cannot be negative",
+                    Scale::One => return,
+                    Scale::Nonnegative => "such steps compose, max(a'·max(a·h + b, c) + b', c') = max(a'·a·h + (a'·b + b'), max(a'·c + b', c')) for a' >= 0, which is not done here; with an addend in place of the factor it is",
+                    Scale::Unknown => "a factor whose sign is not known makes a minimum of a maximum, so such steps compose only with a bound on either side, which is not done here; with an addend in place of the factor they do",
                 };
-                (
-                    format!("steps of {names} are extrema of what is affine in the slice before, element by element, so in a chunk nothing multiplies as a matrix"),
-                    hint.into(),
-                )
+                (format!("steps of {names} are extrema of multiples of the slice before"), hint.into())
             }
             Dependence::Matrix => (
                 format!("a step of {names} multiplies the slice before with a matrix"),

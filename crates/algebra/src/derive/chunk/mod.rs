@@ -23,6 +23,7 @@
 //! not multiplied by 0. What a condition discards, `where(c, 0, h)`, is multiplied by 0, so an infinite state is no number after it. (A backend that masks products of matrices by a factor 0 says so itself.)
 
 mod addends;
+mod extrema;
 mod positions;
 mod read;
 mod sort;
@@ -32,7 +33,7 @@ mod stretch;
 use super::reassociate::{Base, Weight, fresh_index};
 use crate::derive::guard;
 use crate::{Def, Graph, Node, NodeId, Refusal, Rule, Step, Term, show, size};
-use einloom_cascade::{BinaryOp, IndexExpr, IndexId, SizeExpr};
+use einloom_cascade::{BinaryOp, IndexExpr, IndexId, Monoid, SizeExpr, UnaryOp};
 pub(super) use sort::sorted;
 use std::collections::{BTreeMap, BTreeSet};
 use step::Affine;
@@ -55,8 +56,11 @@ type Why = (String, Option<String>);
 pub(super) fn chunked(graph: &Graph, sequential: &[&str]) -> Chunked {
     let mut out = Chunked { graph: None, steps: vec![], refusals: vec![], within_one: vec![] };
     let mut current = graph.clone();
-    let mut within = BTreeMap::new();
-    for r in 0..graph.recurrences.len() {
+    let (mut within, mut decays) = (BTreeMap::new(), BTreeSet::new());
+    // What is relative to a maximum is known to be at most 1 as long as that advances step by step.
+    let mut order: Vec<usize> = (0..graph.recurrences.len()).collect();
+    order.sort_by_key(|&r| takes_extrema(graph, r));
+    for (k, &r) in order.iter().enumerate() {
         let members = &current.recurrences[r].members;
         let Some(first) = members.iter().copied().find(|&m| matches!(current[m].def, Def::Iterative { .. })) else {
             continue;
@@ -68,9 +72,14 @@ pub(super) fn chunked(graph: &Graph, sequential: &[&str]) -> Chunked {
         let rank = current.cascade[current.recurrences[r].rank].name.clone();
         // With an earlier one over the same index, if neither needs the other: what both need is then one.
         let index = current.recurrences[r].index;
-        let earlier =
-            (0..r).find(|&k| current.recurrences[k].index == index && !current.recurrences[k].within.is_empty());
-        let mut attempt = |beside| Rewriter::new(&current, r, beside, &mut within).run();
+        let alike = |other: usize| {
+            let other_one = &current.recurrences[other];
+            other_one.index == index
+                && !other_one.within.is_empty()
+                && takes_extrema(graph, other) == takes_extrema(graph, r)
+        };
+        let earlier = order[..k].iter().copied().find(|&other| alike(other));
+        let mut attempt = |beside| Rewriter::new(&current, r, beside, &mut within, &mut decays).run();
         let made = match earlier {
             Some(k) => attempt(Some(k)).or_else(|_| attempt(None)),
             None => attempt(None),
@@ -100,6 +109,15 @@ pub(super) fn chunked(graph: &Graph, sequential: &[&str]) -> Chunked {
     out
 }
 
+/// Whether the steps of a recurrence are extrema.
+fn takes_extrema(graph: &Graph, r: usize) -> bool {
+    let is_state = |n: &NodeId| matches!(graph[*n].def, Def::Iterative { .. });
+    let recurrence = &graph.recurrences[r];
+    let states: Vec<NodeId> = recurrence.members.iter().copied().filter(is_state).collect();
+    let of = |&h: &NodeId| Affine::of(graph, recurrence.index, h, &states);
+    states.iter().map(of).any(|a| a.is_ok_and(|a| a.over != Monoid::Sum))
+}
+
 /// The rewriting of one recurrence.
 struct Rewriter<'a> {
     graph: Graph,
@@ -112,6 +130,8 @@ struct Rewriter<'a> {
     n: IndexId,
     s: IndexId,
     within: &'a mut BTreeMap<IndexId, (IndexId, IndexId)>,
+    /// The names of nodes that decays are made of, of all recurrences.
+    decays: &'a mut BTreeSet<String>,
     /// Nodes that are computed chunk by chunk, in order.
     members: Vec<NodeId>,
     steps: Vec<Step>,
@@ -125,6 +145,7 @@ impl<'a> Rewriter<'a> {
         r: usize,
         beside: Option<usize>,
         within: &'a mut BTreeMap<IndexId, (IndexId, IndexId)>,
+        decays: &'a mut BTreeSet<String>,
     ) -> Self {
         let mut graph = graph.clone();
         let t = graph.recurrences[r].index;
@@ -133,7 +154,7 @@ impl<'a> Rewriter<'a> {
             None => (fresh_index(&mut graph, t), fresh_index(&mut graph, t)),
         };
         let members = beside.map_or_else(Vec::new, |k| graph.recurrences[k].members.clone());
-        Self { graph, r, beside, t, n, s, within, members, steps: vec![], within_one: vec![] }
+        Self { graph, r, beside, t, n, s, within, decays, members, steps: vec![], within_one: vec![] }
     }
 
     /// The graph with the recurrence in chunks, or the condition that failed.
@@ -157,8 +178,12 @@ impl<'a> Rewriter<'a> {
             self.check(a)?;
             self.check_size(a)?;
         }
-        self.check_conditions(&states)?;
+        // An extremum without addends is the same however its elements are taken together.
+        if !affine.iter().all(|a| a.over != Monoid::Sum && a.is_bare()) {
+            self.check_conditions(&states)?;
+        }
         self.take_slices_out(&states);
+        self.lend_slices(&affine);
         self.take_apart(&states);
         let readers: Vec<NodeId> =
             self.graph.ids().filter(|n| !states.contains(n) && self.reads_any(*n, &states)).collect();
@@ -215,6 +240,7 @@ impl<'a> Rewriter<'a> {
             let mut found = None;
             let asks = |t: &Term| {
                 matches!(t, Term::Binary(op, ..) if op.is_comparison())
+                    && !self.asks_of_decay(n, t)
                     && t.any_read(&|n| states.contains(&n) || read.contains(&n))
             };
             self.terms(n, &mut |t| {
@@ -235,6 +261,16 @@ impl<'a> Rewriter<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether it is a decay that a comparison asks for, which is no number where what it decays is none.
+    fn asks_of_decay(&self, n: NodeId, t: &Term) -> bool {
+        let made = |n: NodeId| self.decays.contains(&self.graph[n].name);
+        match t {
+            Term::Binary(BinaryOp::Eq | BinaryOp::Ne, a, _) => made(n) && matches!(**a, Term::Unary(UnaryOp::Exp, _)),
+            Term::Binary(BinaryOp::Lt | BinaryOp::Le, a, _) => matches!(**a, Term::Read(o, _) if made(o)),
+            _ => false,
+        }
     }
 
     /// What another recurrence has for the chunk at hand is there in its own loop only.
@@ -357,16 +393,10 @@ impl<'a> Rewriter<'a> {
             return Err((reason, Some(hint)));
         }
         let weight = Weight { base: Base::E, exponent: a.exponent.clone() };
-        if !weight.at_most_one(&a.exponent, &self.graph) {
+        // What is added to both sides of an extremum makes neither larger than step by step.
+        if a.over == Monoid::Sum && !weight.at_most_one(&a.exponent, &self.graph) {
             let finite: crate::product::Sum = a.exponent.iter().map(|(c, t)| (*c, guard::as_if_finite(t))).collect();
             let anchored = finite != a.exponent;
-            let varies = |i: &IndexId| *i == self.t || a.decay_carries(*i);
-            if anchored && node.axes.iter().all(varies) {
-                let reason = format!(
-                    "{name} is relative to a maximum that runs beside it, and nothing in a chunk multiplies as a matrix"
-                );
-                return Err((reason, Some("a decay that is the same along some index of the state would do".into())));
-            }
             // Where such a maximum is not finite the state is 0 or no number: see [`super::reassociate`].
             let known = anchored && Weight { exponent: finite.clone(), ..weight }.at_most_one(&finite, &self.graph);
             if known {
@@ -392,18 +422,14 @@ impl<'a> Rewriter<'a> {
             let hint = "one first slice, at position 0, would do".to_string();
             return Err((format!("{name} starts from several slices"), Some(hint)));
         }
-        let carried: Vec<IndexId> = node.axes.iter().copied().filter(|&i| i != self.t).collect();
-        if !carried.is_empty() && carried.iter().all(|i| a.decay_carries(*i)) {
-            let reason = format!(
-                "the decay of {name} varies along every index of it, so in a chunk nothing multiplies as a matrix"
-            );
-            return Err((reason, Some("a decay that is the same along some index of the state would do".into())));
-        }
         Ok(())
     }
 
     /// No decay is larger than 1, as its form or, later, the values of parameters show.
     fn check_size(&mut self, a: &Affine) -> Result<(), Why> {
+        if a.over != Monoid::Sum {
+            return Ok(());
+        }
         let mut factors: Vec<&Term> = a.constant.iter().chain(&a.factor).collect();
         while let Some(decay) = factors.pop() {
             if size::within_one(decay, &self.graph) {
@@ -434,21 +460,29 @@ impl<'a> Rewriter<'a> {
         let before = format!("{} = {}", self.later(&node), show::def(&self.graph, &node.def));
         let at: Vec<IndexExpr> = node.axes.iter().map(|&i| IndexExpr::var(i)).collect();
         let total = self.stretch(a, None, None);
-        let mut step = times(total, Term::Old(a.state, at));
+        let mut step = a.decayed(total, Term::Old(a.state, at));
         for (k, u) in a.summands.iter().enumerate() {
             let decay = self.stretch(a, Some(self.n), None);
             let (body, filter) = u.at(self.t, self.n)?;
             let what = if k == 0 { "added".to_string() } else { format!("added{}", k + 1) };
-            let sum = self.local_sum(&node, &what, &[self.n], filter, times(decay, body));
-            step = Term::Binary(BinaryOp::Add, Box::new(step), Box::new(sum));
+            let all = self.local(a.over, &node, &what, &[self.n], filter, a.decayed(decay, body));
+            step = match a.over {
+                Monoid::Sum => Term::Binary(BinaryOp::Add, Box::new(step), Box::new(all)),
+                over => extrema::joined(over, step, all),
+            };
         }
         let Def::Iterative { step: own, .. } = &mut self.graph.nodes[a.state.0 as usize].def else { return Ok(()) };
         *own = step;
         self.members.push(a.state);
         let after = format!("{} = {}", self.later(&node), show::def(&self.graph, &self.graph[a.state].def));
         let index = self.graph.cascade[self.t].name.clone();
+        let compose = match a.over {
+            Monoid::Sum => "a·h + b compose, (a, b) ∘ (a', b') = (a·a', a·b' + b)",
+            Monoid::Min => "min(h + a, b) compose, (a, b) ∘ (a', b') = (a + a', min(b' + a, b))",
+            _ => "max(h + a, b) compose, (a, b) ∘ (a', b') = (a + a', max(b' + a, b))",
+        };
         let why = format!(
-            "steps a·h + b compose, (a, b) ∘ (a', b') = (a·a', a·b' + b): {index} goes from the start of a chunk to its end, and {}, {} run over the chunk",
+            "steps {compose}: {index} goes from the start of a chunk to its end, and {}, {} run over the chunk",
             self.graph.cascade[self.n].name, self.graph.cascade[self.s].name
         ) + &self.told_sizes(a);
         self.tell(&node, why, before, after);
@@ -516,6 +550,9 @@ impl<'a> Rewriter<'a> {
             statement: like.statement,
             span: like.span,
         };
+        if what == DECAY {
+            self.decays.insert(node.name.clone());
+        }
         self.graph.nodes.push(node);
         let id = NodeId(self.graph.nodes.len() as u32 - 1);
         self.members.push(id);
@@ -524,11 +561,25 @@ impl<'a> Rewriter<'a> {
 
     /// A sum over positions inside the chunk, or over indices of the state.
     fn local_sum(&mut self, like: &Node, what: &str, over: &[IndexId], filter: Vec<Term>, body: Term) -> Term {
+        self.local(Monoid::Sum, like, what, over, filter, body)
+    }
+
+    fn local(
+        &mut self,
+        monoid: Monoid,
+        like: &Node,
+        what: &str,
+        over: &[IndexId],
+        filter: Vec<Term>,
+        body: Term,
+    ) -> Term {
         let streaming = crate::Streaming::default();
-        let monoid = einloom_cascade::Monoid::Sum;
         self.member(like, what, Def::Reduce(crate::Reduction { monoid, over: over.to_vec(), filter, body, streaming }))
     }
 }
+
+/// What nodes are called that decays are made of.
+const DECAY: &str = "decay";
 
 /// Whether a product has such a factor.
 fn holds(product: &Term, factor: &Term) -> bool {

@@ -1,12 +1,16 @@
 //! Reductions over the positions themselves: `Σ_t w[t]·h[t+1]`, and `Σ_td q[t,d]·h[t+1,d]` as `Σ_t Σ_d`. What they read of a state at one
 //! position becomes a tensor of its own, which a chunk computes, and the reduction no longer waits for the state.
 //!
+//! What another recurrence reads of a state, and what anything but a map at its own place reads of an extremum, is lent in the same way.
+//!
 //! Conditions: each element is read at its own place, and by no condition; one sum becomes two only if nothing is repaired by its running
 //! value, nor it by another's.
 
 use super::Rewriter;
+use super::step::Affine;
+use crate::derive::rebuild;
 use crate::{Def, Node, NodeId, Reduction, Term, show};
-use einloom_cascade::{IndexId, Monoid, SizeExpr};
+use einloom_cascade::{IndexExpr, IndexId, Monoid, SizeExpr};
 
 impl Rewriter<'_> {
     /// Takes what reductions over the positions read of `states` out of them.
@@ -37,6 +41,87 @@ impl Rewriter<'_> {
             let why = "what a position sees of the state is a tensor of its own, which a chunk computes";
             self.tell(&node, why.into(), before, after);
         }
+    }
+
+    /// Makes tensors of what other recurrences read of the states, and of what cannot be read of an extremum inside a chunk.
+    pub(super) fn lend_slices(&mut self, affine: &[Affine]) {
+        let states: Vec<NodeId> = affine.iter().map(|a| a.state).collect();
+        for reader in self.graph.ids().filter(|n| !states.contains(n)).collect::<Vec<_>>() {
+            for a in affine {
+                let lends = match &self.graph[reader].def {
+                    Def::Input => false,
+                    Def::Map(_) if a.over == Monoid::Sum => self.is_elsewhere(reader),
+                    Def::Map(_) => !self.reads_in_place(reader, a.state) || self.reads_more(reader, &states),
+                    Def::Reduce(_) => a.over != Monoid::Sum,
+                    Def::Iterative { .. } => true,
+                };
+                if lends {
+                    self.lend(a.state, reader);
+                }
+            }
+        }
+    }
+
+    /// Whether another loop over chunks computes a node.
+    fn is_elsewhere(&self, n: NodeId) -> bool {
+        let own = |k: usize| k == self.r || self.beside == Some(k);
+        let mut others = self.graph.recurrences.iter().enumerate().filter(|(k, _)| !own(*k));
+        others.any(|(_, r)| r.members.contains(&n))
+    }
+
+    /// Whether a node needs something else that needs one of the states.
+    fn reads_more(&self, n: NodeId, states: &[NodeId]) -> bool {
+        self.graph.operands(n).iter().any(|o| !states.contains(&o.node) && self.reaches(o.node, states))
+    }
+
+    /// Whether all that a node reads of a state moves with the positions, every element at its own place.
+    fn reads_in_place(&self, reader: NodeId, state: NodeId) -> bool {
+        let mut all = true;
+        self.terms(reader, &mut |t| {
+            t.visit(&mut |t| {
+                if let Term::Read(n, at) = t
+                    && *n == state
+                {
+                    let own = at.iter().zip(&self.graph[state].axes).all(|(e, &i)| match i == self.t {
+                        true => e.terms.is_empty() || matches!(e.as_shifted_var(), Some((v, 0..=1)) if v == i),
+                        false => e.as_var() == Some(i),
+                    });
+                    all &= own;
+                }
+            });
+        });
+        all
+    }
+
+    /// Slices of a state that a node reads, at positions of any index of the same rank, as tensors.
+    fn lend(&mut self, state: NodeId, reader: NodeId) {
+        let node = self.graph[state].clone();
+        let Def::Iterative { dim, .. } = node.def else { return };
+        let mut slices: Vec<(Term, Vec<IndexExpr>, IndexId, i64)> = vec![];
+        self.terms(reader, &mut |t| {
+            t.visit(&mut |t| {
+                if let Term::Read(n, at) = t
+                    && *n == state
+                    && let Some((i, later @ 0..=1)) = at[dim].as_shifted_var()
+                    && self.graph.cascade[i].rank == self.graph.cascade[self.t].rank
+                    && slices.iter().all(|s| s.0 != *t)
+                {
+                    slices.push((t.clone(), at.clone(), i, later));
+                }
+            });
+        });
+        let mut made = vec![];
+        for (slice, mut at, i, later) in slices {
+            let own = |&a: &IndexId| {
+                let offset = if a == self.t { later } else { 0 };
+                IndexExpr::var(a).add(&IndexExpr::fixed(SizeExpr::constant(offset)))
+            };
+            let def = Def::Map(Term::Read(state, node.axes.iter().map(own).collect()));
+            let Term::Read(lent, _) = self.own_tensor(&node, node.axes.clone(), def) else { continue };
+            at[dim] = IndexExpr::var(i);
+            made.push((slice, Term::Read(lent, at)));
+        }
+        rebuild::map_terms(&mut self.graph.nodes[reader.0 as usize].def, &mut |t| replaced(t, &made));
     }
 
     /// The reduction with every slice as a tensor of its own; nothing where one is read at other places than its own.

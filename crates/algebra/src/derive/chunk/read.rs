@@ -1,7 +1,7 @@
 //! What a reader of the state computes inside a chunk.
 
 use super::step::{Affine, indices};
-use super::{Rewriter, Why, times};
+use super::{Rewriter, Why, extrema, times};
 use crate::derive::guard;
 use crate::{Def, Node, NodeId, Product, Reduction, Term, show};
 use einloom_cascade::{BinaryOp, IndexExpr, IndexId, Monoid, SizeExpr};
@@ -43,10 +43,20 @@ impl Rewriter<'_> {
         if !self.members.contains(&reader) {
             self.members.push(reader);
         }
-        let why = format!(
-            "a slice inside a chunk is the one at its start, decayed, and what the chunk has added since, decayed by {} a step",
-            a.shown(&self.graph)
-        );
+        let why = match a.over {
+            Monoid::Sum => format!(
+                "a slice inside a chunk is the one at its start, decayed, and what the chunk has added since, decayed by {} a step",
+                a.shown(&self.graph)
+            ),
+            over => format!(
+                "a slice inside a chunk is the {} of the one at its start and of what has come since{}",
+                if over == Monoid::Min { "minimum" } else { "maximum" },
+                match a.is_bare() {
+                    true => String::new(),
+                    false => format!(", with {} added to both at each step", a.shown(&self.graph)),
+                }
+            ),
+        };
         self.tell(&node, why, before, after);
         Ok(())
     }
@@ -173,11 +183,19 @@ impl Rewriter<'_> {
         let later = self.reads_later(a, at)?;
         let decay = self.stretch(a, None, Some((self.t, later)));
         let axes = self.graph[a.state].axes.iter().map(|&i| IndexExpr::var(i)).collect();
-        let mut value = times(decay, Term::Old(a.state, axes));
+        let mut value = a.decayed(decay, Term::Old(a.state, axes));
         for u in &a.summands {
             let (_, whole) = u.split(self.t, self.n, &[])?;
             let decay = self.stretch(a, Some(self.n), Some((self.t, later)));
-            value = self.since(node, value, (u, &[]), later, decay, &whole)?;
+            value = match a.over {
+                Monoid::Sum => self.since(node, value, (u, &[]), later, decay, &whole)?,
+                over => {
+                    let (body, mut filter) = u.at(self.t, self.n)?;
+                    filter.insert(0, self.earlier(later));
+                    let since = self.local(over, node, "since", &[self.n], filter, a.decayed(decay, body));
+                    extrema::joined(over, value, since)
+                }
+            };
         }
         Ok(value)
     }

@@ -1,6 +1,6 @@
-//! A step as `rho·h + Σ u`.
+//! A step as `rho·h + Σ u`, or as `max(h + rho, u, …)`.
 
-use super::Why;
+use super::{Why, extrema};
 use crate::derive::reassociate::Body;
 use crate::derive::{filter, guard, reassociate};
 use crate::product::{self, Sum};
@@ -15,13 +15,15 @@ pub(super) struct Summand {
     pub conditions: Vec<Term>,
 }
 
-/// A state whose steps are affine, element by element.
+/// A state whose steps are affine, element by element: over sum and product, or over an extremum and sum, where the decay is what is added.
 #[derive(Clone, Debug)]
 pub(super) struct Affine {
     pub state: NodeId,
-    /// The part of rho that is the same at every step; nothing if that is 1.
+    /// What is taken of the slice and the summands: their sum or an extremum.
+    pub over: Monoid,
+    /// The part of rho that is the same at every step; nothing if that is 1 (0 where it is added).
     pub constant: Option<Term>,
-    /// The exponent of e in the part that is not.
+    /// The exponent of e in the part that is not; where it is added, that part.
     pub exponent: Sum,
     /// The factors of the part that is not; nothing if there are none.
     pub factor: Option<Term>,
@@ -29,7 +31,7 @@ pub(super) struct Affine {
 }
 
 impl Affine {
-    /// Reads the step as `rho·h + Σ u`.
+    /// Reads the step as `rho·h + Σ u`, or as an extremum.
     pub fn of(graph: &Graph, t: IndexId, state: NodeId, states: &[NodeId]) -> Result<Self, Why> {
         let name = &graph[state].name;
         let not = |t: &Term| {
@@ -46,6 +48,9 @@ impl Affine {
         let Def::Iterative { step, .. } = &graph[state].def else {
             return Err((format!("{name} has no steps"), Some("a statement for the slice at t + 1 gives them".into())));
         };
+        if let Some(found) = extrema::of(graph, t, state, states, step) {
+            return found;
+        }
         let itself = graph.read(state);
         let any = |t: &Term| t.any_read(&|n| states.contains(&n));
         let mut rho: Vec<(f64, Term)> = vec![];
@@ -55,7 +60,7 @@ impl Affine {
         todo.reverse();
         while let Some(Addend { sign, term, branches, whole }) = todo.pop() {
             if !any(&term) {
-                summands.push(Summand::of(graph, t, sign, &under(&branches, term)));
+                summands.push(Summand::of(graph, t, Monoid::Sum, sign, &under(&branches, term)));
                 continue;
             }
             let mut p = Product::of(&term, graph);
@@ -78,7 +83,7 @@ impl Affine {
                 return Err(not(&term));
             }
         }
-        let mut out = Self { state, constant: None, exponent: vec![], factor: None, summands };
+        let mut out = Self { state, over: Monoid::Sum, constant: None, exponent: vec![], factor: None, summands };
         let rho = match rho.as_slice() {
             // Nothing of the slice before is kept: that is no recurrence.
             [] => return Err(not(step)),
@@ -136,6 +141,20 @@ impl Affine {
         self.factor = (!rest.factors.is_empty()).then(|| rest.term());
     }
 
+    /// `term` after a stretch that decays so.
+    pub fn decayed(&self, decay: Option<Term>, term: Term) -> Term {
+        match (self.over, decay) {
+            (Monoid::Sum, decay) => super::times(decay, term),
+            (_, None) => term,
+            (_, Some(added)) => Term::Binary(BinaryOp::Add, Box::new(term), Box::new(added)),
+        }
+    }
+
+    /// Whether nothing happens to the slice before.
+    pub fn is_bare(&self) -> bool {
+        self.constant.is_none() && self.exponent.is_empty() && self.factor.is_none()
+    }
+
     /// Whether the decay depends on an index.
     pub fn decay_carries(&self, i: IndexId) -> bool {
         let mut terms = self.constant.iter().chain(&self.factor).chain(self.exponent.iter().map(|(_, t)| t));
@@ -144,6 +163,10 @@ impl Affine {
 
     /// The decay as it is written, for people.
     pub fn shown(&self, graph: &Graph) -> String {
+        if self.over != Monoid::Sum {
+            let all = self.constant.iter().map(|c| (1.0, c.clone())).chain(self.exponent.iter().cloned());
+            return show::term(graph, &product::sum_term(&all.collect()));
+        }
         let mut p = Product::one();
         p.exponent = self.exponent.clone();
         p.factors = self.constant.iter().chain(&self.factor).map(|t| (t.clone(), 1.0)).collect();
@@ -152,15 +175,16 @@ impl Affine {
 }
 
 impl Summand {
-    fn of(graph: &Graph, t: IndexId, sign: f64, addend: &Term) -> Self {
+    pub fn of(graph: &Graph, t: IndexId, monoid: Monoid, sign: f64, addend: &Term) -> Self {
+        let neutral = if monoid == Monoid::Sum { 0.0 } else { extrema::neutral(monoid) };
         let r = crate::Reduction {
-            monoid: Monoid::Sum,
+            monoid,
             over: vec![t],
             filter: vec![],
             body: if sign < 0.0 { Term::Unary(UnaryOp::Neg, Box::new(addend.clone())) } else { addend.clone() },
             streaming: crate::Streaming::default(),
         };
-        let (body, conditions) = filter::stripped(graph, &r, 0.0);
+        let (body, conditions) = filter::stripped(graph, &r, neutral);
         let mut body = Product::of(&body, graph);
         body.coefficient *= sign.abs();
         Self { body, conditions }

@@ -11,6 +11,8 @@
 //! and a rest below it, of which they are small; that costs two more additions beside an exponential. From the chunk's start on
 //! no difference is taken, and what an exponent as large as that is off by, its exponential makes nothing of: there one sum does,
 //! except inside a sum over an index that the decay carries, which has both at hand.
+//!
+//! What an extremum's steps add is summed over each stretch by itself ([`super::extrema`]).
 
 use super::step::Affine;
 use super::{Rewriter, times};
@@ -45,6 +47,9 @@ impl Rewriter<'_> {
         to: Option<(IndexId, bool)>,
         apart: bool,
     ) -> Option<Term> {
+        if a.over != Monoid::Sum {
+            return self.added_up(a, from, to);
+        }
         let mut out = None;
         if let Some(constant) = a.constant.clone() {
             let length = self.length(a, from, to);
@@ -59,6 +64,24 @@ impl Rewriter<'_> {
             out = Some(times(out, product));
         }
         out
+    }
+
+    /// What an extremum's steps add over a stretch.
+    fn added_up(&mut self, a: &Affine, from: Option<IndexId>, to: Option<(IndexId, bool)>) -> Option<Term> {
+        let constant = a.constant.clone().map(|c| {
+            let length = self.length(a, from, to);
+            let finite = c.as_number().is_some_and(f64::is_finite);
+            let all = binary(BinaryOp::Mul, c, length.clone());
+            // A stretch of no positions adds nothing, not `inf · 0`.
+            let none = || Box::new(binary(BinaryOp::Eq, length, Term::Number(0.0)));
+            if finite { all } else { Term::Select(none(), Box::new(Term::Number(0.0)), Box::new(all)) }
+        });
+        let varying = (!a.exponent.is_empty())
+            .then(|| self.over_stretch(a, Monoid::Sum, &product::sum_term(&a.exponent), vec![], from, to));
+        match (constant, varying) {
+            (Some(c), Some(v)) => Some(binary(BinaryOp::Add, c, v)),
+            (c, v) => c.or(v),
+        }
     }
 
     /// `exp` of the sum of the exponents of a stretch, which are taken apart if a difference of two sums is to keep the
@@ -126,7 +149,7 @@ impl Rewriter<'_> {
         filter.extend(conditions);
         let like = self.graph[a.state].clone();
         let streaming = Streaming::default();
-        self.member(&like, "decay", Def::Reduce(Reduction { monoid, over: vec![s], filter, body, streaming }))
+        self.member(&like, super::DECAY, Def::Reduce(Reduction { monoid, over: vec![s], filter, body, streaming }))
     }
 
     /// Number of positions of a stretch.

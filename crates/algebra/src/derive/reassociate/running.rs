@@ -189,7 +189,9 @@ impl Parts {
         if let Some((_, t)) = inner.iter().find(|(_, t)| t.mentions(&[m])) {
             return Err(together(t));
         }
-        let moving = |t: &Term| mentions_position(t, n) && !reads_at(t, n) || prefix.accumulates(t, graph);
+        // What is multiplied with a factor of m is no addend any more: it stays where it is.
+        let whole = factor.is_none();
+        let moving = |t: &Term| mentions_position(t, n) && !reads_at(t, n) || whole && prefix.accumulates(t, graph);
         let (moving, data): (Sum, Sum) = inner.into_iter().partition(|(_, t)| moving(t));
         if let Some((_, t)) = data.iter().find(|(_, t)| mentions_position(t, n)) {
             let reason = format!("{} moves with the position by what is read there", show::term(graph, t));
