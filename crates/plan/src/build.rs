@@ -458,7 +458,9 @@ impl Workshop<'_> {
         };
         let slowest = levels.iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|l| l.1 > t.compute_seconds);
         let bound_by = slowest.map_or("compute".to_string(), |l| l.0.clone());
-        let issue = overhead::seconds(k, self.machine) + overhead::seconds_of_runs(k, self.machine);
+        let issue = overhead::seconds(k, self.machine)
+            + overhead::seconds_of_runs(k, self.machine)
+            + overhead::seconds_of_masks(k, self.machine);
         let compute = ("compute".to_string(), t.compute_seconds);
         let mut parts: Vec<(String, f64)> = levels.into_iter().chain([compute, ("issue".to_string(), issue)]).collect();
         parts.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -468,14 +470,7 @@ impl Workshop<'_> {
     /// Seconds to bring the factors of products into the order in which they are multiplied, which takes its place
     /// beside the products and not behind them: a cache's bandwidth, where no pipe of its own does it.
     fn copies(&self, transfers: &KernelTransfers, kernel: &Kernel) -> f64 {
-        fn multiplies(ops: &[Op]) -> bool {
-            ops.iter().any(|op| match op {
-                Op::Mma { .. } => true,
-                Op::Stream { body, .. } => multiplies(body),
-                _ => false,
-            })
-        }
-        if self.machine.lanes.is_some() || !multiplies(&kernel.body) {
+        if self.machine.lanes.is_some() || !overhead::multiplies(&kernel.body) {
             return 0.0;
         }
         let private = self.machine.trunk().find(|l| l.shared_by <= 1);

@@ -23,6 +23,10 @@ const SIZES: [usize; 4] = [32, 64, 128, 256];
 /// H200; docs/gpu-log.md, "Chunks side by side").
 const CLOSE: f64 = 1.2;
 
+/// So many times another form's time, longer chunks are not looked at: those of 32 positions were predicted to take up to 3.5 times as long as the
+/// best ones (five programs, an H200 and a processor).
+const FAR: f64 = 4.0;
+
 /// Points of the grid for each core, below which chunks side by side are looked at.
 const FEW: usize = 2;
 
@@ -52,7 +56,7 @@ impl Chunk {
 pub(crate) fn best(
     graph: &Graph,
     bound: &Bound,
-    (machine, options): (&Machine, &Options),
+    (machine, options, so_far): (&Machine, &Options, f64),
     plan: &mut dyn FnMut(Chunk) -> Result<Plan, PlanError>,
 ) -> Result<(Chunk, Plan), PlanError> {
     let chunked = || graph.recurrences.iter().filter(|r| !r.within.is_empty());
@@ -79,7 +83,7 @@ pub(crate) fn best(
         Some(&asked) => (vec![asked.max(1)], vec![asked.max(1)]),
         None => (SIZES[..enough].to_vec(), SIZES[..enough].iter().filter_map(|&s| dividing(longest, s)).collect()),
     };
-    let (mut found, failed) = tried(&lengths, false, plan);
+    let (mut found, failed) = tried(&lengths, false, so_far, plan);
     let idle = |p: &Plan| p.program.kernels.iter().any(|k| grid_points(k) < FEW * machine.cores);
     let may = match options.chunks {
         Chunks::InOrder => false,
@@ -90,7 +94,7 @@ pub(crate) fn best(
     };
     let mut refused = None;
     if may {
-        let (beside, why) = tried(&dividing, true, plan);
+        let (beside, why) = tried(&dividing, true, so_far, plan);
         refused = why.filter(|_| beside.is_empty()).map(|e| e.reason);
         let limit = match (options.chunks, found.first()) {
             // No margin: of two that are predicted alike (450 and 480 µs) chunks in order took 606 and side by side 399.
@@ -122,10 +126,11 @@ pub(crate) fn best(
     Ok((chunk, best))
 }
 
-/// The plans with chunks of each length, the one to take first, and why the last one that has none has none.
+/// The plans with chunks of each length as long as they are not far from another form's time, the one to take first, and why the last one that has none has none.
 fn tried(
     lengths: &[usize],
     side_by_side: bool,
+    so_far: f64,
     plan: &mut dyn FnMut(Chunk) -> Result<Plan, PlanError>,
 ) -> (Vec<(Chunk, Plan)>, Option<PlanError>) {
     let (mut found, mut failed): (Vec<(Chunk, Plan)>, _) = (vec![], None);
@@ -134,6 +139,9 @@ fn tried(
         match plan(chunk) {
             Ok(p) => found.push((chunk, p)),
             Err(e) => failed = Some(e),
+        }
+        if found.last().is_some_and(|f| f.1.seconds > FAR * so_far) {
+            break;
         }
     }
     found.sort_by(|a, b| a.1.seconds.total_cmp(&b.1.seconds));

@@ -143,7 +143,9 @@ impl Roles {
             out.cuts.insert(i, cut);
         }
         if let Some(t) = self.recurrence {
-            let tile = if self.chunked { asked(t).unwrap_or(p.chunk).clamp(1, p[t].extent.max(1)) } else { 1 };
+            // What runs over the chunk at hand has no more positions than it.
+            let many = self.chunked && !demoted.contains(&t);
+            let tile = if many { asked(t).unwrap_or(p.chunk).clamp(1, p[t].extent.max(1)) } else { 1 };
             for &i in self.within.iter().chain([&t]) {
                 let tile = if demoted.contains(&i) { 1 } else { tile };
                 out.cuts.insert(i, Cut { kind: AxisKind::Stream, tile, extent: p[i].extent });

@@ -14,7 +14,8 @@ use crate::grid_order::orders;
 use crate::program::program_of;
 use einloom_machine::Machine;
 use einloom_model::{Factors, Held, LevelTransfers, level_transfers};
-use einloom_tile::{AxisId, Block, Kernel, Program, grid_steps};
+use einloom_tile::{AxisId, Block, Kernel, Op, Program, grid_steps};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// Of the time of all levels together what counts beside the slowest: levels work at the same time, but what moves less is
@@ -24,6 +25,9 @@ const BESIDE: f64 = 0.5;
 const BETTER: f64 = 0.999;
 const BETTER_BY_BLOCKS: f64 = 0.99;
 
+/// With more such points ([`steered`]) the order stays: counting them in all orders would take seconds.
+const MOST_STEERED: usize = 2048;
+
 impl Workshop<'_> {
     /// The kernel with its points in the best order, where that is not its own.
     pub(crate) fn in_caches(&mut self, built: &Built) -> Option<Built> {
@@ -32,6 +36,9 @@ impl Workshop<'_> {
             return None;
         }
         if built.kernel.grid.iter().filter(|&&a| grid_steps(built.kernel.axis(a)) > 1).count() < 2 {
+            return None;
+        }
+        if steered(&built.kernel) > MOST_STEERED {
             return None;
         }
         let mut program = program_of(self.p, self.x, self.types, vec![built.kernel.clone()]);
@@ -79,6 +86,21 @@ impl Workshop<'_> {
         };
         Some(out)
     }
+}
+
+/// Points of the grid along axes that decide what streams visit: what is moved is counted at each.
+fn steered(kernel: &Kernel) -> usize {
+    fn asked(ops: &[Op], of: &mut BTreeSet<AxisId>) {
+        for op in ops {
+            if let Op::Stream { within, body, .. } = op {
+                of.extend(within.all.iter().flat_map(|form| &form.terms).map(|t| t.1));
+                asked(body, of);
+            }
+        }
+    }
+    let mut steering = BTreeSet::new();
+    asked(&kernel.body, &mut steering);
+    kernel.grid.iter().filter(|a| steering.contains(a)).map(|&a| grid_steps(kernel.axis(a))).product()
 }
 
 /// What an order comes to.

@@ -30,6 +30,8 @@ pub(crate) struct Known {
     pub spent: usize,
     /// The seconds that the next plan must be below if it is only to be compared: its search ends early, and indices stay apart.
     pub hurries: Option<f64>,
+    /// The seconds of the best plan of another form, if there is one.
+    pub so_far: Option<f64>,
     /// What tiles do not change, by the kernel's number.
     pub structures: FxHashMap<usize, Structure>,
     /// What they take of a core whose lanes multiply, by their numbers and tiles.

@@ -127,7 +127,8 @@ fn in_one_piece(
     known: &mut known::Known,
 ) -> Result<(Chunk, Plan), PlanError> {
     let merge = if known.hurries.is_some() { Merging::Never } else { options.merge };
-    chunks::best(graph, bound, (machine, options), &mut |chunk| {
+    let so_far = known.so_far.unwrap_or(f64::INFINITY);
+    chunks::best(graph, bound, (machine, options, so_far), &mut |chunk| {
         let mut by = |indices| plan_by(graph, bound, machine, options, (chunk, indices, &[]), known);
         match Draw::of(options) {
             Some(draw) => draw.indices(merge, &mut by),

@@ -59,6 +59,43 @@ fn a_recurrence_with_a_decay_per_step() {
     check(STATE_SPACE, "H=2,T=150,P=5,N=6", "t", None);
 }
 
+#[test]
+fn running_extrema_and_decays_of_every_element() {
+    let programs = [
+        // max-plus, with a way that is ruled out.
+        "input A[t,c]: f32, B[t,c]: f32\noutput Y: f32\nM[0,c] = 0\n\
+         M[t+1,c] = max(M[t,c] + where(B[t,c] > 0.5, -inf, A[t,c]), B[t,c])\nY[t,c] = M[t+1,c]",
+        // Kadane's largest sum of a run: one extremum reads another, which adds to itself.
+        "input A[t,c]: f32, B[t,c]: f32\noutput Y: f32\nE[0,c] = 0\nE[t+1,c] = max(E[t,c], 0) + A[t,c]\n\
+         M[0,c] = -inf\nM[t+1,c] = max(M[t,c], E[t+1,c])\nY[c] = M[T,c] + (sum(t) B[t,c])",
+        // A minimum that moves by the same at every step, read by its neighbours.
+        "input A[t,c]: f32, B[t,c]: f32\noutput Y: f32\nM[0,c] = B[0,c]\nM[t+1,c] = min(M[t,c] + 0.25, A[t,c])\n\
+         Y[t,c] = M[t,c] * B[t,c] + M[t+1,c]",
+        // Each channel decays by itself.
+        "input A[t,c]: f32, B[t,c]: f32\noutput Y: f32\nH[0,c] = 0\n\
+         H[t+1,c] = sigmoid(A[t,c]) * H[t,c] + B[t,c]\nY[t,c] = H[t+1,c]",
+        // Relative to a maximum that runs beside it.
+        "index t, s in T\ninput A[t,c]: f32, B[t,c]: f32\noutput Y: f32\nm[t,c] = max(s: s <= t) A[s,c]\n\
+         l[t,c] = sum(s: s <= t) exp(A[s,c] - m[t,c])\nY[t,c] = (sum(s: s <= t) exp(A[s,c] - m[t,c]) * B[s,c]) / l[t,c]",
+    ];
+    for text in programs {
+        for chunk in [None, Some(1), Some(2), Some(3), Some(64)] {
+            assert!(check(text, "T=7,C=3", "t", chunk) >= 2, "{text}");
+            check(text, "T=1,C=1", "t", chunk);
+        }
+        check(text, "T=70,C=5", "t", None);
+    }
+}
+
+#[test]
+fn a_chunk_of_one_position_has_one_inside() {
+    let text = "index k in C\ninput X[b,c]: f32, W[b]: f32\noutput Y: f32\nS = sum(b) W[b]\nZ[a,b,c] = 0\n\
+        Y[a,b,c] = (sum(k: k <= c) (X[b,k] * S)^2) - (sum(k) Z[a,b,k])";
+    for sizes in ["A=3,B=3,C=17", "A=17,B=5,C=7", "A=1,B=2,C=2"] {
+        assert!(check(text, sizes, "c", None) >= 3);
+    }
+}
+
 /// The name of the form that is taken at these sizes.
 fn chosen(text: &str, sizes: &str) -> String {
     let cascade = read(text);

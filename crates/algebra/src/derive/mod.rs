@@ -105,8 +105,7 @@ pub fn derive(cascade: &Cascade) -> Derivation {
     refusals.extend(refused);
     let name = "in the order written".into();
     let main = Alternative { name, derived, steps, refusals, passes, cost: None, within_one: vec![] };
-    let (main, chunked) = in_chunks(main);
-    let mut alternatives: Vec<Alternative> = chunked.into_iter().collect();
+    let (main, mut alternatives) = in_chunks(main);
     if let Some(Streamed { graph: derived, steps, refusals, .. }) = waiting {
         let (name, passes) = (waiting::NAME.into(), passes::compare(&written, &derived));
         let form = Alternative { name, derived, steps, refusals, passes, cost: None, within_one: vec![] };
@@ -139,23 +138,24 @@ pub fn derive(cascade: &Cascade) -> Derivation {
     Derivation { written, derived, steps, refusals, passes, alternatives }
 }
 
-/// A form with what is to be said about its recurrences, and the form in which they advance by chunks, if they can.
+/// A form with what is to be said about its recurrences, and the forms in which they advance by chunks, if they can: all but extrema, and all.
 /// Chunks stay on chip, so the passes are the same.
-fn in_chunks(mut form: Alternative) -> (Alternative, Option<Alternative>) {
+fn in_chunks(mut form: Alternative) -> (Alternative, Vec<Alternative>) {
     let scans = form.refusals.iter().filter(|r| r.rule == Rule::Scan);
     let sequential: Vec<&str> = scans.map(|r| r.node.as_str()).collect();
     let chunked = chunk::chunked(&form.derived, &sequential);
-    let other = chunked.graph.map(|derived| Alternative {
-        name: format!("{}, by chunks", form.name),
+    let other = |(k, (derived, steps, within_one)): (usize, (Graph, Vec<Step>, Vec<Term>))| Alternative {
+        name: format!("{}, {}by chunks", form.name, if k == 0 { "" } else { "extrema too " }),
         derived,
-        steps: form.steps.iter().cloned().chain(chunked.steps).collect(),
+        steps: form.steps.iter().cloned().chain(steps).collect(),
         refusals: form.refusals.iter().chain(&chunked.refusals).cloned().collect(),
         passes: form.passes.clone(),
         cost: form.cost.clone(),
-        within_one: chunked.within_one,
-    });
+        within_one,
+    };
+    let others = chunked.graphs.into_iter().enumerate().map(other).collect();
     form.refusals.extend(chunked.refusals);
-    (form, other)
+    (form, others)
 }
 
 /// What distinguishes an order of summation.

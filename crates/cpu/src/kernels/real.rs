@@ -2,6 +2,7 @@
 
 use super::isa::Instructions;
 use super::math;
+use super::strip::{self, Data};
 use einloom_cascade::numeric::{
     bf16_to_f32, e4m3_to_f32, e5m2_to_f32, f16_to_f32, f32_to_bf16, f32_to_e4m3, f32_to_e5m2, f32_to_f16, round,
 };
@@ -60,6 +61,16 @@ pub(crate) trait Real:
     /// `d[i] = d[i] / by`, if there is something faster than dividing; false if there is not.
     fn quotient_kernel<I: Instructions>(_d: &mut [Self], _from: Option<&[Self]>, _by: Self) -> bool {
         false
+    }
+    /// `d[i] = mask[i] ? d[i] : other[i]`, or the other way round if `flipped`, of as many first elements as it says: none if there is no
+    /// kernel for it.
+    fn chosen_kernel<I: Instructions>(
+        _d: &mut [Self],
+        _mask: &[Self],
+        _other: Data<'_, Self>,
+        _flipped: bool,
+    ) -> usize {
+        0
     }
     /// The elements themselves if this type is f32.
     fn floats(_x: &[Self]) -> Option<&[f32]> {
@@ -158,6 +169,10 @@ impl Real for f32 {
     #[inline(always)]
     fn quotient_kernel<I: Instructions>(d: &mut [Self], from: Option<&[Self]>, by: Self) -> bool {
         math::quotients::<I>(d, from, by)
+    }
+    #[inline(always)]
+    fn chosen_kernel<I: Instructions>(d: &mut [Self], mask: &[Self], other: Data<'_, Self>, flipped: bool) -> usize {
+        strip::chosen::<I>(d, mask, other, flipped)
     }
     #[inline(always)]
     fn floats(x: &[Self]) -> Option<&[f32]> {

@@ -38,14 +38,12 @@ pub(super) use sort::sorted;
 use std::collections::{BTreeMap, BTreeSet};
 use step::Affine;
 
-/// A graph whose recurrences advance chunk by chunk where they can, and what is said about all of them.
+/// Graphs whose recurrences advance chunk by chunk where they can, and what is said about all of them.
 pub(super) struct Chunked {
-    /// None where no recurrence can.
-    pub graph: Option<Graph>,
-    pub steps: Vec<Step>,
+    /// With the steps so far, and the numbers that must lie between -1 and 1. First that whose extrema advance step by step, if some do: their chunks
+    /// multiply nothing, and where there is enough else to do at once their steps are cheaper.
+    pub graphs: Vec<(Graph, Vec<Step>, Vec<Term>)>,
     pub refusals: Vec<Refusal>,
-    /// Numbers that must lie between -1 and 1 for that.
-    pub within_one: Vec<Term>,
 }
 
 /// A reason, and what would help.
@@ -54,7 +52,8 @@ type Why = (String, Option<String>);
 /// Chunks every recurrence of `graph` that can be.
 /// Those in `sequential`, by the name of a member, cannot: another rule has said why.
 pub(super) fn chunked(graph: &Graph, sequential: &[&str]) -> Chunked {
-    let mut out = Chunked { graph: None, steps: vec![], refusals: vec![], within_one: vec![] };
+    let mut out = Chunked { graphs: vec![], refusals: vec![] };
+    let (mut steps, mut within_one, mut others) = (vec![], vec![], 0);
     let mut current = graph.clone();
     let (mut within, mut decays) = (BTreeMap::new(), BTreeSet::new());
     // What is relative to a maximum is known to be at most 1 as long as that advances step by step.
@@ -85,11 +84,14 @@ pub(super) fn chunked(graph: &Graph, sequential: &[&str]) -> Chunked {
             None => attempt(None),
         };
         match made {
-            Ok((next, steps, within_one)) => {
-                out.steps.extend(steps);
-                out.within_one.extend(within_one);
+            Ok((next, own, numbers)) => {
+                steps.extend(own);
+                within_one.extend(numbers);
                 current = next;
-                out.graph = Some(current.clone());
+                // All others come before the first extremum.
+                out.graphs.truncate(if takes_extrema(graph, r) { others } else { 0 });
+                others = if takes_extrema(graph, r) { others } else { 1 };
+                out.graphs.push((current.clone(), steps.clone(), within_one.clone()));
             }
             Err((reason, hint)) => out.refusals.push(Refusal {
                 rule: Rule::Scan,
@@ -102,7 +104,7 @@ pub(super) fn chunked(graph: &Graph, sequential: &[&str]) -> Chunked {
             }),
         }
     }
-    if let Some(graph) = &mut out.graph {
+    for (graph, ..) in &mut out.graphs {
         // Those that have joined another are empty.
         super::rebuild::prune(graph);
     }
