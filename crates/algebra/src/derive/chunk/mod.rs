@@ -6,9 +6,14 @@
 //! state, `Σ_d q[t,d]·h[t+1,d,e]` with `u_n = k[n,d]·v[n,e]`, sums them first, `Σ_d q[t,d]·k[n,d]`, and becomes products of
 //! matrices. All decays are over stretches inside one chunk, so none is larger than what the recurrence itself makes.
 //!
+//! Extrema of what is added to the state, `h[t+1] = max(h[t] + a_t, b_t)`, go by chunks in the same way ([`extrema`]).
+//!
+//! Where the decay carries all indices of the state, and of extrema, nothing multiplies as a matrix: a chunk looks at pairs of its positions, which is more
+//! work than its steps, and all chunks may be looked at at once. Which is faster is for the planner to say.
+//!
 //! Conditions: each step is affine in the slice before, element by element, in every branch of a condition that does not
 //! depend on it (`where(c, a·h, b)` is `where(c, a, 0)·h + where(c, 0, b)`); states are not rounded and not wanted
-//! themselves; the decay does not carry all indices of the state (nothing would multiply as a matrix); one that carries
+//! themselves; a decay that carries
 //! an index that a read sums over is a power of e (it stays inside that sum as `exp` of a difference between two
 //! positions, since relative to one position it would overflow, and the sum is then no product of matrices); no decay is
 //! larger than 1 in size, as its form shows or, if it is made of parameters and sizes, as their values show when they are known
