@@ -97,7 +97,7 @@ pub(crate) const SURE_WITH_LANES: f64 = 1.5;
 /// 214 µs by rows that are normalised before; these took 565 and 198 µs (H200, 4096 cubed).
 const SURE_WITHIN_UNITS: f64 = 1.2;
 
-/// The same for a form by chunks without products, on any machine: pairs of positions of a chunk are compared element by element, which the model
+/// The same for a form by chunks without products, on any machine but those that count nothing beside bytes and operations: pairs of positions of a chunk are compared element by element, which the model
 /// knows less well than products and passes. A running maximum of 65536 positions of 1024 channels was predicted 3.05 ms so and 5.70 step by
 /// step, and took 6.66 and 4.09 (H200); of 64 channels 16384 positions 39 and 716 µs, and took 43 and 845.
 const SURE_OF_PAIRS: f64 = 2.0;

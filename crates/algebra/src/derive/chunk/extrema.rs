@@ -9,7 +9,7 @@
 //! subtracted, and no condition depends on it.
 
 use super::Why;
-use super::step::{Affine, Summand};
+use super::step::{Affine, Summand, under};
 use crate::{Graph, NodeId, Term, product, show};
 use einloom_cascade::{BinaryOp, IndexId, Monoid, UnaryOp};
 
@@ -44,11 +44,10 @@ pub(super) fn of(
     if let Err(what) = found {
         return Some(Err(why(what)));
     }
-    let neutral = Term::Number(neutral(monoid));
     let mut out = Affine { state, over: monoid, constant: None, exponent: vec![], factor: None, summands: vec![] };
     let mut kept: Option<Term> = None;
     for part in reading.parts {
-        let term = under(&part.branches, product::sum_term(&part.sum), &neutral);
+        let term = under(&part.branches, product::sum_term(&part.sum), neutral(monoid));
         if !part.own {
             out.summands.push(Summand::of(graph, t, monoid, 1.0, &term));
             continue;
@@ -138,12 +137,4 @@ impl Reading<'_> {
             _ => Ok(()),
         }
     }
-}
-
-/// What is neutral where another branch is taken.
-fn under(branches: &[(Term, bool)], term: Term, neutral: &Term) -> Term {
-    branches.iter().rev().fold(term, |t, (c, holds)| {
-        let (c, t, other) = (Box::new(c.clone()), Box::new(t), Box::new(neutral.clone()));
-        if *holds { Term::Select(c, t, other) } else { Term::Select(c, other, t) }
-    })
 }

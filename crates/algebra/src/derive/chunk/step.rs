@@ -60,7 +60,7 @@ impl Affine {
         todo.reverse();
         while let Some(Addend { sign, term, branches, whole }) = todo.pop() {
             if !any(&term) {
-                summands.push(Summand::of(graph, t, Monoid::Sum, sign, &under(&branches, term)));
+                summands.push(Summand::of(graph, t, Monoid::Sum, sign, &under(&branches, term, 0.0)));
                 continue;
             }
             let mut p = Product::of(&term, graph);
@@ -71,7 +71,7 @@ impl Affine {
                 if any(&rest) {
                     return Err(not(&term));
                 }
-                rho.push((sign, under(&branches, rest)));
+                rho.push((sign, under(&branches, rest, 0.0)));
             } else if whole {
                 let expanded = product::sum(&term);
                 if expanded.len() < 2 {
@@ -255,11 +255,11 @@ fn addends(t: &Term, sign: f64, branches: &[(Term, bool)], any: &dyn Fn(&Term) -
     }
 }
 
-/// What is 0 where another branch is taken.
-fn under(branches: &[(Term, bool)], term: Term) -> Term {
+/// What is neutral where another branch is taken.
+pub(super) fn under(branches: &[(Term, bool)], term: Term, neutral: f64) -> Term {
     branches.iter().rev().fold(term, |t, (c, holds)| {
-        let (c, t, zero) = (Box::new(c.clone()), Box::new(t), Box::new(Term::Number(0.0)));
-        if *holds { Term::Select(c, t, zero) } else { Term::Select(c, zero, t) }
+        let (c, t, other) = (Box::new(c.clone()), Box::new(t), Box::new(Term::Number(neutral)));
+        if *holds { Term::Select(c, t, other) } else { Term::Select(c, other, t) }
     })
 }
 
