@@ -1,7 +1,7 @@
 //! How large terms can be, as far as their form shows it.
 
 use crate::sign::{self, DEPTH};
-use crate::{Def, Graph, Term};
+use crate::{Def, Graph, Product, Term, product};
 use einloom_cascade::{BinaryOp, UnaryOp};
 
 /// Whether the term lies between -1 and 1 wherever it is a number.
@@ -42,12 +42,36 @@ pub(crate) fn is_within_one(term: &Term, graph: &Graph, depth: usize) -> bool {
                 let zero = |t: &Term| t.as_number() == Some(0.0);
                 zero(x) && go(y) || zero(y) && go(x)
             }),
-            _ => false,
+            _ => is_average(term, graph, depth),
         },
         Term::Select(_, a, b) => go(a) && go(b),
         Term::Read(n, _) => matches!(&graph[*n].def, Def::Map(t) if go(t)),
         _ => false,
     }
+}
+
+/// Whether a sum is of parts of what lies between -1 and 1: of numbers of times that come to 1 at most, or `x·a + (1 - x)·b` for an x
+/// between 0 and 1.
+fn is_average(term: &Term, graph: &Graph, depth: usize) -> bool {
+    let go = |t: &Term| is_within_one(t, graph, depth - 1);
+    let addends = product::sum(term);
+    if addends.iter().map(|(c, _)| c.abs()).sum::<f64>() <= 1.0 && addends.iter().all(|(_, t)| go(t)) {
+        return true;
+    }
+    let Term::Binary(BinaryOp::Add, a, b) = term else { return false };
+    let without = |t: &Term, factor: &Term| {
+        let mut p = Product::of(t, graph);
+        let at = p.factors.iter().position(|f| f.0 == *factor && f.1 == 1.0)?;
+        p.factors.remove(at);
+        Some(p.term())
+    };
+    let part = |x: &Term, a: &Term, b: &Term| {
+        let rest = Term::Binary(BinaryOp::Sub, Box::new(Term::Number(1.0)), Box::new(x.clone()));
+        let fits = |left: Option<Term>| left.is_some_and(|left| go(&left));
+        go(x) && sign::at_least_zero(x, graph, depth - 1) && fits(without(a, x)) && fits(without(b, &rest))
+    };
+    let factors = |t: &Term| Product::of(t, graph).factors.into_iter().map(|f| f.0).collect::<Vec<_>>();
+    factors(a).iter().any(|x| part(x, a, b)) || factors(b).iter().any(|x| part(x, b, a))
 }
 
 fn is_one_at_most(term: &Term, graph: &Graph, depth: usize) -> bool {

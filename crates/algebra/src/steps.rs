@@ -31,6 +31,8 @@ pub enum Rule {
     Reverse,
     /// A reduction over all positions becomes one up to a position and one beyond it.
     Halves,
+    /// A reduction over a few positions near one is its elements one after the other.
+    Window,
     /// Positions of a recurrence are taken in chunks.
     Scan,
     /// A reduction that another statement computes is not computed again.
@@ -54,6 +56,7 @@ impl Rule {
             Self::Prefix => "prefix",
             Self::Reverse => "reverse",
             Self::Halves => "halves",
+            Self::Window => "window",
             Self::Scan => "scan",
             Self::Share => "share",
         }
@@ -96,6 +99,9 @@ impl Rule {
             Self::Reverse => "counted from the end, the positions from one on are those up to one",
             Self::Halves => {
                 "which of two positions is the larger is the same on one side of either, so a reduction over all is one of each side"
+            }
+            Self::Window => {
+                "an index that is bounded on both sides at fixed distances from a position takes a few values there, and each element that exists is read where it is"
             }
             Self::Scan => {
                 "steps that are affine in the slice before compose into such a step, so a chunk of them is one step and a sum within the chunk"

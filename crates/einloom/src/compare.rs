@@ -77,6 +77,11 @@ impl Tolerance {
     pub fn total(&self) -> f64 {
         self.output + self.arithmetic + self.rounding + self.sensitivity
     }
+
+    /// Whether two results may be so far apart. However sensitive the text is, no number is not a number of any size.
+    pub fn allows(&self, distance: &Distance) -> bool {
+        distance.scaled.is_finite() && distance.scaled <= self.total()
+    }
 }
 
 impl fmt::Display for Tolerance {

@@ -33,7 +33,7 @@ pub struct Verified {
 impl Verified {
     /// Whether the run agrees with the meaning.
     pub fn agrees(&self) -> bool {
-        self.distance.scaled <= self.tolerance.total()
+        self.tolerance.allows(&self.distance)
     }
 
     /// `agrees`, `range` or `disagrees`.
@@ -82,7 +82,7 @@ fn compare(
         let mut tolerance = precision.tolerance(dtype);
         let mut range = None;
         let mut undetermined = 0;
-        if distance.scaled > tolerance.total() && !dtype.is_float() {
+        if !tolerance.allows(&distance) && !dtype.is_float() {
             let inputs: Arrays = inputs.iter().map(|(name, t)| (name.clone(), range::array(t))).collect();
             let unit = unit_roundoff(precision.arithmetic) + precision.rounding;
             let number = cascade.outputs.iter().position(|&o| o == id).unwrap_or_default();
@@ -94,7 +94,7 @@ fn compare(
                 undetermined = excused;
             }
         }
-        if distance.scaled > tolerance.total() && dtype.is_float() {
+        if !tolerance.allows(&distance) && dtype.is_float() {
             let inputs: Arrays = inputs.iter().map(|(name, t)| (name.clone(), range::array(t))).collect();
             let step = tolerance.arithmetic + tolerance.rounding;
             let moved = moved(cascade, planned.bound(), &inputs, id, step, 0)?;
@@ -103,21 +103,20 @@ fn compare(
             let mut left = found.values();
             moved.undetermined.iter().for_each(|&at| left[at] = expected.values[at]);
             let among = crate::compare::distance(&left, &expected.values, row, precision.floor(dtype));
-            if among.scaled <= tolerance.total() {
+            if tolerance.allows(&among) {
                 (distance, undetermined) = (among, moved.undetermined.len());
             }
-            if distance.scaled > tolerance.total() {
+            if !tolerance.allows(&distance) {
                 let own = range::leaves_range(cascade, planned.bound(), &inputs, id, expected, &found.values());
                 let agrees = |rest: &[f64]| {
-                    crate::compare::distance(rest, &expected.values, row, precision.floor(dtype)).scaled
-                        <= tolerance.total()
+                    tolerance.allows(&crate::compare::distance(rest, &expected.values, row, precision.floor(dtype)))
                 };
                 range = own.filter(|(_, rest)| agrees(rest)).map(|(finding, _)| finding);
                 if range.is_none() {
                     let own = range::meaning_leaves_range(cascade, planned.bound(), &inputs, id, expected);
                     let agrees = |truth: &[f64]| {
-                        crate::compare::distance(&found.values(), truth, row, precision.floor(dtype)).scaled
-                            <= tolerance.total()
+                        let apart = crate::compare::distance(&found.values(), truth, row, precision.floor(dtype));
+                        tolerance.allows(&apart)
                     };
                     range = own.filter(|(_, truth)| agrees(truth)).map(|(finding, _)| finding);
                 }

@@ -120,6 +120,37 @@ fn files_of_another_type_are_cast_on_request() {
 }
 
 #[test]
+fn chosen_integers_are_exact() {
+    let (_keep, folder) = folder();
+    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).expect("written");
+    write("large.ein", "input Z[m,n]: f32\noutput A: i32\nA[m,n] = 1073741824 + 3 * m + 7 * n\n");
+    write(
+        "chosen.ein",
+        "input A[m,n]: i32\noutput H: i32, P: i32, Q: i32\nH[m] = max(n: n < N - 2) A[m,n]\n\
+         P[m] = max(n) where(n > 0, A[m,n], -2147483648)\nQ[m] = min(n: n > 1) A[m,n]\n",
+    );
+    json(&folder, &["run", "large.ein", "--size", "M=3,N=5", "--output", "A=a.npy", "--json"]);
+    json(&folder, &["run", "chosen.ein", "--input", "A=a.npy", "--verify", "--json"]);
+}
+
+#[test]
+fn rows_of_zeros_are_divided_by_what_is_added_against_it() {
+    let (_keep, folder) = folder();
+    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).expect("written");
+    write("zeros.ein", "input A[m,n]: f32\noutput X: f32\nX[m,n] = 0 * A[m,n]\n");
+    json(&folder, &["run", "zeros.ein", "--size", "M=3,N=5", "--output", "X=x.npy", "--json"]);
+    let largest = "input X[m,n]: f32\noutput Y: f32\ns[m] = max(n) abs(X[m,n])\n";
+    for body in [
+        "Y[m] = sum(n) (abs(X[m,n]) / (s[m] + 1e-20))^3",
+        "Y[m] = s[m] * sqrt(sum(n) (X[m,n] / (s[m] + 1e-30))^2)",
+        "mu[m] = mean(n) X[m,n]\nd[m] = sqrt(mean(n) (X[m,n] - mu[m])^2) + 1e-12\nY[m] = s[m] + mean(n) ((X[m,n] - mu[m]) / d[m])^4",
+    ] {
+        write("norm.ein", &format!("{largest}{body}\n"));
+        json(&folder, &["run", "norm.ein", "--input", "X=x.npy", "--verify", "--json"]);
+    }
+}
+
+#[test]
 fn labels_outside_their_tensor_are_told() {
     let (_keep, folder) = folder();
     std::fs::write(folder.join("pick.ein"), "input X[v]: f32, i[t]: i32\noutput Y: f32\nY[t] = X[i[t]]\n")

@@ -166,6 +166,16 @@ impl Types {
         own
     }
 
+    /// Whether a choice is between an infinite number, as elements that do not count are to an extremum, and integers that tensors
+    /// hold and f32 does not: f64 has both.
+    fn beside_infinity(&mut self, p: &Problem, x: &Exprs, [a, b]: [ExprId; 2]) -> bool {
+        let infinite = |e: ExprId| x.as_const(e).is_some_and(f64::is_infinite);
+        let e = if infinite(a) { b } else { a };
+        infinite(a) != infinite(b)
+            && self.infer(p, x, e).computed() == Type::Strong(DType::I32)
+            && self.most(p, x, e) >= EXACT_IN_F32
+    }
+
     fn infer(&mut self, p: &Problem, x: &Exprs, e: ExprId) -> Type {
         if let Some(&t) = self.exprs.get(&e) {
             return t;
@@ -173,7 +183,9 @@ impl Types {
         let t = match x.get(e) {
             Expr::Const(_) => match x.as_const(e) {
                 // Beyond the integers, such as an identity of -1e30, it is no integer to compute with.
-                Some(v) if v.fract() == 0.0 && v.abs() <= f64::from(i32::MAX) => Type::Integer(v.abs()),
+                Some(v) if v.fract() == 0.0 && (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&v) => {
+                    Type::Integer(v.abs())
+                }
                 _ => Type::Real,
             },
             Expr::Position(i) => Type::Integer(p[*i].extent as f64),
@@ -196,9 +208,13 @@ impl Types {
                 _ => self.infer(p, x, *a).real(),
             },
             Expr::Binary(op, a, b) => {
-                let (a, b) = (self.infer(p, x, *a), self.infer(p, x, *b));
+                let (left, right) = (*a, *b);
+                let (a, b) = (self.infer(p, x, left), self.infer(p, x, right));
                 match op {
                     _ if op.is_predicate() => Type::Strong(DType::B1),
+                    BinaryOp::Max | BinaryOp::Min if self.beside_infinity(p, x, [left, right]) => {
+                        Type::Strong(DType::F64)
+                    }
                     BinaryOp::Div | BinaryOp::Pow => a.computed().join(b.computed(), |x, y| x.max(y)).real(),
                     BinaryOp::Mul => a.computed().join(b.computed(), |x, y| x * y),
                     BinaryOp::Add | BinaryOp::Sub => a.computed().join(b.computed(), |x, y| x + y),
@@ -209,6 +225,7 @@ impl Types {
                 let (ta, tb) = (self.infer(p, x, *a), self.infer(p, x, *b));
                 // A choice between a narrow value and 0 is still narrow.
                 match (ta, tb) {
+                    _ if self.beside_infinity(p, x, [*a, *b]) => Type::Strong(DType::F64),
                     (Type::Strong(d), Type::Integer(0.0)) | (Type::Integer(0.0), Type::Strong(d)) if d != DType::B1 => {
                         Type::Strong(d)
                     }

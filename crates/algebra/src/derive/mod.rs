@@ -37,6 +37,7 @@ mod shape;
 mod told;
 mod waiting;
 mod whole;
+mod window;
 
 pub(crate) use reassociate::bound;
 
@@ -96,19 +97,22 @@ impl Derivation {
 /// Derives the streaming form of a cascade (which must be free of errors).
 pub fn derive(cascade: &Cascade) -> Derivation {
     let written = flatten(cascade);
-    let Streamed { graph: derived, steps, mut refusals, unanchored } = streaming(&written, false);
-    let waiting = Some(streaming(&written, true)).filter(|w| w.graph != derived && w.unanchored == unanchored);
+    let (start, windows) = window::unrolled(&written);
+    let after = |own: Vec<Step>| -> Vec<Step> { windows.iter().cloned().chain(own).collect() };
+    let Streamed { graph: derived, steps, mut refusals, unanchored } = streaming(&start, false);
+    let steps = after(steps);
+    let waiting = Some(streaming(&start, true)).filter(|w| w.graph != derived && w.unanchored == unanchored);
     let passes = passes::compare(&written, &derived);
-    let (rewritten, refused) = reassociate::alternatives(&written);
+    let (rewritten, refused) = reassociate::alternatives(&start);
     refusals.extend(refused);
-    let (nested, refused) = distribute::alternatives(&written);
+    let (nested, refused) = distribute::alternatives(&start);
     refusals.extend(refused);
     let name = "in the order written".into();
     let main = Alternative { name, derived, steps, refusals, passes, cost: None, within_one: vec![] };
     let (main, mut alternatives) = in_chunks(main);
     if let Some(Streamed { graph: derived, steps, refusals, .. }) = waiting {
         let (name, passes) = (waiting::NAME.into(), passes::compare(&written, &derived));
-        let form = Alternative { name, derived, steps, refusals, passes, cost: None, within_one: vec![] };
+        let form = Alternative { name, derived, steps: after(steps), refusals, passes, cost: None, within_one: vec![] };
         let (one, chunked) = in_chunks(form);
         alternatives.push(one);
         alternatives.extend(chunked);
@@ -116,7 +120,7 @@ pub fn derive(cascade: &Cascade) -> Derivation {
     for r in rewritten {
         let Streamed { graph: derived, steps: own, refusals, .. } = streaming(&r.graph, false);
         let name = named(&r.steps);
-        let mut steps = r.steps;
+        let mut steps = after(r.steps);
         steps.extend(own);
         let passes = passes::compare(&written, &derived);
         let (one, chunked) =
@@ -126,7 +130,7 @@ pub fn derive(cascade: &Cascade) -> Derivation {
     }
     for n in nested {
         let Streamed { graph: derived, steps: own, refusals, .. } = streaming(&n.graph, false);
-        let steps = n.steps.into_iter().chain(own).collect();
+        let steps = after(n.steps).into_iter().chain(own).collect();
         let passes = passes::compare(&written, &derived);
         let form =
             Alternative { name: n.name, derived, steps, refusals, passes, cost: Some(n.cost), within_one: vec![] };

@@ -12,7 +12,7 @@
 use super::filter::Before;
 use super::inline::Cancelled;
 use super::polynomial::{Expansion, NotFinite, Polynomial};
-use super::scale::Scaling;
+use super::scale::{Scaling, times_power};
 use super::{Deriver, apart, guard};
 use crate::{Def, Node, NodeId, Product, Reduction, Repair, Streaming, Term, product, show};
 use einloom_cascade::{BinaryOp, DType, IndexExpr, IndexId, Monoid, UnaryOp};
@@ -208,8 +208,8 @@ impl Deriver<'_> {
             }
         };
         let mut value = self.out.read(state);
-        if left != Term::Number(1.0) {
-            value = Term::Binary(BinaryOp::Mul, Box::new(value), Box::new(left));
+        if let Some((base, power)) = left {
+            value = times_power(value, &base, &power);
         }
         if !outside.is_one() {
             value = times(value, &outside);

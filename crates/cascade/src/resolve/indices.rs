@@ -202,16 +202,15 @@ impl<'p> Resolver<'p> {
         Some((tensor.id, at))
     }
 
-    /// Warns of an index that runs along another rank than the dimension it stands in, unless the text says how much longer
-    /// the one is than the other: then they are not two by mistake.
+    /// Warns of an index that runs along another rank than the dimension it stands in, unless the text says how long the one is by
+    /// the other: then they are not two by mistake.
     fn same_rank(&mut self, tensor: TensorId, dim: usize, e: &IndexExpr, span: Span) {
         let (Some(index), Some(&rank)) = (e.as_var(), self.cascade[tensor].ranks.get(dim)) else { return };
         let own = self.cascade[index].rank;
-        let longer = |a: RankId, b: RankId| {
-            let known = self.cascade[a].default.as_ref().filter(|size| size.denominator.as_constant() == Some(1));
-            known.is_some_and(|size| size.numerator.add(&SizeExpr::rank(b).scale(-1)).as_constant().is_some())
+        let told = |a: RankId, b: RankId| {
+            self.cascade[a].default.as_ref().is_some_and(|size| size.numerator.ranks().any(|r| r == b))
         };
-        if own == rank || longer(own, rank) || longer(rank, own) {
+        if own == rank || told(own, rank) || told(rank, own) {
             return;
         }
         let other = self.cascade.indices.iter().take(1000).find(|i| i.rank == rank).map_or("…", |i| &i.name);

@@ -3,9 +3,11 @@
 use super::differences::{self, Differences};
 use super::products::by_constant;
 use super::{Tile, simplify};
+use crate::kernels::chain::Chain;
 use crate::kernels::strip::{LEAST_NORMAL, Operand, Step};
 use einloom_cascade::{BinaryOp, DType, UnaryOp};
 use einloom_tile::{AxisId, Coverage, Predicate, Scalar, ValueId};
+use std::sync::OnceLock;
 
 /// How a leaf varies over the elements of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +55,8 @@ pub(crate) struct Strips {
     pub registers: usize,
     /// The leaf that only the first step reads, into the result's own register: it may share the result's memory.
     pub first: Option<u16>,
+    /// The steps as a chain, once asked for.
+    chain: OnceLock<Option<Chain>>,
 }
 
 /// More predicates than this are always tested: every one triples the number of variants.
@@ -172,6 +176,7 @@ impl Strips {
     /// Leaves that product out; a register that then only holds the elements, too.
     fn leave_product(&mut self, v: ValueId) {
         let Some((at, _)) = self.product(v) else { return };
+        self.chain = OnceLock::new();
         match &mut self.steps[at + 1] {
             Step::ScaledTanh { over, .. } => *over = 1.0,
             _ => {
@@ -214,7 +219,12 @@ impl Strips {
             Some(Step::Copy { d: 0, from: Operand::Leaf(leaf) }) if reads(&steps, *leaf) == 1 => Some(*leaf),
             _ => None,
         };
-        Self { steps, leaves, registers, first }
+        Self { steps, leaves, registers, first, chain: OnceLock::new() }
+    }
+
+    /// The steps as a chain, if they are one.
+    pub(crate) fn chain(&self) -> Option<&Chain> {
+        self.chain.get_or_init(|| Chain::new(&self.steps)).as_ref()
     }
 }
 

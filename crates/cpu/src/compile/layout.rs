@@ -19,6 +19,7 @@ pub(super) fn choose(program: &Program, kernel: &Kernel, unit: Option<Unit>) -> 
     };
     votes.connect(&kernel.body);
     votes.memory(&kernel.body, 0);
+    votes.rows(&kernel.body, 0);
     votes.contractions(&kernel.body, 0);
     votes.rights(&kernel.body, 0);
     (0..kernel.values.len()).map(|v| votes.inner(ValueId(v as u32))).collect()
@@ -26,6 +27,11 @@ pub(super) fn choose(program: &Program, kernel: &Kernel, unit: Option<Unit>) -> 
 
 /// A stream is taken to run this many chunks: what stands outside costs that much less.
 const CHUNKS: f64 = 16.0;
+
+/// Rows of fewer elements than this are short.
+const SHORT: f64 = 32.0;
+/// What each short row costs a step that goes row by row, in moved elements.
+const EACH_ROW: f64 = 16.0;
 
 struct Votes<'a> {
     program: &'a Program,
@@ -157,6 +163,41 @@ impl Votes<'_> {
                 }
                 Op::SkipUnless { .. } => {}
             }
+        }
+    }
+
+    /// Steps that go row by row, as each row has a number of its own or becomes one, vote against short rows.
+    fn rows(&mut self, body: &[Op], depth: u32) {
+        for op in body {
+            match op {
+                Op::Map { dst, expr } if self.one_side(expr) => self.against_short(*dst, depth),
+                Op::Reduce { src, .. } => self.against_short(*src, depth),
+                Op::Stream { body, .. } => self.rows(body, depth + 1),
+                _ => {}
+            }
+        }
+    }
+
+    fn against_short(&mut self, v: ValueId, depth: u32) {
+        let (Some(small), Some(large)) = self.sides(v) else { return };
+        let cost = |inner: AxisId| {
+            let length = self.length(Some(inner));
+            if length < SHORT { EACH_ROW * self.elements(v) / length } else { 0.0 }
+        };
+        let (by_small, by_large) = (cost(small), cost(large));
+        let better = if by_small < by_large { small } else { large };
+        self.vote(v, better, (by_small - by_large).abs() * CHUNKS.powi(depth as i32));
+    }
+
+    /// Whether the expression reads values that lie along one of the sides alone.
+    fn one_side(&self, expr: &Scalar) -> bool {
+        let one = |e: &Scalar| self.one_side(e);
+        match expr {
+            Scalar::Tile(leaf) => matches!(self.sides(*leaf), (None, Some(_))),
+            Scalar::Round(_, x) | Scalar::Unary(_, x) => one(x),
+            Scalar::Binary(_, x, y) => one(x) || one(y),
+            Scalar::Select(c, x, y) => one(c) || one(x) || one(y),
+            _ => false,
         }
     }
 

@@ -3,6 +3,7 @@
 
 use super::arena::Scratch;
 use super::chosen::{Mask, mask, masks};
+use super::map::Sources;
 use super::scaled::{self, Sides};
 use super::source::Source;
 use crate::compile::Strips;
@@ -33,7 +34,7 @@ pub(super) struct Change<'a> {
     /// One with a number for each row that is added besides.
     plus: Option<(usize, bool)>,
     steps: Vec<Step>,
-    sources: Vec<Source<'a, f32>>,
+    sources: Sources<'a, f32>,
     /// Leaves that the steps read strip by strip.
     read: Vec<bool>,
     /// Of the whole tile.
@@ -60,7 +61,7 @@ impl<'a> Change<'a> {
         token: Token,
         strips: &Strips,
         times: f32,
-        sources: Vec<Source<'a, f32>>,
+        sources: Sources<'a, f32>,
         (lengths, ahead): ([usize; 2], Ahead),
         scratch: &'a mut Scratch<f32>,
     ) -> Self {

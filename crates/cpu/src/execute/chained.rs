@@ -4,7 +4,7 @@ use super::arena::Scratch;
 use super::elementwise::{Ends, Gather, Gathered, Sink, ask, ask_below};
 use super::source::Source;
 use crate::compile::Strips;
-use crate::kernels::chain::{Chain, Elements, To};
+use crate::kernels::chain::{Elements, To};
 use crate::kernels::isa::Instructions;
 use crate::kernels::real::Real;
 use crate::kernels::strip::STRIP;
@@ -13,7 +13,7 @@ use bytemuck::Pod;
 use einloom_cascade::DType;
 
 /// Leaves at most.
-const LEAVES: usize = 8;
+pub(super) const LEAVES: usize = 8;
 /// Elements of a row, at least: several shorter ones are a strip together. Measured on a Zen 5, in strips and in chains, ms: retention in chunks of 64,
 /// 18.6 and 23.0; LayerNorm of rows of 128, 5.9 and 8.0, of rows of 256, 6.6 and 5.6.
 const LEAST: usize = 256;
@@ -32,7 +32,7 @@ pub(super) fn chained<T: Real + Pod, I: Instructions>(
     if !I::FMA || T::floats(&[]).is_none() || columns < LEAST || sources.len() > LEAVES {
         return false;
     }
-    let Some(chain) = Chain::new(&strips.steps) else { return false };
+    let Some(chain) = strips.chain() else { return false };
     let (mut fold, mut across) = match &mut *ends.folds {
         [] => (None, None),
         [Gather { monoid, gathered: Gathered::Partial(partials) }] => (Some((*monoid, partials)), None),

@@ -2,13 +2,15 @@
 
 use super::alike::alike;
 use super::arena::Scratch;
-use super::chained::chained;
+use super::chained::{LEAVES, chained};
 use super::chosen::{chosen, kept};
+use super::map::Sources;
 use super::place::Rows;
 use super::scaled::scaled;
 use super::source::Source;
 use super::whole::{exponential_quotients, exponentials, extremes, passed, quotients, summed};
 use crate::compile::Strips;
+use crate::kernels::chain::{Chain, Elements, To};
 use crate::kernels::contract::{PackedLeft, Range};
 use crate::kernels::fold::{Monoid, Partial, SHORT, Totals};
 use crate::kernels::isa::{Instructions, Token, Work, dispatch};
@@ -196,9 +198,9 @@ impl Outlet<'_> {
 }
 
 /// An elementwise operation on a tile.
-pub(super) struct Elementwise<'a, T> {
+pub(super) struct Elementwise<'a, 's, T> {
     pub strips: &'a Strips,
-    pub sources: Vec<Source<'a, T>>,
+    pub sources: Sources<'s, T>,
     pub sink: Sink<'a, T>,
     pub ends: Ends<'a>,
     pub rows: usize,
@@ -207,7 +209,7 @@ pub(super) struct Elementwise<'a, T> {
     pub scratch: &'a mut Scratch<T>,
 }
 
-impl<T: Real + Pod> Work for Elementwise<'_, T> {
+impl<T: Real + Pod> Work for Elementwise<'_, '_, T> {
     /// The range of what was packed, if anything.
     type Output = Option<Range>;
 
@@ -298,6 +300,7 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
                 }
             }
         }
+        let chain = strips.chain().filter(|_| I::FMA && sources.len() <= LEAVES);
         // A leaf that is only read first is where it must be already.
         let skip = usize::from(strips.first.is_some_and(|leaf| matches!(sources[usize::from(leaf)], Source::InPlace)));
         for r0 in (0..rows).step_by(together) {
@@ -377,7 +380,9 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
                     Sink::Same(target) => &mut target[at..][..n],
                     Sink::Floats(_) | Sink::Integers(_) | Sink::Packed(_) | Sink::Nowhere => &mut spare[..n],
                 };
-                strip::run::<T, I>(&strips.steps[skip..], result, registers, leaf);
+                if !linked::<T, I>(chain, (sources.len(), strips.first.filter(|_| skip == 1)), &leaf, result) {
+                    strip::run::<T, I>(&strips.steps[skip..], result, registers, &leaf);
+                }
                 if let Some(strip) = T::floats(result) {
                     // Not in a closure, which would be a function without the instructions.
                     for fold in folds.iter_mut() {
@@ -412,4 +417,31 @@ impl<T: Real + Pod> Work for Elementwise<'_, T> {
         }
         packed(&sink)
     }
+}
+
+/// Runs a chain on a strip of f32; the leaf that is told, if any, is in the result's place. False, and nothing done, if that can't be.
+#[inline(always)]
+fn linked<'a, T: Real, I: Instructions>(
+    chain: Option<&Chain>,
+    (leaves, own): (usize, Option<u16>),
+    leaf: &impl Fn(u16) -> Data<'a, T>,
+    result: &mut [T],
+) -> bool {
+    let (Some(chain), count) = (chain, result.len()) else { return false };
+    let Some(result) = T::floats_mut(result) else { return false };
+    let mut all = [Elements::Same(0.0); LEAVES];
+    for (number, elements) in all[..leaves].iter_mut().enumerate() {
+        if own == Some(number as u16) {
+            *elements = Elements::Own;
+            continue;
+        }
+        *elements = match leaf(number as u16) {
+            Data::Same(x) => Elements::Same(x.to_f32()),
+            Data::Each(x) => match T::floats(x) {
+                Some(x) => Elements::Floats(x),
+                None => return false,
+            },
+        };
+    }
+    chain.run::<I>(&all, To::Floats(result), count, None)
 }

@@ -15,6 +15,10 @@ use crate::kernels::strip;
 use crate::kernels::unit::UnitToken;
 use bytemuck::Pod;
 use einloom_tile::{AxisId, ValueId, coverage};
+use smallvec::SmallVec;
+
+/// Of a few leaves, without memory of their own.
+pub(super) type Sources<'a, T> = SmallVec<[Source<'a, T>; 6]>;
 
 /// Where the leaves of a strip program are that computes a tile, whose own buffer, if it has one, may hold some; the one of which that is
 /// told is the strip itself.
@@ -24,10 +28,10 @@ pub(super) fn sources<'a, T: Real + Pod>(
     strips: &Strips,
     in_place: Option<&Leaf>,
     scratch: &mut Scratch<T>,
-) -> Vec<Source<'a, T>> {
+) -> Sources<'a, T> {
     let parts = strips.leaves.iter().map(|l| if let Leaf::Differences(d) = l { d.registers } else { 1 });
     scratch.reserve(parts.fold(strips.registers, usize::max), strips.leaves.len());
-    let mut sources = Vec::with_capacity(strips.leaves.len());
+    let mut sources = Sources::new();
     for (number, leaf) in strips.leaves.iter().enumerate() {
         let Scratch { registers, vectors, row, .. } = &mut *scratch;
         if in_place == Some(leaf) {

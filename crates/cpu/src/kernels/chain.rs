@@ -128,24 +128,18 @@ pub(crate) enum To<'a> {
 const LINKS: usize = 16;
 
 /// Steps that registers are enough for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Chain {
-    links: [Link; LINKS],
-    count: usize,
+    links: Vec<Link>,
 }
 
 impl Chain {
     /// Of steps that add, multiply, divide, take the larger or smaller or exponentiate, in few registers; `None` if there are others.
     pub(crate) fn new(steps: &[Step]) -> Option<Self> {
-        let mut links = [Link { of: Do::Copy, d: 0, with: With::Const(0.0) }; LINKS];
-        for (k, step) in steps.iter().enumerate() {
-            *links.get_mut(k)? = link(step)?;
+        if steps.len() > LINKS {
+            return None;
         }
-        Some(Self { links, count: steps.len() })
-    }
-
-    fn links(&self) -> &[Link] {
-        &self.links[..self.count]
+        Some(Self { links: steps.iter().map(link).collect::<Option<_>>()? })
     }
 
     /// Of `count` elements of a row; `leaves` by number, as many elements each. All results are reduced besides, if `fold` tells
@@ -164,7 +158,7 @@ impl Chain {
             To::Bf16(to) => to.len(),
         };
         assert!(len >= count, "room for each element");
-        for link in self.links() {
+        for link in &self.links {
             match link.of {
                 Do::Shortcut { mask, .. } if !matches!(leaves[mask], Elements::Same(_)) => return false,
                 Do::Select { mask, .. } => match leaves[mask] {
@@ -185,7 +179,7 @@ impl Chain {
                 assert!(len >= count, "an element each");
             }
         }
-        with_wide::<I, _>(Row { links: self.links(), leaves, to, count, fold })
+        with_wide::<I, _>(Row { links: &self.links, leaves, to, count, fold })
     }
 }
 

@@ -118,7 +118,7 @@ pub(crate) fn fits(planned: &Planned) -> Result<(), PlanError> {
     let (name, machine) = (&planned.cascade().name, &planned.machine().name);
     let reason = format!(
         "its tensors take {need}, and the {root} of {machine} holds {have}: tensors {:.1} times smaller would fit",
-        bytes as f64 / capacity as f64
+        (bytes as f64 / capacity as f64 * 10.0).ceil() / 10.0
     );
     Err(PlanError { subject: name.clone(), reason, needed: None, hint: None })
 }

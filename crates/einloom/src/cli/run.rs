@@ -276,7 +276,7 @@ fn text(planned: &Planned, outcome: &Outcome, verified: Option<&[Verified]>, bac
     }
     out += &table.text();
     if verified.is_some() {
-        out += "error: largest difference from the meaning, relative to the largest value of its row\n";
+        out += "`error` is the largest difference from the meaning, relative to the largest value of its row\n";
         out += &formulas;
     }
     out

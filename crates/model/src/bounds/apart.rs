@@ -68,17 +68,20 @@ impl Apart {
                 || of_others.filter(|o| !o.sum).any(|o| o.name == a.name)
         };
         let part = |(k, &(nest, complete)): (usize, &(&'_ ProjectiveNest, bool))| {
-            let ways = |complete: bool| -> Vec<Power> {
-                let ways = nest.ways(complete, &|a| shared(k, a)).into_iter();
-                ways.filter(|w| w.sigma - w.shared >= 1.0).collect()
+            let ways = |complete: bool| {
+                let all = nest.ways(complete, &|a| shared(k, a));
+                let left: Vec<Power> = all.iter().copied().filter(|w| w.sigma - w.shared >= 1.0).collect();
+                // Where pieces of one kind could have any number of points nothing is known.
+                (!left.is_empty() || all.is_empty()).then_some(left)
             };
-            (nest.touched(), ways(false), if complete { ways(true) } else { vec![] })
+            let complete = if complete { ways(true) } else { Some(vec![]) };
+            Some((nest.touched(), ways(false).filter(|ways| !ways.is_empty())?, complete?))
         };
         let parts: Vec<Part<'_>> = nests
             .iter()
             .enumerate()
-            .map(|(k, n)| (n.0, part((k, n))))
-            .filter(|(_, (touched, partial, _))| *touched > capacity && !partial.is_empty())
+            .filter_map(|(k, n)| Some((n.0, part((k, n))?)))
+            .filter(|(_, (touched, ..))| *touched > capacity)
             .map(|(nest, (_, partial, complete))| Part { nest, partial, complete })
             .collect();
         let most = |ways: &[Power], x: f64| ways.iter().map(|w| w.at(x)).fold(f64::INFINITY, f64::min);

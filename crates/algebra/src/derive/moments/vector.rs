@@ -3,6 +3,7 @@
 use super::centre::{Centre, lifted};
 use super::{Key, Moments, binary};
 use crate::derive::polynomial::Monomial;
+use crate::derive::scale::times_power;
 use crate::derive::separate::to_old;
 use crate::derive::{Deriver, guard};
 use crate::{Def, Node, NodeId, Product, Reduction, Repair, Streaming, Term};
@@ -45,7 +46,7 @@ impl Deriver<'_> {
                 }
                 None => range,
             };
-            term = binary(BinaryOp::Mul, term, raise(&unit.term(), power));
+            term = times_power(term, &unit.term(), &Term::Number(f64::from(power)));
         }
         if !outer.is_one() {
             term = binary(BinaryOp::Mul, term, outer.term());
