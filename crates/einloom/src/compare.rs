@@ -282,6 +282,13 @@ mod tests {
     }
 
     #[test]
+    fn no_sensitivity_allows_what_is_no_number() {
+        let anything = Tolerance { sensitivity: f64::INFINITY, ..Tolerance::default() };
+        assert!(anything.allows(&distance(&[5.0], &[1.0], 1, 0.0)));
+        assert!(!anything.allows(&distance(&[f64::NAN], &[1.0], 1, 0.0)));
+    }
+
+    #[test]
     fn every_row_has_its_own_scale() {
         // An error that drowns beside the large row is seen beside the small one.
         let d = distance(&[1e6, 0.0, 0.5, 1.0], &[1e6, 0.0, 0.25, 1.0], 2, 0.0);
