@@ -29,6 +29,8 @@ const CHAIN_EXP: &str = "input A[m,k], B[k,n], E[n,l]: f32\noutput D: f32\n\
 const CHAIN_RELU: &str = "input A[m,k], B[k,n], E[n,l]: f32\noutput D: f32\n\
     C[m,n] = sum(k) A[m,k] * B[k,n]\nD[m,l] = sum(n) max(C[m,n], 0) * E[n,l]\n";
 
+const GRADIENT: &str = include_str!("../../../cascades/attention_gradient.ein");
+
 /// Of each program what some order moves, in bytes, if its memory holds so many elements.
 #[test]
 fn no_order_is_below_the_bound_for_any() {
@@ -40,6 +42,8 @@ fn no_order_is_below_the_bound_for_any() {
         (CHAIN, "M=37, N=2, K=119, L=425", 348, 4 * (37 * 119 + 119 * 2 + 2 * 425 + 37 * 425)),
         // 25 rows with their two sums at a time, for which B and E come in again.
         (CHAIN, "M=426, N=2, K=88, L=190", 55, 4 * (426 * 88 + 18 * (2 * 88 + 2 * 190) + 426 * 190)),
+        // Scores of all pairs stay while Q and K pass; then K passes once more, and the result goes out.
+        (GRADIENT, "M=20, N=2, D=2049, E=1", 1000, 4 * (20 * 2049 + 2 * (2 * 2049) + 2 + 20 + 20 * 2049)),
         // One sum of everything: 61 elements of A stay, B passes.
         ("input A[m], B[n]: f32\noutput T: f32\nT = sum(m,n) exp(A[m] * B[n])\n", "M=4096, N=4096", 64, 1_130_500),
         // All of it fits.
