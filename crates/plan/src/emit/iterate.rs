@@ -89,6 +89,13 @@ impl Emitter<'_> {
         }
         let last = self.p[n].extents[dim] as i64 - 1;
         let running = self.scopes.iter().rposition(|s| s.running.contains_key(&n));
+        // A reduction over the recurrence's index has a loop of its own, and what runs is at the position of another.
+        if let (Some(k), Some((i, _))) = (running, at[dim].as_shifted())
+            && i == axes[dim]
+            && self.binding(i)?.0 != k
+        {
+            return Err(self.unsupported(n, "its own recurrence reads it at positions of another loop"));
+        }
         match (at[dim].as_shifted(), at[dim].as_fixed(), running) {
             (Some((i, 0)), _, Some(k)) if i == axes[dim] => Ok(self.scopes[k].running[&n].old),
             (Some((i, 1)), _, Some(k)) if i == axes[dim] => self.at_depth(k, |s| s.next_slice(n)),
