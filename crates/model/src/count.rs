@@ -55,6 +55,8 @@ pub(crate) struct Sum<'s> {
     pub factors: &'s [Arc<Factor>],
     /// The factors' product over several windows is that over their union, as with numbers of elements.
     pub additive: bool,
+    /// Of the outer loops' iterations not the sum, but the largest of all.
+    pub largest: bool,
     /// How to count the inner loops that steer others; see there.
     pub union: Union<'s>,
 }
@@ -88,6 +90,8 @@ enum Together {
     Each,
     /// Only the largest.
     Largest,
+    /// One full one, which no other is larger than.
+    Full,
     /// As one, times how many there are.
     Alike,
     /// As one full one, times how many there are, and the last.
@@ -172,6 +176,7 @@ impl Group {
             Together::Union => at(union),
             Together::Each => each.map(&mut at).fold(0, u64::saturating_add),
             Together::Largest => each.map(&mut at).max().unwrap_or(0),
+            Together::Full => at(Window { base, len: union.len.min(tile) }),
             Together::Alike => (count as u64).saturating_mul(at(union)),
             Together::FullAndLast => {
                 let last = base + (count - 1) * tile;
@@ -302,7 +307,7 @@ impl Sum<'_> {
 
     /// All that the sum over a group of loops follows from, beside tiles.
     fn key(&self, loops: &[(&Loop, bool)], factors: &[Arc<Factor>]) -> Vec<u64> {
-        let mut key = vec![u64::from(self.additive), loops.len() as u64];
+        let mut key = vec![u64::from(self.additive), u64::from(self.largest), loops.len() as u64];
         for (l, outer) in loops {
             let apart = match self.union {
                 Union::Hull => 0,
@@ -339,6 +344,9 @@ impl Sum<'_> {
             (false, Union::Least(apart)) if steers && apart.contains(&axis) => Together::Each,
             (false, Union::Least(_)) if steers => Together::Largest,
             (false, _) => Together::Union,
+            (true, _) if self.largest && (steers || placed) => Together::Largest,
+            (true, _) if self.largest && !relevant => Together::Union,
+            (true, _) if self.largest => Together::Full,
             (true, _) if steers || placed => Together::Each,
             (true, _) if !relevant => Together::Alike,
             (true, _) if self.additive => Together::Union,
@@ -358,7 +366,7 @@ fn conditions(l: &Loop) -> impl Iterator<Item = AxisId> + use<'_> {
 
 /// Iterations of these loops together.
 pub(crate) fn iterations<'s>(kernel: &'s Kernel, loops: &'s [Loop]) -> Sum<'s> {
-    Sum { kernel, outer: loops, inner: &[], factors: &[], additive: true, union: Union::Hull }
+    Sum { kernel, outer: loops, inner: &[], factors: &[], additive: true, largest: false, union: Union::Hull }
 }
 
 /// Number of elements over these axes, each iteration of `loops` counted: whole axes once per iteration.
@@ -376,7 +384,8 @@ pub(crate) fn parts_of_elements(
 ) -> Vec<Arc<Group>> {
     let factors: Vec<_> = axes.iter().map(|&a| Factor::length(a)).collect();
     debug_assert!(axes.iter().all(|&a| kernel.axis(a).kind != AxisKind::Stream || loops.iter().any(|l| l.axis == a)));
-    Sum { kernel, outer: loops, inner: &[], factors: &factors, additive: true, union: Union::Hull }.groups(counts)
+    Sum { kernel, outer: loops, inner: &[], factors: &factors, additive: true, largest: false, union: Union::Hull }
+        .groups(counts)
 }
 
 #[cfg(test)]

@@ -37,7 +37,8 @@ pub(crate) fn moved(program: &Program, kernel: &Kernel, access: &Access, counts:
     }
     factors.extend(free.into_iter().map(Factor::length));
     let union = Union::Hull;
-    Sum { kernel, outer: &access.loops, inner: &[], factors: &factors, additive: true, union }.groups(counts)
+    Sum { kernel, outer: &access.loops, inner: &[], factors: &factors, additive: true, largest: false, union }
+        .groups(counts)
 }
 
 /// The coordinates that can be checked, with their dimensions, those that share axes together.

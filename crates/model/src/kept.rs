@@ -110,8 +110,7 @@ impl Reuse<'_> {
             let sum = touched(j);
             // All that asks for it in there finds it, in loops further in as well.
             let visits = all / sum.max(1);
-            // Windows at the edge are shorter than the others.
-            let largest = (sum as f64 / before as f64 * self.longest(k, j)).ceil() as u64;
+            let largest = self.nest.largest(self.program, self.kernel, k, j);
             Some(Candidate {
                 tensor: access.tensor,
                 place: self.place(k, j),
@@ -124,14 +123,12 @@ impl Reuse<'_> {
         each.max_by_key(|c| c.gain(1 << 20))
     }
 
-    /// Elements that a region of this depth touches by an access beside its tile, on average.
+    /// Elements that a region of this depth touches by an access beside its tile, at most.
     fn in_region(&self, k: usize, depth: usize) -> u64 {
         let regions = self.nest.iterations(self.kernel, k, depth);
         if regions == 0 || self.is_tile(k, depth, regions) {
             return 0;
         }
-        let size = self.program.tensor(self.nest.accesses[k].tensor).dims.iter();
-        let most = size.fold(regions, |n, &d| n.saturating_mul(d as u64));
-        self.nest.touched(self.program, self.kernel, k, depth, Lean::High).min(most) / regions
+        self.nest.largest(self.program, self.kernel, k, depth)
     }
 }

@@ -294,12 +294,8 @@ impl Reuse<'_> {
         if mean.saturating_add(tiles) > share {
             return None;
         }
-        // A cache may hold less of the last region than of the others. Where a program decides, the largest must fit.
-        let longest = match self.element {
-            Some(_) => parts.iter().map(|&k| self.longest(k, depth)).fold(1.0, f64::max),
-            None => 1.0,
-        };
-        let parts = if longest > 1.0 { self.largest(parts, depth, regions) } else { mean };
+        // A cache may hold less of one region than of the others. Where a program decides, the largest must fit.
+        let parts = if self.element.is_some() { self.largest(parts, depth) } else { mean };
         let mut held = parts.saturating_add(tiles);
         if let Some(element) = self.element.filter(|_| held <= share && !whole.is_empty()) {
             // What the region asks for once need not stay in it.
@@ -316,32 +312,24 @@ impl Reuse<'_> {
         (held <= share).then_some(held)
     }
 
-    /// Bytes that the largest of so many regions touches, at most.
-    fn largest(&self, accesses: &[usize], depth: usize, regions: u64) -> u64 {
+    /// Bytes that the largest of the regions touches, at most.
+    fn largest(&self, accesses: &[usize], depth: usize) -> u64 {
+        let mut traffic = Traffic::new();
         let mut places = BTreeSet::new();
-        let one = |&k: &usize| {
+        for &k in accesses {
             let access = &self.nest.accesses[k];
-            if !places.insert((access.tensor, access.store, self.place(k, depth))) {
-                return 0;
+            if places.insert((access.tensor, access.store, self.place(k, depth))) {
+                let (read, written) = traffic.of(access.tensor);
+                let sum = if access.store { written } else { read };
+                *sum = sum.saturating_add(self.nest.largest(self.program, self.kernel, k, depth));
             }
-            let mut traffic = Traffic::new();
-            self.region(&[k], depth, Lean::High, &mut traffic);
-            (self.bytes(&traffic) as f64 / regions as f64 * self.longest(k, depth)).ceil() as u64
+        }
+        let most = |t: TensorId| self.program.tensor(t).dims.iter().fold(1u64, |n, &d| n.saturating_mul(d as u64));
+        let each = |(t, (read, written)): (TensorId, (u64, u64))| {
+            let bytes = self.element.unwrap_or(self.program.tensor(t).dtype.bytes() as u64);
+            read.min(most(t)).saturating_add(written.min(most(t))).saturating_mul(bytes)
         };
-        accesses.iter().map(one).fold(0, u64::saturating_add)
-    }
-
-    /// How many times the mean the largest region of this depth touches by an access, at most: those at the edge are smaller.
-    pub(crate) fn longest(&self, k: usize, depth: usize) -> f64 {
-        let access = &self.nest.accesses[k];
-        let outside = access.loops.iter().zip(&access.moves).take(depth);
-        let moving = outside.filter(|(_, moves)| **moves).map(|(l, _)| l.axis);
-        let longer = |axis| {
-            let axis = self.kernel.axis(axis);
-            let tile = axis.tile.max(1);
-            (axis.extent.div_ceil(tile) * tile) as f64 / axis.extent.max(1) as f64
-        };
-        moving.map(longer).product()
+        traffic.iter().map(each).fold(0, u64::saturating_add)
     }
 
     /// Elements of tiles where some stay.
@@ -358,7 +346,11 @@ impl Reuse<'_> {
         if access.gathers {
             return false;
         }
-        let touched = self.nest.touched(self.program, self.kernel, k, depth, Lean::High);
+        // Where a program decides what is held, of every region; of a cache on average.
+        let (touched, regions) = match self.element {
+            Some(_) => (self.nest.largest(self.program, self.kernel, k, depth), 1),
+            None => (self.nest.touched(self.program, self.kernel, k, depth, Lean::High), regions),
+        };
         let side = |a: Option<AxisId>| a.map_or(1, |a| self.kernel.axis(a).tile.min(self.kernel.axis(a).extent) as u64);
         let value = self.kernel.value(access.tile);
         let tile = side(value.rows).saturating_mul(side(value.cols.filter(|c| Some(*c) != value.rows)));

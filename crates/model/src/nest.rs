@@ -3,7 +3,7 @@
 use crate::count::iterations;
 use crate::counts::{Counts, What};
 use crate::element::moved;
-use crate::region::{Lean, touched};
+use crate::region::{Lean, largest, touched};
 use arrayvec::ArrayVec;
 use einloom_tile::{Affine, AxisId, Coord, CoordAtom, Kernel, Op, Predicate, Program, Scalar, TensorId, ValueId};
 use std::cell::Cell;
@@ -100,6 +100,14 @@ impl Nest {
             self.counts.of(kernel, What::Touched(k, depth, lean == Lean::High), parts)
         };
         if lean == Lean::Low { count() } else { self.once(k, depth, 0, count) }
+    }
+
+    /// The most that an access touches in one region of a depth.
+    pub fn largest(&self, program: &Program, kernel: &Kernel, k: usize, depth: usize) -> u64 {
+        let parts = || largest(program, kernel, self, k, depth);
+        let dims = program.tensor(self.accesses[k].tensor).dims.iter();
+        let size = dims.fold(1u64, |n, &d| n.saturating_mul(d as u64));
+        self.counts.of(kernel, What::Largest(k, depth), parts).min(size)
     }
 
     /// Elements that an access moves.

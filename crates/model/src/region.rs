@@ -28,7 +28,16 @@ pub(crate) fn touched(
     let (outer, inner) = access.loops.split_at(depth.min(access.loops.len()));
     let apart = if lean == Lean::High { BTreeSet::new() } else { apart(access) };
     let union = if lean == Lean::High { Union::Hull } else { Union::Least(&apart) };
-    Sum { kernel, outer, inner, factors: &factors, additive: false, union }.groups(&nest.counts)
+    Sum { kernel, outer, inner, factors: &factors, additive: false, largest: false, union }.groups(&nest.counts)
+}
+
+/// The most distinct elements in any iteration of an access's first `depth` loops: the factors of that.
+pub(crate) fn largest(program: &Program, kernel: &Kernel, nest: &Nest, k: usize, depth: usize) -> Vec<Arc<Group>> {
+    let (access, lean) = (&nest.accesses[k], Lean::High);
+    let factors = nest.counts.factors(k, lean, || factors(program, kernel, nest, access, lean));
+    let (outer, inner) = access.loops.split_at(depth.min(access.loops.len()));
+    let sum = Sum { kernel, outer, inner, factors: &factors, additive: false, largest: true, union: Union::Hull };
+    sum.groups(&nest.counts)
 }
 
 /// What it touches in a region, whatever the region's depth.

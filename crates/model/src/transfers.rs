@@ -404,9 +404,9 @@ pub fn moved_bytes(
     total(&in_bytes(program, &reuse.traffic_into(memory).traffic.smaller(&innermost)))
 }
 
-/// Bytes of an element in the memories of an abstract machine with one core: what they hold is the program's choice.
+/// Bytes of an element in the memories of an abstract machine: what they hold is the program's choice.
 fn placed_by_programs(machine: &Machine) -> Option<u64> {
-    machine.element.filter(|_| machine.cores <= 1).map(|e| e.0.max(1))
+    machine.element.map(|e| e.0.max(1))
 }
 
 /// Seconds of a kernel's arithmetic if its data were there.

@@ -91,12 +91,13 @@ fn elements(graph: &Graph, node: &Node, r: &Reduction) -> Option<Term> {
             at.insert(w.over, position);
         }
         let moved = |t: &Term| t.substitute(&|i| at.get(&i).cloned());
-        for condition in &rest {
-            conditions.push(moved(condition)?);
-        }
+        let others = rest.iter().map(moved).collect::<Option<Vec<Term>>>()?;
         let mut element = moved(&r.body)?;
-        if let Some(condition) = conditions.into_iter().reduce(|a, b| binary(BinaryOp::And, a, b)) {
-            element = Term::Select(Box::new(condition), Box::new(element), Box::new(Term::Number(identity)));
+        // Where there is nothing to read, conditions on data have nothing to read either: whether it is there stands outside.
+        for all in [others, conditions] {
+            if let Some(condition) = all.into_iter().reduce(|a, b| binary(BinaryOp::And, a, b)) {
+                element = Term::Select(Box::new(condition), Box::new(element), Box::new(Term::Number(identity)));
+            }
         }
         all = Some(all.map_or(element.clone(), |all| binary(op, all, element)));
     }

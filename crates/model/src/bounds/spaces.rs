@@ -247,7 +247,10 @@ impl<'a> Finder<'a> {
         let (mut leaves, sums) = self.leaves(made, &points, 0);
         let first: BTreeSet<TensorId> = leaves.iter().map(|l| l.tensor).collect();
         let weights = leaves.clone();
-        for &f in c.factors.iter().filter(|f| **f != made) {
+        // What sums make of the other factor may be kept and used again: nothing is known of it.
+        let others: Vec<ValueId> =
+            c.factors.iter().copied().filter(|&f| f != made && !self.made_by_sums(f, 0)).collect();
+        for &f in &others {
             leaves.extend(self.leaves(f, &points, 0).0);
         }
         let last = leaves.iter().map(|l| l.tensor).filter(|t| !first.contains(t));
@@ -257,7 +260,7 @@ impl<'a> Finder<'a> {
         let rest: f64 = own.difference(&points).map(|&a| self.extent(a)).product();
         let rows = self.nest_of(c, &points, leaves, &[(c.result, rest)], &[])?;
         let mut leaves = weights;
-        for &f in c.factors.iter().filter(|f| **f != made) {
+        for &f in &others {
             leaves.extend(self.leaves(f, &c.points, 0).0);
         }
         let again = self.nest_of(c, &c.points, leaves, &[(c.result, 1.0)], &[]);
@@ -268,7 +271,7 @@ impl<'a> Finder<'a> {
         }
         if c.factors.len() > 1 {
             let mut leaves = vec![];
-            for &f in c.factors.iter().filter(|f| **f != made) {
+            for &f in &others {
                 leaves.extend(self.leaves(f, &c.points, 0).0);
             }
             apart.last = self.nest_of(c, &c.points, leaves, &[(c.result, 1.0)], &[made]);
@@ -365,10 +368,11 @@ impl<'a> Finder<'a> {
         (leaves, sums)
     }
 
-    /// An array read at these coordinates; `None` if they are no projection, so that nothing is known of it.
+    /// An array read at these coordinates; `None` if they are no projection, or an axis is longer than what it reads, so that nothing is known
+    /// of it.
     fn leaf(&self, tensor: TensorId, at: &[Coord], points: &BTreeSet<AxisId>) -> Option<Leaf> {
         let mut leaf = Leaf { tensor, over: BTreeSet::new(), others: 1.0 };
-        for coord in at {
+        for (coord, &extent) in at.iter().zip(&self.program.tensor(tensor).dims) {
             let (axis, divisor) = match coord.terms.as_slice() {
                 [] => continue,
                 [(_, CoordAtom::Axis(a))] => (*a, None),
@@ -378,6 +382,10 @@ impl<'a> Finder<'a> {
                 },
                 _ => return None,
             };
+            // Conditions keep some of its positions from being read.
+            if (self.extent(axis) / divisor.unwrap_or(1) as f64).ceil() > extent as f64 {
+                return None;
+            }
             match (points.contains(&axis), divisor) {
                 (false, None) => leaf.others *= self.extent(axis),
                 (false, Some(d)) => leaf.others *= (self.extent(axis) / d as f64).ceil(),

@@ -89,12 +89,10 @@ impl Emitter<'_> {
         }
         let last = self.p[n].extents[dim] as i64 - 1;
         let running = self.scopes.iter().rposition(|s| s.running.contains_key(&n));
-        // A reduction over the recurrence's index has a loop of its own, and what runs is at the position of another.
         if let (Some(k), Some((i, _))) = (running, at[dim].as_shifted())
             && i == axes[dim]
-            && self.binding(i)?.0 != k
         {
-            return Err(self.unsupported(n, "its own recurrence reads it at positions of another loop"));
+            self.in_own_loop(n, k)?;
         }
         match (at[dim].as_shifted(), at[dim].as_fixed(), running) {
             (Some((i, 0)), _, Some(k)) if i == axes[dim] => Ok(self.scopes[k].running[&n].old),
@@ -108,6 +106,15 @@ impl Emitter<'_> {
             },
             (_, Some(position), None) if position == last && self.finals.contains_key(&n) => Ok(self.finals[&n]),
             _ => Err(self.unsupported(n, "it is read at a position that is neither t, t + 1, 0 nor the last")),
+        }
+    }
+
+    /// A reduction over the recurrence's index has a loop of its own in that of this scope, and what runs is not at its positions.
+    pub(super) fn in_own_loop(&self, n: NodeId, scope: usize) -> Result<(), Fail> {
+        let ItemDef::Iterative(iteration) = &self.p[n].def else { return Ok(()) };
+        match self.binding(self.p[n].axes[iteration.dim])?.0 == scope {
+            true => Ok(()),
+            false => Err(self.unsupported(n, "its own recurrence reads it at positions of another loop")),
         }
     }
 

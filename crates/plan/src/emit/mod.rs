@@ -231,9 +231,10 @@ impl Emitter<'_> {
         for &i in &fact.free {
             depth = depth.max(self.binding(i)?.0);
         }
-        for (k, scope) in self.scopes.iter().enumerate().skip(depth + 1) {
-            if scope.running.keys().any(|n| fact.reach.contains(n)) {
-                depth = k;
+        for (k, scope) in self.scopes.iter().enumerate() {
+            for &n in scope.running.keys().filter(|n| fact.reach.contains(n)) {
+                self.in_own_loop(n, k)?;
+                depth = depth.max(k);
             }
         }
         Ok(depth)
