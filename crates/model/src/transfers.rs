@@ -344,7 +344,10 @@ impl Found {
                 let without = total(&in_bytes(program, &into.without.smaller(&inner)));
                 inner = into.traffic.smaller(&inner);
                 kept_bytes = without.saturating_sub(total(&in_bytes(program, &inner)));
-                resident.push(into.resident_bytes.max(if k + 2 == trunk.len() { resident_bytes } else { 0 }));
+                let tiles = if k + 2 == trunk.len() { resident_bytes } else { 0 };
+                let most = memory.capacity.filter(|_| machine.element.is_none()).map_or(u64::MAX, |c| c.0);
+                // What is too much for a cache lies farther out.
+                resident.push(into.resident_bytes.max(tiles).min(most));
             }
             let in_parts = by_blocks.as_ref().map(|b| b.in_parts(program, k)).unwrap_or_default();
             let tensors = in_bytes(program, &inner.clone().with(&in_parts.loaded));

@@ -144,8 +144,8 @@ fn the_structure_decides_and_not_the_sizes() {
     let (one, six, half) = (bound(1, 1, false), bound(2, 3, false), bound(1, 1, true));
     assert!((six / one - 6.0).abs() < 1e-3, "{six} {one}");
     let once = 4.0 * 2.0 * 2048.0 * 64.0;
-    // Half of them do not fill whole rows, for which alone groups are known to be whole.
-    assert!((0.47..0.502).contains(&((half - once) / (one - once))), "{half} {one}");
+    // Half of them do not fill whole rows, for which alone groups are known to be whole; and short rows, which a piece may complete, count for nothing.
+    assert!((0.4..0.502).contains(&((half - once) / (one - once))), "{half} {one}");
 }
 
 #[test]

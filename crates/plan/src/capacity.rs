@@ -131,7 +131,7 @@ pub(crate) fn with_enough<T>(
 ) -> PlanError {
     let enough = || {
         let mut needed = e.needed?;
-        let element = machine.element?.0.max(1);
+        let element = machine.element.map_or(1, |e| e.0.max(1));
         let innermost = machine.trunk().next_back()?.name.clone();
         let mut larger = machine.clone();
         for _ in 0..CAPACITIES {
@@ -146,7 +146,10 @@ pub(crate) fn with_enough<T>(
         None
     };
     if let Some(enough) = enough() {
-        e.reason += &format!("; a capacity of {enough} would do");
+        e.reason += &match machine.element {
+            Some(_) => format!("; a capacity of {enough} would do"),
+            None => format!("; {} would do", Bytes(enough)),
+        };
     }
     e
 }

@@ -168,13 +168,16 @@ impl Plan {
 
     /// Adds plans that lost to this one. Where they do not tell why, the longest kernels are what differs.
     pub(crate) fn lose(&mut self, others: impl IntoIterator<Item = Lost>) {
-        let slower = |l: &Lost| {
-            let by = (l.seconds / self.seconds - 1.0) * 100.0;
-            if by < 10.0 { format!("{by:.1} % slower") } else { format!("{by:.0} % slower") }
-        };
-        let told = |l: Lost| match l.reason.is_empty() {
-            true => Lost { reason: format!("{}, its longest kernel being bound by {}", slower(&l), l.bound_by), ..l },
-            false => l,
+        let by = |l: &Lost| (l.seconds / self.seconds - 1.0) * 100.0;
+        let told = |l: Lost| {
+            let why = match by(&l) {
+                _ if !l.reason.is_empty() => return l,
+                by if by.abs() < 0.05 => "as fast as predicted".to_string(),
+                by if by < 0.0 => format!("predicted {:.1} % faster, less than makes the model sure", -by),
+                by if by < 10.0 => format!("{by:.1} % slower"),
+                by => format!("{by:.0} % slower"),
+            };
+            Lost { reason: format!("{why}, its longest kernel being bound by {}", l.bound_by), ..l }
         };
         let told: Vec<Lost> = others.into_iter().map(told).collect();
         self.lost.extend(told);

@@ -177,7 +177,7 @@ pub struct PlanError {
     pub subject: String,
     /// What is in the way.
     pub reason: String,
-    /// If it is the capacity of a memory: elements that the part needs.
+    /// If it is the capacity of a memory: what the part needs, in elements where the machine counts these, else in bytes.
     pub needed: Option<u64>,
     /// What to do instead.
     pub hint: Option<String>,

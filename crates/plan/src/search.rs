@@ -403,7 +403,13 @@ impl<'a> Search<'a> {
             }
         }
         for d in &drafts {
-            kernels.push(self.build(d, memory, limit, &[])?);
+            // The slices of a recurrence go through memory only where they are not read in the kernel that computes them.
+            let p = self.p;
+            let slices = |n: &NodeId| p[*n].recurrence.is_some();
+            let joins = limit.is_finite()
+                && (d.iter().any(slices) || self.shop.cone(d, memory).is_ok_and(|c| c.loads.iter().any(slices)));
+            let alone = if joins { f64::INFINITY } else { limit };
+            kernels.push(self.build(d, memory, alone, &[])?);
         }
         let mut notes: BTreeMap<NodeId, Vec<String>> = BTreeMap::new();
         for (&n, why) in &self.forced {

@@ -31,11 +31,19 @@ struct Wish {
     excess: f64,
 }
 
+/// Why a kernel does not fit.
+struct Excess {
+    reason: String,
+    /// How many times too large it is.
+    times: f64,
+    /// Bytes of shared memory that it needs, if that is what it lacks.
+    needed: Option<u64>,
+}
+
 /// What the model says of a kernel.
 struct Measured {
     cost: Cost,
-    /// Why it does not fit, and how many times too large it is.
-    misfit: Option<(String, f64)>,
+    misfit: Option<Excess>,
     /// The axes to cut in half, best first, with their new tiles.
     halves: Vec<(String, usize)>,
     /// It streams what lanes multiply, and only one chunk of it fits.
@@ -101,11 +109,12 @@ impl Workshop<'_> {
                     // Smaller ones may leave room to copy ahead.
                     if alone { 1.0 } else { continue }
                 }
-                Some((reason, excess)) => {
+                Some(Excess { reason, times: excess, needed }) => {
                     // The smallest tells what would fit.
                     if excess < nearest_misfit {
                         nearest_misfit = excess;
-                        failed = Some(PlanError::unsupported(name, format!("its tiles do not fit a core: {reason}")));
+                        let reason = format!("its tiles do not fit a core: {reason}");
+                        failed = Some(PlanError { needed, ..PlanError::unsupported(name, reason) });
                     }
                     excess
                 }
@@ -142,8 +151,10 @@ impl Workshop<'_> {
             true => fit.shared_needed() as f64 / fit.shared_limit.max(1) as f64,
             false => fit.slowdown(),
         };
-        let misfit = fit.misfit().map(|reason| (reason, excess));
-        let misfit = misfit.or_else(|| refused.map(|t| (t.to_string(), excess.max(1.0))));
+        let needed = Some(fit.shared_needed()).filter(|&n| n > fit.shared_limit);
+        let misfit = fit.misfit().map(|reason| Excess { reason, times: excess, needed });
+        let refused = || refused.map(|t| Excess { reason: t.to_string(), times: excess.max(1.0), needed: None });
+        let misfit = misfit.or_else(refused);
         // The time of what does not fit is of no interest.
         let cost = match misfit {
             Some(_) => Cost::default(),

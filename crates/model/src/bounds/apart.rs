@@ -31,11 +31,18 @@ impl Apart {
     /// either sums of weights are held while they are incomplete, or each weight goes out once: the less of both. Results are stored at last,
     /// which is not counted here; so that a piece in which they are complete need not hold them.
     pub fn bytes(&self, capacity: f64) -> f64 {
-        let nests = || self.first.iter().chain(&self.last);
+        match &self.last {
+            None => self.bytes_with(None, capacity),
+            Some(last) => last.parts().map(|part| self.bytes_with(Some(&part), capacity)).fold(0.0, f64::max),
+        }
+    }
+
+    fn bytes_with(&self, last: Option<&ProjectiveNest>, capacity: f64) -> f64 {
+        let nests = || self.first.iter().chain(last);
         let prices: BTreeSet<u64> = nests().flat_map(ProjectiveNest::highest_prices).map(f64::to_bits).collect();
         let at = |price: f64| {
             let first: Vec<_> = self.first.iter().map(|n| n.at(price)).collect();
-            let last = self.last.as_ref().map(|n| n.at(price));
+            let last = last.map(|n| n.at(price));
             let [held, moved] = self.stored;
             let goes_out = (moved / price).min(held);
             let [kept, out] = [false, true].map(|complete| self.least(&first, last.as_ref(), complete, capacity));

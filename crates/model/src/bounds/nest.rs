@@ -16,7 +16,7 @@
 
 use super::simplex::{Solution, pack};
 use num_rational::Ratio;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An array of a nest.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +42,10 @@ pub struct ProjectiveNest {
     pub extents: Vec<u64>,
     /// Points that are computed: the product of the extents, or fewer under a condition.
     pub points: f64,
+    /// The fewest positions of an index that are summed into one element, where a condition leaves fewer than all of them.
+    pub shortest: BTreeMap<usize, u64>,
+    /// Under a condition: the points of longer sums alone, and the fewest positions that each of these sums has of the index.
+    pub longer: Vec<(f64, BTreeMap<usize, u64>)>,
     /// The arrays.
     pub arrays: Vec<NestArray>,
 }
@@ -106,6 +110,12 @@ impl ProjectiveNest {
         Some(Exponents { sum: value, arrays: dual, tile: primal })
     }
 
+    /// The nest, and those of its longer sums alone: what bounds one of them bounds the whole.
+    pub(super) fn parts(&self) -> impl Iterator<Item = Self> + '_ {
+        let own = std::iter::once((self.points, self.shortest.clone())).chain(self.longer.iter().cloned());
+        own.map(|(points, shortest)| Self { points, shortest, longer: vec![], ..self.clone() })
+    }
+
     /// Bytes that must be read if fast memory holds `capacity` bytes.
     pub fn incoming(&self, capacity: f64) -> Incoming {
         self.least(capacity, self.ways(true, &|_| false), self.resting(), f64::INFINITY)
@@ -122,7 +132,7 @@ impl ProjectiveNest {
             };
             let read = |set: usize| -> f64 {
                 let of = self.arrays.iter().enumerate().filter(|(k, _)| set >> k & 1 == 1);
-                of.map(|(_, a)| a.read_bytes * self.positions(&a.over)).sum()
+                of.map(|(_, a)| a.read_bytes * self.met(&a.over)).sum()
             };
             (0..1usize << arrays.len()).filter(rest).map(read).fold(f64::INFINITY, f64::min)
         });
@@ -186,7 +196,7 @@ impl ProjectiveNest {
     fn resting(&self) -> f64 {
         let mut sets: Vec<(&BTreeSet<usize>, f64)> = vec![];
         for a in &self.arrays {
-            let bytes = a.read_bytes * self.positions(&a.over);
+            let bytes = a.read_bytes * self.met(&a.over);
             match sets.iter_mut().find(|s| *s.0 == a.over) {
                 Some(set) => set.1 += bytes,
                 None => sets.push((&a.over, bytes)),
@@ -197,6 +207,19 @@ impl ProjectiveNest {
 
     pub(super) fn positions(&self, over: &BTreeSet<usize>) -> f64 {
         over.iter().filter_map(|&i| self.extents.get(i)).map(|&n| n as f64).product()
+    }
+
+    /// Positions of indices that are summed over, if they are as few as in any complete sum.
+    fn fewest(&self, over: &BTreeSet<usize>) -> f64 {
+        over.iter()
+            .map(|i| self.shortest.get(i).map_or_else(|| self.positions(&BTreeSet::from([*i])), |&n| n as f64))
+            .product()
+    }
+
+    /// Positions of these indices that points have, at least: each is that of as many points as the others have positions.
+    fn met(&self, over: &BTreeSet<usize>) -> f64 {
+        let others = (0..self.extents.len()).filter(|i| !over.contains(i)).collect();
+        self.points / self.positions(&others).max(1.0)
     }
 
     /// Bounds on the points of a piece. `complete`: of pieces whose sums are complete, so that what is summed over is
@@ -213,7 +236,7 @@ impl ProjectiveNest {
         let mut arrays: Vec<Alike> = vec![];
         for a in self.arrays.iter().filter(|a| !(complete && a.sum)) {
             let whole: BTreeSet<usize> = a.over.intersection(&summed).copied().collect();
-            let (over, bytes) = (&a.over - &summed, a.again_bytes * self.positions(&whole));
+            let (over, bytes) = (&a.over - &summed, a.again_bytes * self.fewest(&whole));
             match arrays.iter_mut().find(|x| x.over == over) {
                 Some(x) => (x.bytes, x.shared) = (x.bytes + bytes, x.shared || shared(a)),
                 None => arrays.push(Alike { over, bytes, shared: shared(a) }),

@@ -294,7 +294,8 @@ mod tests {
                 array("V", 1, width, width, false),
                 array("O", 0, width, 0.0, true),
             ];
-            let nest = ProjectiveNest { extents: vec![q, n], points: (q * n) as f64, arrays };
+            let nest =
+                ProjectiveNest { extents: vec![q, n], points: (q * n) as f64, arrays, ..ProjectiveNest::default() };
             let beside = Beside { carried: 2.0, numbers: 3, number: 1.0, last: BTreeSet::from(["V".to_string()]) };
             for capacity in 1..2 * n * d {
                 let memory = capacity as f64;
@@ -321,7 +322,8 @@ mod tests {
                 array("O", 0, width, 0.0, true),
             ]
         };
-        let nest = ProjectiveNest { extents: vec![40, 30], points: 1200.0, arrays: arrays(4.0) };
+        let nest =
+            ProjectiveNest { extents: vec![40, 30], points: 1200.0, arrays: arrays(4.0), ..ProjectiveNest::default() };
         let beside = Beside { carried: 2.0, numbers: 3, number: 1.0, last: BTreeSet::from(["V".to_string()]) };
         let all = |memory: f64| nest.incoming_beside_a_side(memory, &beside).map(|i| i.all());
         // One column of values beside the keys at a time, and two numbers: rows pass four times, of which 32 - 30 elements are kept.
@@ -345,7 +347,7 @@ mod tests {
         };
         let arrays =
             vec![factor("A", over(0, 2), false), factor("B", over(2, 1), false), factor("C", over(0, 1), true)];
-        let product = ProjectiveNest { extents: vec![20, 30, 2], points: 1200.0, arrays };
+        let product = ProjectiveNest { extents: vec![20, 30, 2], points: 1200.0, arrays, ..ProjectiveNest::default() };
         // 15 columns of B at a time beside two elements, and A twice but for 32 - 30 of it; of 15 rows of A B would come in twice.
         assert_eq!(product.incoming_beside_a_factor_or_sums(32.0).map(|i| i.all()), Some(60.0 + 2.0 * 40.0 - 2.0));
         // A fits.

@@ -11,7 +11,9 @@ use std::collections::BTreeSet;
 impl ProjectiveNest {
     /// The most bytes that a bound gives for any highest price.
     pub(super) fn bytes(&self, bound: impl Fn(&Self) -> Incoming) -> f64 {
-        self.highest_prices().map(|price| price * bound(&self.at(price)).all()).fold(0.0, f64::max)
+        let of =
+            |part: Self| part.highest_prices().map(|price| price * bound(&part.at(price)).all()).fold(0.0, f64::max);
+        self.parts().map(of).fold(0.0, f64::max)
     }
 
     /// The same for bounds where all points are met, so that every element that is read comes in: what each has beyond its price is moved once.
@@ -58,7 +60,7 @@ mod tests {
         };
         let arrays =
             vec![array("A", [0, 2], one, one), array("B", [1, 2], other, other), array("C", [0, 1], 0.0, 2.0 * sum)];
-        ProjectiveNest { extents: vec![q, n, k], points: (q * n * k) as f64, arrays }
+        ProjectiveNest { extents: vec![q, n, k], points: (q * n * k) as f64, arrays, ..ProjectiveNest::default() }
     }
 
     /// The least that comes in, of all tiles of sums, rows that stay of either factor, and factors that stay as a whole.

@@ -309,7 +309,7 @@ mod tests {
             sum,
         };
         let arrays = vec![array("Q", 0, false), array("K", 1, false), array("V", 1, false), array("O", 0, true)];
-        let nest = ProjectiveNest { extents: vec![40, 30], points: 1200.0, arrays };
+        let nest = ProjectiveNest { extents: vec![40, 30], points: 1200.0, arrays, ..ProjectiveNest::default() };
         let all = |memory: f64, beside: &Beside| nest.incoming_in_results(memory, beside).map(|i| i.all());
         assert_eq!(all(202.0, &beside(2.0)), Some(2.0 * 160.0 - (82.0 - 60.0) + 120.0 + 120.0));
         assert_eq!(all(250.0, &beside(2.0)), None, "all comes in once");

@@ -9,6 +9,7 @@ use crate::nest::{Loop, Nest, grid_loops, side_set, sides};
 use einloom_machine::Machine;
 use einloom_tile::{
     Affine, AxisId, Coord, CoordAtom, Kernel, Op, Predicate, Program, Scalar, State, TensorId, TileMonoid, ValueId,
+    Window, initial_windows, stream_range,
 };
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,8 @@ use std::sync::Arc;
 
 /// Axes that steer others are counted position by position up to this many.
 const COUNTED: usize = 1 << 20;
+/// Parts of the longest sum, of which longer sums are looked at alone: a piece may be of many short ones that are complete.
+const LONGER: [f64; 6] = [1.0 / 32.0, 1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0, 1.0 / 2.0, 3.0 / 4.0];
 /// Values are followed back through this many operations.
 const DEPTH: usize = 64;
 
@@ -493,12 +496,25 @@ impl<'a> Finder<'a> {
             let (over, again_bytes) = (of_axes(&own), 2.0 * stored.bytes() as f64 * rest);
             arrays.push(NestArray { name: value.name.clone(), over, bytes, read_bytes: 0.0, again_bytes, sum: true });
         }
-        let points = self.points(c, points)?;
-        Some(ProjectiveNest { extents, points, arrays })
+        let own: Vec<BTreeSet<AxisId>> = sums.iter().map(|s| self.flow.apart(s.0)).collect();
+        let summed = points.iter().copied().filter(|a| own.iter().all(|o| !o.contains(a))).collect();
+        let Points { count: points, runs } = self.points(c, points, &summed)?;
+        let (mut shortest, mut longer) = (BTreeMap::new(), vec![]);
+        for (axis, run) in runs {
+            match (run, place(&Index::Whole(axis)).as_slice()) {
+                (Some(run), &[k]) => {
+                    extents[k] = run.most;
+                    shortest.insert(k, run.fewest);
+                    longer.extend(run.longer.into_iter().map(|(points, fewest)| (points, [(k, fewest)].into())));
+                }
+                (_, of) => shortest.extend(of.iter().map(|&k| (k, 1))),
+            }
+        }
+        Some(ProjectiveNest { extents, points, shortest, longer, arrays })
     }
 
     /// Number of points. Conditions of streams count exactly, as if tiles were single positions.
-    fn points(&self, c: &Contraction<'_>, points: &BTreeSet<AxisId>) -> Option<f64> {
+    fn points(&self, c: &Contraction<'_>, points: &BTreeSet<AxisId>, summed: &BTreeSet<AxisId>) -> Option<Points> {
         let loops = settled(c.loops.iter().filter(|l| points.contains(&l.axis)).cloned().collect());
         let mut steering: BTreeSet<AxisId> = BTreeSet::new();
         let mut conditional = BTreeSet::new();
@@ -518,10 +534,17 @@ impl<'a> Finder<'a> {
         size.filter(|&n| n <= COUNTED)?;
         let free: f64 = points.difference(&conditional).map(|a| self.extent(*a)).product();
         if conditional.is_empty() {
-            return Some(free);
+            return Some(Points { count: free, runs: BTreeMap::new() });
         }
+        let runs: Vec<AxisId> = conditional.intersection(summed).copied().collect();
+        if let &[run] = runs.as_slice()
+            && let Some((count, found)) = self.runs(&loops, run, &conditional, free)
+        {
+            return Some(Points { count, runs: [(run, Some(found))].into() });
+        }
+        let runs = runs.into_iter().map(|a| (a, None)).collect();
         if let Some(counted) = self.counted.borrow().get(&conditional) {
-            return Some(free * counted);
+            return Some(Points { count: free * counted, runs });
         }
         let mut single = self.kernel.clone();
         for a in &conditional {
@@ -530,8 +553,58 @@ impl<'a> Finder<'a> {
         let bound: Vec<Loop> = loops.into_iter().filter(|l| conditional.contains(&l.axis)).collect();
         let counted = elements(&single, &bound, &conditional) as f64;
         self.counted.borrow_mut().insert(conditional, counted);
-        Some(free * counted)
+        Some(Points { count: free * counted, runs })
     }
+
+    /// What conditions leave of an axis that is summed over, and the number of points, if there are so many for each position of what is under no
+    /// condition. `None` where conditions leave others of its sums out.
+    fn runs(&self, loops: &[Loop], run: AxisId, conditional: &BTreeSet<AxisId>, free: f64) -> Option<(f64, Runs)> {
+        let all: Vec<Affine> = loops.iter().flat_map(Loop::conditions).cloned().collect();
+        let others: Vec<AxisId> = conditional.iter().copied().filter(|&a| a != run).collect();
+        if all.iter().any(|f| f.terms.iter().all(|t| t.1 != run)) {
+            return None;
+        }
+        let within = Predicate { all };
+        let extent = |a: AxisId| self.kernel.axis(a).extent;
+        let mut windows = initial_windows(self.kernel);
+        let mut lengths: BTreeMap<u64, u64> = BTreeMap::new();
+        for place in 0..others.iter().map(|&a| extent(a)).product() {
+            let mut rest: usize = place;
+            for &axis in &others {
+                windows[axis.at()] = Window { base: rest % extent(axis), len: 1 };
+                rest /= extent(axis);
+            }
+            let (low, high) = stream_range(extent(run), run, &within, &windows);
+            *lengths.entry((high - low) as u64).or_default() += 1;
+        }
+        lengths.remove(&0);
+        let (fewest, most) = (*lengths.first_key_value()?.0, *lengths.last_key_value()?.0);
+        let points =
+            |from: u64| free * lengths.range(from..).map(|(&length, &times)| length as f64 * times as f64).sum::<f64>();
+        let mut longer: Vec<(f64, u64)> = LONGER
+            .iter()
+            .filter_map(|part| lengths.range((part * most as f64).ceil() as u64..).next())
+            .filter(|(length, _)| **length > fewest)
+            .map(|(&length, _)| (points(length), length))
+            .collect();
+        longer.dedup();
+        Some((points(fewest), Runs { fewest, most, longer }))
+    }
+}
+
+/// Points of a nest.
+struct Points {
+    count: f64,
+    /// Axes that are summed over and that conditions cut; nothing where no more is known of how.
+    runs: BTreeMap<AxisId, Option<Runs>>,
+}
+
+/// How many positions sums have of an axis.
+struct Runs {
+    fewest: u64,
+    most: u64,
+    /// The points of those sums that have at least so many.
+    longer: Vec<(f64, u64)>,
 }
 
 /// The same loops, each condition at the innermost of those that it depends on.

@@ -215,7 +215,7 @@ fn product([q, n, k]: [u64; 3]) -> ProjectiveNest {
         sum,
     };
     let arrays = vec![factor("A", [0, 2], false), factor("B", [2, 1], false), factor("C", [0, 1], true)];
-    ProjectiveNest { extents: vec![q, n, k], points: (q * n * k) as f64, arrays }
+    ProjectiveNest { extents: vec![q, n, k], points: (q * n * k) as f64, arrays, ..ProjectiveNest::default() }
 }
 
 #[test]
