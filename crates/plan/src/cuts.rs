@@ -11,7 +11,7 @@ use einloom_tile::AxisKind;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Tile sizes to try together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Style {
     /// Of grid indices that are not contiguous in memory.
     pub rows: usize,

@@ -14,6 +14,7 @@ use einloom_cascade::IndexId;
 use einloom_machine::MatrixUnit;
 use einloom_model::{Below, OnGpu, Structure, on_gpu_below};
 use einloom_tile::AxisKind;
+use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The model tells no smaller differences apart: within them the fewest streams and the roundest tiles are taken.
@@ -69,7 +70,7 @@ struct Trials<'t> {
     /// By the cuts wished for.
     found: BTreeMap<Wished, Outcome>,
     /// What styles came to: descents meet in the same ones.
-    met: BTreeMap<Style, Option<f64>>,
+    met: FxHashMap<Style, Option<f64>>,
     /// The times of the best so many, ascending.
     leaders: Vec<f64>,
     /// Nobody needs a kernel that takes as long.
@@ -108,7 +109,7 @@ impl Workshop<'_> {
         let spaces: Vec<_> = if units.is_empty() { vec![(None, Space::of_lanes())] } else { spaces.collect() };
         for (unit, space) in spaces {
             let templates = &mut *templates;
-            let (shapes, found, met) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
+            let (shapes, found, met) = (BTreeSet::new(), BTreeMap::new(), FxHashMap::default());
             let launch = self.machine.overhead.kernel.0;
             let (leaders, misfit) = (vec![], None);
             let mut trials =
@@ -135,10 +136,22 @@ impl Workshop<'_> {
     }
 
     fn descend(&mut self, space: &Space, trials: &mut Trials<'_>, parallel_first: bool) {
-        for &rows in &space.rows {
-            for &[whole, whole_stored] in &space.whole {
-                let (cols, stream, steps) = (space.cols[0], space.streams[0], space.steps);
-                let first = Style { rows, cols, stream, whole, whole_stored, steps, even: true, parallel_first };
+        let (cols, stream, steps) = (space.cols[0], space.streams[0], space.steps);
+        let (rows, [whole, whole_stored]) = (space.rows[0], space.whole[0]);
+        let first = Style { rows, cols, stream, whole, whole_stored, steps, even: true, parallel_first };
+        // Rows, columns and chunks cut indices of their own: sizes that cut them alike are one.
+        let cuts = |style: &Style| sizes(&trials.roles.tiling(self.p, style, &BTreeSet::new(), &self.options.tiles));
+        let rows = distinct(&space.rows, |&rows| cuts(&Style { rows, ..first }));
+        let cols = distinct(&space.cols, |&cols| cuts(&Style { cols, ..first }));
+        let of = |&[whole, whole_stored]: &[usize; 2], stream: usize| Style { whole, whole_stored, stream, ..first };
+        let chunks = |whole: &[usize; 2]| space.streams.iter().map(|&s| cuts(&of(whole, s))).collect::<Vec<_>>();
+        let wholes: Vec<([usize; 2], Vec<usize>)> = distinct(&space.whole, chunks)
+            .into_iter()
+            .map(|whole| (whole, distinct(&space.streams, |&s| cuts(&of(&whole, s)))))
+            .collect();
+        for &rows in &rows {
+            for &([whole, whole_stored], ref streams) in &wholes {
+                let first = Style { rows, whole, whole_stored, ..first };
                 // From where it starts the descent may leave by either: a chunk that is too long for registers with all
                 // columns of the result has fewer columns for its only neighbours.
                 for turn in 0..2 {
@@ -148,8 +161,8 @@ impl Workshop<'_> {
                         for way in [turn, 1 - turn] {
                             let start = style;
                             let next: Vec<Style> = match way {
-                                0 => space.cols.iter().map(|&cols| Style { cols, ..start }).collect(),
-                                _ => space.streams.iter().map(|&stream| Style { stream, ..start }).collect(),
+                                0 => cols.iter().map(|&cols| Style { cols, ..start }).collect(),
+                                _ => streams.iter().map(|&stream| Style { stream, ..start }).collect(),
                             };
                             for next in next {
                                 self.improve(trials, next, &mut style, &mut best);
@@ -303,6 +316,18 @@ pub(crate) fn cost_on_core(gpu: &OnGpu, launch: f64) -> Cost {
 
 fn sizes(tiling: &Tiling) -> Vec<(IndexId, u8, usize)> {
     tiling.cuts.iter().map(|(&i, c)| (i, kind(c.kind), c.tile)).collect()
+}
+
+/// The first of those that come to the same, in their order.
+fn distinct<T: Copy, K: PartialEq>(all: &[T], of: impl Fn(&T) -> K) -> Vec<T> {
+    let mut seen: Vec<K> = vec![];
+    let new = |one: &&T| {
+        let own = of(one);
+        let is_new = !seen.contains(&own);
+        seen.extend(Some(own).filter(|_| is_new));
+        is_new
+    };
+    all.iter().filter(new).copied().collect()
 }
 
 /// 0 for a power of two, more for what has more odd parts.

@@ -332,6 +332,9 @@ impl Problem {
     /// The largest tile of at most so many positions of which every share of the index has a whole number.
     pub(crate) fn dividing(&self, index: IndexId, tile: usize) -> usize {
         let shares: Vec<usize> = self.spans.iter().filter(|s| s.over == index).map(|s| s.each).collect();
+        if shares.is_empty() {
+            return tile.max(1);
+        }
         let fits = |tile: &usize| shares.iter().all(|each| each.is_multiple_of(*tile));
         (1..=tile).rev().find(fits).unwrap_or(1)
     }

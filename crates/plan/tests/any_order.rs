@@ -108,6 +108,54 @@ fn no_order_is_below_the_bound_for_any() {
     }
 }
 
+/// Plans of shipped programs of which bounds were above what they move once: axes of which only a part is read, sums that a condition makes
+/// short, products that are kept for several rows, regions of which some are empty, cores with a memory each.
+#[test]
+fn no_plan_moves_less_than_its_bounds_or_holds_more_than_there_is() {
+    for (name, machine, capacity, sizes) in [
+        ("linear_attention", "two-level", 10000, "B=7, D=2, E=2049, H=7, M=2049, N=64"),
+        ("attention_twice", "three-level", 100, "B=7, M=7, D=127, N=255, L=2, E=3"),
+        ("attention_padding", "three-level", 100, "B=255, D=255, E=3, H=2049, M=127, N=2049"),
+        ("attention_alibi", "two-level-cluster", 300, "B=1, H=20, M=20, D=2049, N=1024, E=1024"),
+        ("linear_attention", "two-level-cluster", 100, "B=300, D=3, E=128, H=3, M=20, N=64"),
+        ("logsumexp", "two-level-cluster", 100, "M=255, N=300"),
+        ("rmsnorm_matmul", "two-level-cluster", 1000, "D=20, M=64, N=1024"),
+        ("shortest_paths", "two-level-cluster", 64, "V=20"),
+        ("swiglu", "two-level-cluster", 10000, "D=3, E=127, F=2049, M=2049"),
+    ] {
+        let machine = built_in(machine).and_then(|m| m.with_capacity(capacity).ok()).expect("room for elements");
+        let path = format!("{}/../../cascades/{name}.ein", env!("CARGO_MANIFEST_DIR"));
+        let cascade = read(&std::fs::read_to_string(path).expect("a shipped program"));
+        let derivation = derive(&cascade);
+        let bound = sized(&cascade, sizes);
+        let (_, plan) = choose(&Form::all(&derivation), &bound, &machine, &Options::default()).expect("a plan");
+        for kernel in transfers(&plan.program, &machine) {
+            for level in &kernel.levels {
+                let what = format!("{name} on {}: {} at {}", machine.name, kernel.name, level.level);
+                assert!(level.any_order_bytes <= level.bytes, "{what}: {} of {}", level.bytes, level.any_order_bytes);
+                let held = level.resident_bytes;
+                assert!(level.capacity.is_none_or(|c| held <= c), "{what}: {held} of {:?}", level.capacity);
+            }
+        }
+    }
+}
+
+/// A form is not dismissed for what it would move if the slices of its recurrence went through memory.
+#[test]
+fn more_memory_moves_no_more() {
+    let cascade = read(include_str!("../../../cascades/linear_attention.ein"));
+    let derivation = derive(&cascade);
+    let bound = sized(&cascade, "B=1, H=1, M=400, N=400, D=32, E=32");
+    let mut before = u64::MAX;
+    for capacity in [1100, 1400, 1494, 3000, 5253] {
+        let machine = built_in("two-level").and_then(|m| m.with_capacity(capacity).ok()).expect("room for elements");
+        let (_, plan) = choose(&Form::all(&derivation), &bound, &machine, &Options::default()).expect("a plan");
+        let bytes = transfers(&plan.program, &machine).iter().map(|k| k.levels[0].bytes).sum::<u64>();
+        assert!(bytes <= before, "{bytes} bytes where {capacity} elements fit, {before} with fewer");
+        before = bytes;
+    }
+}
+
 /// How the sums of a program are written in tiles is no part of its bound.
 #[test]
 fn tiles_do_not_change_the_bound_for_any_order() {
