@@ -135,7 +135,7 @@ impl Executable {
                 seconds: begun.elapsed().as_secs_f64(),
                 traffic: if options.count { totals.traffic() } else { vec![] },
                 skipped_chunks: totals.skipped,
-                serial: (!plan.parallel).then_some("two of its operations store to one tensor"),
+                serial: (!plan.parallel).then_some("points of its grid may store to the same elements"),
             });
         }
         Ok(Report { seconds: started.elapsed().as_secs_f64(), kernels, isa: self.token.isa().name() })

@@ -488,7 +488,28 @@ fn two_stores_to_one_tensor_run_in_order_on_one_thread() {
     let program = finish(p);
     check(&program, &[ramp(12)], 0.0);
     let (_, report) = run(&program, &Options::default(), 3, &[ramp(12)]).expect("runs");
-    assert_eq!(report.kernels[0].serial, Some("two of its operations store to one tensor"));
+    assert_eq!(report.kernels[0].serial, Some("points of its grid may store to the same elements"));
+}
+
+#[test]
+fn two_stores_to_one_tensor_that_stay_apart_run_side_by_side() {
+    // The slice at the start and those of a recurrence: each point has rows of its own.
+    let mut p = Builder::new("scan");
+    let (x, y) = (p.input("X", &[12, 7], F32), p.output("Y", &[12, 8], F32));
+    p.kernel("scan", |g| {
+        let (i, n) = (g.grid("i", 12, 5), g.stream_axis("n", 7, 1));
+        let start = g.load("start", x, [Coord::axis(i), Coord::fixed(0)]);
+        g.store(y, [Coord::axis(i), Coord::fixed(0)], start);
+        g.stream(n, Predicate::default(), [], |g, []| {
+            let x = g.load("x", x, [i, n]);
+            g.store(y, [Coord::axis(i), Coord { terms: vec![(1, CoordAtom::Axis(n))], offset: 1 }], x * 2.0);
+            []
+        });
+    });
+    let program = finish(p);
+    check(&program, &[ramp(84)], 0.0);
+    let (_, report) = run(&program, &Options::default(), 3, &[ramp(84)]).expect("runs");
+    assert_eq!(report.kernels[0].serial, None);
 }
 
 #[test]

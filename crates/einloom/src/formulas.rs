@@ -40,7 +40,13 @@ impl Derived {
         let stored: Vec<&str> = planned.kernels().iter().flat_map(|k| &k.materialised).map(String::as_str).collect();
         let roots: Vec<&str> = plan.materialised.iter().map(String::as_str).collect();
         let diagram = Diagram::of_kernel(form.graph, &roots, &stored)?;
-        let groups = groups(planned, plan)?;
+        let mut groups = groups(planned, plan)?;
+        // A group of all positions is none: the index is whole, and what it adds to the memory counts with its size.
+        let whole = |(name, tile): &(String, usize)| {
+            let of = |a: &&einloom_tile::Axis| a.name == *name && *tile == a.extent && a.extent > 1;
+            plan.part.is_none() && tiles.axes.iter().any(|a| of(&a))
+        };
+        groups.retain(|group| !whole(group));
         let partition = partition(&groups, tiles);
         let transfers = diagram.transfers(&partition)?;
         let memory = diagram.memory(&partition)?;

@@ -2,11 +2,13 @@
 
 use super::{
     Access, Carried, Carrier, Contract, Ends, ExpressionPlan, FEW, Keep, Masks, Picked, Plan, Product, Step, Tile,
-    Unit, Viewable, anchored, beside, each_step, kept, masks, piecewise, products, slots, split, sweep,
-    tiles as unit_tiles, truths,
+    Unit, Viewable, anchored, beside, kept, masks, piecewise, products, slots, split, sweep, tiles as unit_tiles,
+    truths,
 };
 use crate::BuildError;
-use einloom_tile::{AxisId, Kernel, Op, Program, Scalar, TensorId, ValueDecl, ValueId, anchors, visits};
+use einloom_tile::{
+    AxisId, Coord, CoordAtom, Kernel, Op, Program, Scalar, TensorId, ValueDecl, ValueId, anchors, grid_steps, visits,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Plans `kernel`, whose values have the given inner axes, and which loads some of them again.
@@ -16,6 +18,7 @@ pub(super) fn lower(
     inner: &[Option<AxisId>],
     unit: Option<Unit>,
 ) -> Result<Plan, BuildError> {
+    let parallel = !stores_meet(&kernel);
     let anchors = anchors(&kernel);
     let mut below = anchors.clone();
     beside::chosen(&kernel.body, &mut below);
@@ -54,7 +57,7 @@ pub(super) fn lower(
     let slots = slots::assign(&kernel, &mut tiles, &steps);
     anchored::check(&tiles, &mut steps);
     let visits = visits(&kernel);
-    Ok(Plan { parallel: !stores_twice(&steps), kernel, tiles, body: steps, slots, visits })
+    Ok(Plan { parallel, kernel, tiles, body: steps, slots, visits })
 }
 
 struct Lower<'a> {
@@ -310,13 +313,25 @@ impl Lower<'_> {
     }
 }
 
-/// Whether two stores of the kernel go to one tensor: each is known not to race with itself, but not with the other.
-fn stores_twice(steps: &[Step]) -> bool {
-    let (mut stored, mut twice) = (BTreeSet::new(), false);
-    each_step(steps, &mut |step| {
-        if let Some(tensor) = step.stores_to() {
-            twice |= !stored.insert(tensor);
+/// Whether a point of the grid may store where another does: each store is known not to race with itself, but not with another one to the same
+/// tensor. They do not meet if along every axis of the grid that has several steps some dimension is that axis in all of them.
+fn stores_meet(kernel: &Kernel) -> bool {
+    fn collect<'k>(ops: &'k [Op], out: &mut BTreeMap<TensorId, Vec<&'k [Coord]>>) {
+        for op in ops {
+            match op {
+                Op::Store { tensor, at, .. } => out.entry(*tensor).or_default().push(at),
+                Op::Stream { body, .. } => collect(body, out),
+                _ => {}
+            }
         }
-    });
-    twice
+    }
+    let mut stores = BTreeMap::new();
+    collect(&kernel.body, &mut stores);
+    let apart = |all: &[&[Coord]], axis: AxisId| {
+        let own = |coord: &Coord| coord.terms.as_slice() == [(1, CoordAtom::Axis(axis))];
+        let mut first = all[0].iter().enumerate().filter(|(_, c)| own(c));
+        first.any(|(dim, coord)| all.iter().all(|at| at.get(dim) == Some(coord)))
+    };
+    let several = |axis: &&AxisId| grid_steps(kernel.axis(**axis)) > 1;
+    stores.values().filter(|all| all.len() > 1).any(|all| !kernel.grid.iter().filter(several).all(|&a| apart(all, a)))
 }

@@ -181,8 +181,8 @@ impl Line {
 ///
 /// Which of the two is fixed when it is made, and checked by every access. That no element is written by two threads
 /// at once is the rule of [`einloom_tile::verify`] that coordinates of stores determine every axis of the grid;
-/// programs that break it are not made executable, and kernels in which two operations store to one tensor, which the
-/// rule does not cover, run on one thread.
+/// programs that break it are not made executable. Two operations that store to one tensor are not covered by the rule: kernels in
+/// which these may meet at different points (`stores_meet`) run on one thread.
 pub(crate) struct Shared<'a> {
     start: *mut u8,
     bytes: usize,
