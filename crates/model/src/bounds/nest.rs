@@ -16,7 +16,10 @@
 
 use super::simplex::{Solution, pack};
 use num_rational::Ratio;
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 /// An array of a nest.
 #[derive(Clone, Debug, PartialEq)]
@@ -286,21 +289,8 @@ impl ProjectiveNest {
         let free: Vec<&BTreeSet<usize>> = (0..classes.len()).filter(|&c| !is_whole(c)).map(|c| &classes[c]).collect();
         let rows: Vec<Vec<usize>> =
             arrays.iter().map(|a| (0..free.len()).filter(|&c| !a.over.is_disjoint(free[c])).collect()).collect();
-        // Another order of arrays or indices may find other exponents.
-        let Some(one) = pack(&rows, free.len()) else { return vec![] };
-        let mut vertices = BTreeSet::from([one.dual]);
-        for first in 0..rows.len() {
-            let turned: Vec<Vec<usize>> = rows[first..].iter().chain(&rows[..first]).cloned().collect();
-            let mirrored = turned.iter().map(|r| r.iter().map(|c| free.len() - 1 - c).collect()).collect();
-            for rows in [turned, mirrored] {
-                if let Some(mut found) = pack(&rows, free.len()) {
-                    found.dual.rotate_right(first);
-                    vertices.insert(found.dual);
-                }
-            }
-        }
-        let real = |q: &Ratio<i64>| *q.numer() as f64 / *q.denom() as f64;
-        let sigma = real(&one.value);
+        let Some(found) = vertices(rows, free.len()) else { return vec![] };
+        let (sigma, vertices) = (found.sigma, &found.exponents);
         let factor: f64 =
             (0..classes.len()).filter(|&c| is_whole(c)).map(|c| self.positions(&classes[c])).product::<f64>() * factor;
         let power = |exponents: &[f64]| {
@@ -309,9 +299,52 @@ impl ProjectiveNest {
             let shared = arrays.iter().zip(exponents).filter(|(a, _)| a.shared).map(|(_, s)| s).sum();
             Power { scale, fixed, sigma, shared }
         };
-        let vertices: Vec<Vec<f64>> = vertices.iter().map(|v| v.iter().map(real).collect()).collect();
         let mean = |a: &[f64], b: &[f64]| -> Vec<f64> { a.iter().zip(b).map(|(x, y)| (x + y) / 2.0).collect() };
         let pairs = vertices.iter().enumerate().flat_map(|(k, a)| vertices[k..].iter().map(move |b| mean(a, b)));
         pairs.map(|s| power(&s)).collect()
     }
+}
+
+/// Exponents of least sum.
+#[derive(Debug)]
+struct Vertices {
+    sigma: f64,
+    /// Of each array, in all ways that were found.
+    exponents: Vec<Vec<f64>>,
+}
+
+/// Those of a linear program, which nests of many sizes have in common: each is solved once.
+fn vertices(rows: Vec<Vec<usize>>, indices: usize) -> Option<Rc<Vertices>> {
+    type Known = FxHashMap<(Vec<Vec<usize>>, usize), Option<Rc<Vertices>>>;
+    thread_local! {
+        static KNOWN: RefCell<Known> = RefCell::default();
+    }
+    KNOWN.with_borrow_mut(|known| {
+        let key = (rows, indices);
+        if let Some(found) = known.get(&key) {
+            return found.clone();
+        }
+        let found = solved(&key.0, indices).map(Rc::new);
+        known.insert(key, found.clone());
+        found
+    })
+}
+
+/// Another order of arrays or indices may find other exponents.
+fn solved(rows: &[Vec<usize>], indices: usize) -> Option<Vertices> {
+    let one = pack(rows, indices)?;
+    let mut vertices = BTreeSet::from([one.dual]);
+    for first in 0..rows.len() {
+        let turned: Vec<Vec<usize>> = rows[first..].iter().chain(&rows[..first]).cloned().collect();
+        let mirrored = turned.iter().map(|r| r.iter().map(|c| indices - 1 - c).collect()).collect();
+        for rows in [turned, mirrored] {
+            if let Some(mut found) = pack(&rows, indices) {
+                found.dual.rotate_right(first);
+                vertices.insert(found.dual);
+            }
+        }
+    }
+    let real = |q: &Ratio<i64>| *q.numer() as f64 / *q.denom() as f64;
+    let exponents = vertices.iter().map(|v| v.iter().map(real).collect()).collect();
+    Some(Vertices { sigma: real(&one.value), exponents })
 }
