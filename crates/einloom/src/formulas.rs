@@ -43,8 +43,8 @@ impl Derived {
         let mut groups = groups(planned, plan)?;
         // A group of all positions is none: the index is whole, and what it adds to the memory counts with its size.
         let whole = |(name, tile): &(String, usize)| {
-            let of = |a: &&einloom_tile::Axis| a.name == *name && *tile == a.extent && a.extent > 1;
-            plan.part.is_none() && tiles.axes.iter().any(|a| of(&a))
+            let axes = || tiles.axes.iter().filter(|a| a.name == *name);
+            plan.part.is_none() && axes().any(|a| a.extent > 1 && a.extent == *tile)
         };
         groups.retain(|group| !whole(group));
         let partition = partition(&groups, tiles);
