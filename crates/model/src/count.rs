@@ -9,6 +9,7 @@ use crate::nest::Loop;
 use crate::ranges::{Stretch, Windows, covered, stretches};
 use einloom_tile::{AxisId, AxisKind, Kernel, Predicate, Window, initial_windows, stream_range};
 use rustc_hash::FxHashMap;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -80,6 +81,19 @@ struct Step {
     within: Option<Arc<Predicate>>,
     /// How the iterations count together.
     together: Together,
+    /// Of iterations of which only the largest counts, the one that is: see [`Most`].
+    most: Most,
+}
+
+/// Where a loop that moves on lets the ranges of all inside it grow, or shrink, as it does under a causal mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Most {
+    /// The first window is the largest.
+    First,
+    /// The last one is, or the one before if the last is shorter.
+    Last,
+    /// Any may be.
+    Any,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +144,8 @@ impl Group {
     pub fn total(&self, kernel: &Kernel) -> u64 {
         let mut totals = lock(&self.totals);
         let Totals { windows, known, last } = &mut *totals;
-        let mut make = || self.walk(kernel, &self.steps, windows);
+        let steps = self.in_turn(kernel);
+        let mut make = || self.walk(kernel, &steps, windows);
         let mut tiles = [0; REMEMBERED];
         if self.steps.len() > REMEMBERED {
             return make();
@@ -145,6 +160,26 @@ impl Group {
         };
         *last = Some((tiles, total));
         total
+    }
+
+    /// The loops in the order in which they are enumerated soonest: one that is added up, of many windows, stands outside the last one only,
+    /// for two loops are summed without a walk. It passes those whose ranges do not depend on it, and of which not only the largest counts.
+    fn in_turn(&self, kernel: &Kernel) -> Cow<'_, [Step]> {
+        let steps = &self.steps;
+        let Some(place) = steps.len().checked_sub(2).filter(|&p| p > 0) else { return Cow::Borrowed(steps) };
+        let count = |k: usize| steps[k].extent.div_ceil(kernel.axis(steps[k].axis).tile);
+        let passes = |k: usize| {
+            steps[k].together == Together::Each
+                && steps[k + 1..=place].iter().all(|s| s.together != Together::Largest && !s.depends_on(steps[k].axis))
+        };
+        match (0..place).filter(|&k| passes(k)).max_by_key(|&k| count(k)).filter(|&k| count(k) > count(place)) {
+            Some(k) => {
+                let mut steps = steps.clone();
+                steps[k..=place].rotate_left(1);
+                Cow::Owned(steps)
+            }
+            None => Cow::Borrowed(steps),
+        }
     }
 
     fn walk(&self, kernel: &Kernel, steps: &[Step], windows: &mut [Window]) -> u64 {
@@ -171,11 +206,16 @@ impl Group {
             windows[axis.at()] = window;
             self.walk(kernel, rest, windows)
         };
-        let each = (base..high).step_by(tile).map(|base| Window { base, len: tile.min(high - base) });
+        let window = |base: usize| Window { base, len: tile.min(high - base) };
+        let each = (base..high).step_by(tile).map(window);
         let total = match step.together {
             Together::Union => at(union),
             Together::Each => each.map(&mut at).fold(0, u64::saturating_add),
-            Together::Largest => each.map(&mut at).max().unwrap_or(0),
+            Together::Largest => match step.most {
+                Most::First => at(window(base)),
+                Most::Last => each.skip(count.saturating_sub(2)).map(&mut at).max().unwrap_or(0),
+                Most::Any => each.map(&mut at).max().unwrap_or(0),
+            },
             Together::Full => at(Window { base, len: union.len.min(tile) }),
             Together::Alike => (count as u64).saturating_mul(at(union)),
             Together::FullAndLast => {
@@ -354,7 +394,21 @@ impl Sum<'_> {
             (true, _) => Together::FullAndLast,
         };
         let extent = self.kernel.axis(axis).extent;
-        Step { axis, extent, within: own.within.clone(), together }
+        let inside = loops[k + 1..].iter().flat_map(|l| l.0.conditions());
+        let moves: Vec<i64> = inside.map(|affine| affine.coefficient(axis)).collect();
+        let most = match factors.iter().all(|f| f.placed.is_empty()) {
+            true if moves.iter().all(|&c| c >= 0) => Most::Last,
+            true if moves.iter().all(|&c| c <= 0) => Most::First,
+            _ => Most::Any,
+        };
+        Step { axis, extent, within: own.within.clone(), together, most }
+    }
+}
+
+impl Step {
+    /// Whether its range depends on where another loop stands.
+    fn depends_on(&self, axis: AxisId) -> bool {
+        self.within.as_ref().is_some_and(|within| within.all.iter().any(|affine| affine.coefficient(axis) != 0))
     }
 }
 
@@ -433,6 +487,61 @@ mod tests {
             assert_eq!(count(&[m]), rows, "case {case}: {kernel:?}");
             assert_eq!(count(&[]), visits, "case {case}: {kernel:?}");
             some += u64::from(elements_ > 0);
+        }
+        assert!(some > 1000, "{some}");
+    }
+
+    /// Causal masks over chunks of positions, of whatever tiles and lengths: added up, and the largest of them, as a walk over all windows
+    /// in the order in which they are nested finds.
+    #[test]
+    fn loops_in_turn_count_as_nested() {
+        let (mut seed, mut some) = (7u64, 0);
+        let mut random = |from: i64, to: i64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            from + ((seed >> 33) % (to - from + 1) as u64) as i64
+        };
+        for case in 0..2000 {
+            let (chunks_, within_, side) =
+                (random(1, 12) as usize, random(1, 6) as usize, [-1, 1][random(0, 1) as usize]);
+            let long = within_ as i64;
+            let mut axes = None;
+            let (mut own, mut mask) = (Predicate::default(), Predicate::default());
+            let mut builder = Builder::new("mask");
+            builder.kernel("mask", |k| {
+                let t = k.grid("t_chunk", chunks_, random(1, 4) as usize);
+                let u = k.grid("t_within", within_, random(1, 4) as usize);
+                let v = k.stream_axis("n_within", within_, random(1, 4) as usize);
+                let n = k.stream_axis("n_chunk", chunks_, random(1, 4) as usize);
+                let apart = (Affine::from(0) + t * long + u - (Affine::from(0) + n * long) - v) * side;
+                mask.all.push(apart + random(-3, 3));
+                if random(0, 1) == 1 {
+                    own.all.push(Affine::from(0) + t + random(0, 9) - v);
+                }
+                k.stream(v, own.clone(), [], |k, []| {
+                    k.stream(n, mask.clone(), [], |_, []| []);
+                    []
+                });
+                axes = Some([t, u, v, n]);
+            });
+            let (program, [t, u, v, n]) = (builder.finish().expect("well-formed"), axes.expect("four axes"));
+            let kernel = &program.kernels[0];
+            let loops = [t, u].map(|axis| Loop { axis, within: None });
+            let loops: Vec<Loop> = loops.into_iter().chain([Loop::stream(v, &own), Loop::stream(n, &mask)]).collect();
+            let factors: Vec<Arc<Factor>> =
+                [t, u, v, n].into_iter().filter(|_| random(0, 1) == 1).map(Factor::length).collect();
+            let empty = BTreeSet::new();
+            let union = if random(0, 1) == 1 { Union::Least(&empty) } else { Union::Hull };
+            let (outer, inner) = loops.split_at(random(0, 4) as usize);
+            let largest = random(0, 1) == 1;
+            let sum = Sum { kernel, outer, inner, factors: &factors, additive: true, largest, union };
+            for group in sum.groups(&Counts::default()) {
+                let mut nested: Vec<Step> = group.steps.clone();
+                nested.iter_mut().for_each(|s| s.most = Most::Any);
+                let mut windows = initial_windows(kernel);
+                let expected = group.walk(kernel, &nested, &mut windows);
+                assert_eq!(group.total(kernel), expected, "case {case}: {group:?} {kernel:?}");
+                some += u64::from(expected > 1);
+            }
         }
         assert!(some > 1000, "{some}");
     }

@@ -289,10 +289,10 @@ pub(crate) type Sides = ArrayVec<AxisId, 2>;
 /// The axes of a tile's sides.
 pub(crate) fn sides(kernel: &Kernel, value: ValueId) -> Sides {
     let value = kernel.value(value);
-    let mut out: Sides = [value.rows, value.cols].into_iter().flatten().collect();
-    out.sort_unstable();
-    if out.len() == 2 && out[0] == out[1] {
-        out.pop();
+    let mut out = Sides::new();
+    match (value.rows, value.cols) {
+        (Some(a), Some(b)) if a != b => out.extend([a.min(b), a.max(b)]),
+        (rows, cols) => out.extend(rows.or(cols)),
     }
     out
 }

@@ -4,6 +4,7 @@
 use crate::build::time;
 use crate::problem::Problem;
 use crate::{Lost, Merge, Merging, Plan, PlanError, Split};
+use einloom_algebra::NodeId;
 
 /// Predictions that differ by less do not decide: then indices stay as they are written.
 const CLOSE: f64 = 1.02;
@@ -29,6 +30,9 @@ pub(crate) enum Indices {
     /// After that those that always go together are one.
     Merged,
 }
+
+/// What each kernel of a plan stores: with these indices it is divided so, whatever their extents.
+pub(crate) type Roots = Vec<Vec<NodeId>>;
 
 /// The best of the plans with other indices. `plan` is told which; it gives none if no index can be another.
 pub(crate) fn best(
@@ -74,6 +78,7 @@ pub(crate) fn best(
         format!("{}: predicted {} in all{}", every.of(&best), time(best.seconds), told.collect::<String>())
     });
     lost.iter().for_each(|p| best.work += p.work);
+    best.divided.extend(lost.iter().flat_map(|p| p.divided.clone()));
     let lost: Vec<Lost> = lost.into_iter().zip(what).map(|(p, what)| p.as_lost(what)).collect();
     best.lose(lost);
     if let Some(kernel) = best.kernels.first_mut() {

@@ -79,7 +79,7 @@ use einloom_algebra::Graph;
 use einloom_cascade::Bound;
 use einloom_machine::Machine;
 use einloom_tile::{AxisKind, Kernel};
-use indices::Indices;
+use indices::{Indices, Roots};
 use std::collections::BTreeSet;
 
 /// A tile program that computes the outputs of `graph`, as written or as derived, for the sizes in `bound`.
@@ -129,7 +129,7 @@ fn in_one_piece(
     let merge = if known.hurries.is_some() { Merging::Never } else { options.merge };
     let so_far = known.so_far.unwrap_or(f64::INFINITY);
     chunks::best(graph, bound, (machine, options, so_far), &mut |chunk| {
-        let mut by = |indices| plan_by(graph, bound, machine, options, (chunk, indices, &[]), known);
+        let mut by = |indices| plan_by(graph, bound, machine, options, (chunk, indices, &[], None), known);
         match Draw::of(options) {
             Some(draw) => draw.indices(merge, &mut by),
             None => indices::best(merge, &mut by),
@@ -146,23 +146,23 @@ fn in_shares(
     (chunk, plan): (Chunk, Plan),
     known: &mut known::Known,
 ) -> Plan {
-    shares::best(machine, plan, &mut |shares| {
+    shares::best(machine, plan, &mut |indices, shares, roots| {
         if known.is_spent() {
             return None;
         }
-        let by = |indices| plan_by(graph, bound, machine, options, (chunk, indices, shares), known);
-        Some(indices::best(options.merge, &mut { by }))
+        // With what is refused the others go on.
+        Some(plan_by(graph, bound, machine, options, (chunk, indices, shares, roots), known).ok().flatten())
     })
 }
 
-/// A plan in which recurrences that advance by chunks take this many positions at a time, with these indices. None if none can be
-/// other than it is written.
+/// A plan in which recurrences that advance by chunks take this many positions at a time, with these indices, divided into kernels that store
+/// this, if that is given. None if no index can be other than it is written.
 fn plan_by(
     graph: &Graph,
     bound: &Bound,
     machine: &Machine,
     options: &Options,
-    (chunk, indices, shares): (Chunk, Indices, &[Shares]),
+    (chunk, indices, shares, roots): (Chunk, Indices, &[Shares], Option<&Roots>),
     known: &mut known::Known,
 ) -> Result<Option<Plan>, PlanError> {
     if options.drawn.is_some() {
@@ -246,7 +246,7 @@ fn plan_by(
         work,
     };
     let mut search = search::Search::new(shop);
-    let division = search.run()?;
+    let division = search.run(roots)?;
     let work = search.shop.work;
     search.shop.known.spent += work.done(problem.items.len());
     let mut lost = search.lost(&division);
@@ -276,12 +276,14 @@ fn plan_by(
     let longer = |d: &search::Division| (d.seconds - division.seconds).max(0.0);
     let idle = |d: &search::Division| -> Vec<shares::Idle> {
         let idle = d.kernels.iter().filter_map(|k| shares::Idle::of(&problem, &exprs, k, machine));
-        idle.map(|i| i.less(longer(d))).collect()
+        idle.map(|i| i.in_division(longer(d), d.roots())).collect()
     };
     let looked_at = std::iter::once(&division).chain(seen.iter().map(|s| &s.1));
     let idle = if options.shares.is_none() && drawn.is_none() { looked_at.flat_map(idle).collect() } else { vec![] };
     let shares = shared;
-    Ok(Some(Plan { program, kernels: planned, seconds, least_seconds, splits, merges, shares, idle, work, lost }))
+    let divided = vec![(indices, division.roots())];
+    let kernels = planned;
+    Ok(Some(Plan { program, kernels, seconds, least_seconds, splits, merges, shares, divided, idle, work, lost }))
 }
 
 fn unique(wanted: &str, taken: &mut BTreeSet<String>) -> String {

@@ -1,5 +1,6 @@
 //! What a caller asks of the planner and gets from it.
 
+use crate::indices::{Indices, Roots};
 use crate::lost::Lost;
 use crate::merged::Merge;
 use crate::parts::Part;
@@ -90,6 +91,8 @@ pub struct Plan {
     pub merges: Vec<Merge>,
     /// Indices that reductions of it go through in shares.
     pub shares: Vec<Shares>,
+    /// What the kernels store, of the plan and of the best with other indices, by these.
+    pub(crate) divided: Vec<(Indices, Roots)>,
     /// Kernels of it that leave cores idle.
     pub(crate) idle: Vec<Idle>,
     /// What the search for it has looked at.

@@ -6,6 +6,7 @@ use crate::cone::ConeError;
 use crate::drawn::Draw;
 use crate::frame::Memory;
 use crate::gpu::KEPT;
+use crate::indices::Roots;
 use crate::lost::{self, Cost, Lost};
 use crate::problem::{ItemDef, Problem};
 use crate::{Fusion, PlanError};
@@ -40,6 +41,14 @@ pub(crate) struct Division {
 }
 
 impl Division {
+    /// What its kernels store.
+    pub(crate) fn roots(&self) -> Roots {
+        // Parts of one kernel follow each other.
+        let mut all: Roots = self.kernels.iter().map(|k| k.roots.clone()).collect();
+        all.dedup();
+        all
+    }
+
     /// Tells something about all kernels, with the first of them.
     fn note(&mut self, text: &str) {
         if let Some(&root) = self.kernels.first().and_then(|k| k.roots.first()) {
@@ -57,6 +66,8 @@ pub(crate) struct Search<'a> {
     forced: BTreeMap<NodeId, String>,
     /// Sets of which those nodes that are in memory begin in one kernel.
     together: Vec<BTreeSet<NodeId>>,
+    /// Whether kernels are joined where they are faster together.
+    joins: bool,
     /// Times what inputs and outputs hold: so many elements may go through memory by choice.
     room: usize,
     /// Divisions that were worked out, the best so far among them.
@@ -81,12 +92,16 @@ impl<'a> Search<'a> {
     pub(crate) fn new(shop: Workshop<'a>) -> Self {
         let p = shop.p;
         let (built, forced) = (BTreeMap::new(), BTreeMap::new());
-        Self { shop, p, built, left: TRIES * p.items.len(), forced, together: vec![], room: 1, seen: vec![] }
+        let (left, joins) = (TRIES * p.items.len(), shop.options.fuse == Fusion::Auto);
+        Self { shop, p, built, left, forced, together: vec![], joins, room: 1, seen: vec![] }
     }
 
-    /// The best division found, its kernels in the best number types.
-    pub(crate) fn run(&mut self) -> Result<Division, PlanError> {
-        let mut best = self.cut()?;
+    /// The best division found, or that into kernels which store `roots`, its kernels in the best number types.
+    pub(crate) fn run(&mut self, roots: Option<&Roots>) -> Result<Division, PlanError> {
+        let mut best = match roots {
+            Some(roots) => self.divide_into(roots)?,
+            None => self.cut()?,
+        };
         if let Some(draw) = Draw::of(self.shop.options) {
             for kernel in &mut best.kernels {
                 *kernel = Rc::new(self.shop.ordered_as_drawn(kernel, draw));
@@ -129,7 +144,17 @@ impl<'a> Search<'a> {
         Ok(best)
     }
 
-    fn cut(&mut self) -> Result<Division, PlanError> {
+    /// The division into kernels that store these, and what must be in memory besides.
+    fn divide_into(&mut self, roots: &Roots) -> Result<Division, PlanError> {
+        let mut memory = self.in_memory();
+        memory.extend(roots.iter().flatten());
+        self.together = roots.iter().filter(|r| r.len() > 1).map(|r| r.iter().copied().collect()).collect();
+        self.joins = false;
+        self.divide(&memory)
+    }
+
+    /// What is in memory however the program is divided.
+    fn in_memory(&self) -> BTreeSet<NodeId> {
         let mut memory: BTreeSet<NodeId> = self.p.outputs.iter().copied().collect();
         for &n in &self.p.order {
             let item = &self.p[n];
@@ -141,6 +166,11 @@ impl<'a> Search<'a> {
                 memory.insert(n);
             }
         }
+        memory
+    }
+
+    fn cut(&mut self) -> Result<Division, PlanError> {
+        let mut memory = self.in_memory();
         if self.shop.options.fuse == Fusion::None {
             return self.divide(&memory);
         }
@@ -290,10 +320,12 @@ impl<'a> Search<'a> {
     fn candidates(&self, division: &Division, memory: &BTreeSet<NodeId>) -> Vec<NodeId> {
         let mut out = vec![];
         let (budget, spent) = self.room(memory);
-        // A cut gains no more than the kernels take that compute the node.
+        // A cut gains no more than the kernels take that compute the node, less what it takes to start them and one more.
         let worth = (1.0 - WORTH_A_CUT) * division.seconds;
+        let start = self.shop.machine.overhead.kernel.0;
         let gain = |n: &NodeId| -> f64 {
-            division.kernels.iter().filter(|k| k.cone.computed.contains(n)).map(|k| k.cost.seconds).sum()
+            let with = division.kernels.iter().filter(|k| k.cone.computed.contains(n));
+            with.map(|k| k.cost.seconds - start).sum::<f64>() - start
         };
         for k in &division.kernels {
             // What is computed more often than once gains by a cut, and what leaves cores idle: the part that goes through
@@ -415,7 +447,7 @@ impl<'a> Search<'a> {
         for (&n, why) in &self.forced {
             notes.entry(n).or_default().push(why.clone());
         }
-        if self.shop.options.fuse == Fusion::Auto {
+        if self.joins {
             self.merge(&mut kernels, memory, &mut notes);
         }
         let kernels = ordered(kernels);

@@ -11,7 +11,7 @@
 use crate::build::{Built, time};
 use crate::drawn::Draw;
 use crate::expr::{Atom, Coordinate, Expr, ExprId, Exprs, Linear};
-use crate::indices::unknown;
+use crate::indices::{Indices, Roots, unknown};
 use crate::problem::{Fold, Index, Item, ItemDef, Problem};
 use crate::{Lost, Plan, PlanError, Work};
 use einloom_algebra::NodeId;
@@ -40,6 +40,10 @@ const IN_LARGER_TILES: f64 = 0.5;
 const LEAST: usize = 64;
 /// Parts of a share that its length is rounded to, so that tiles divide it.
 const ROUND: usize = 8;
+/// Times that the best length is looked at in all divisions.
+const TURNS: usize = 2;
+/// What another division of the best length must take of its time for other lengths to be looked at in that one.
+const NEARLY_AS_GOOD: f64 = 0.97;
 /// Times that a plan is divided further.
 const ROUNDS: usize = 3;
 
@@ -79,10 +83,12 @@ pub(crate) struct Idle {
     points: usize,
     /// Seconds that shares save at most.
     gain: f64,
+    /// What is stored by the kernels of the division in which it is.
+    roots: Roots,
 }
 
-/// Makes a plan with given shares; none if enough was looked at.
-pub(crate) type Planner<'p> = dyn FnMut(&[Shares]) -> Option<Result<Plan, PlanError>> + 'p;
+/// Makes a plan with these indices and shares, divided into kernels that store what is given, if it is; a plan that there is, and none if enough was looked at.
+pub(crate) type Planner<'p> = dyn FnMut(Indices, &[Shares], Option<&Roots>) -> Option<Option<Plan>> + 'p;
 
 /// Divides reductions of the plan, for as long as that is predicted to gain.
 pub(crate) fn best(machine: &Machine, mut best: Plan, plan: &mut Planner<'_>) -> Plan {
@@ -95,25 +101,37 @@ pub(crate) fn best(machine: &Machine, mut best: Plan, plan: &mut Planner<'_>) ->
         let open = |i: &&Idle| worth(i) && !taken(i);
         let most = best.idle.iter().filter(open).max_by(|a, b| a.gain.total_cmp(&b.gain));
         let Some(idle) = most.cloned() else { break };
-        let (mut fastest, mut slower) = (f64::INFINITY, 0);
-        let (mut better, mut lost): (Option<(Plan, Shares)>, Vec<Plan>) = (None, vec![]);
-        for each in idle.lengths(machine.cores) {
-            let one = Shares::new(idle.folds.clone(), idle.over, idle.extent, each);
-            let all: Vec<Shares> = shares.iter().cloned().chain([one.clone()]).collect();
-            let Some(found) = plan(&all) else { break };
-            let Ok(found) = found else { continue };
-            slower = if found.seconds < fastest { 0 } else { slower + 1 };
-            fastest = fastest.min(found.seconds);
-            let limit = better.as_ref().map_or(best.seconds * WORTH_SHARES, |b| b.0.seconds);
-            if found.seconds < limit {
-                lost.extend(better.replace((found, one)).map(|b| b.0));
-            } else {
-                lost.push(found);
+        let mut looks = idle.looked_at(machine.cores, &shares, &best.divided, plan);
+        let fastest = |looks: &[(Plan, Shares)]| {
+            (0..looks.len()).min_by(|&a, &b| looks[a].0.seconds.total_cmp(&looks[b].0.seconds))
+        };
+        // The best length may be divided in a better way, and others then in that way.
+        for turn in 0..TURNS {
+            let Some((glance, one)) = fastest(&looks).and_then(|k| looks.get_mut(k)) else { break };
+            let all: Vec<Shares> = shares.iter().chain([&*one]).cloned().collect();
+            let Some(&(indices, _)) = glance.divided.first() else { break };
+            let Some(whole) = plan(indices, &all, None).flatten() else { break };
+            let gain = whole.seconds < NEARLY_AS_GOOD * glance.seconds;
+            if whole.seconds <= glance.seconds {
+                *glance = Plan { work: glance.work + whole.work, ..whole };
             }
-            if slower == SLOWER {
+            if !gain || turn + 1 == TURNS {
                 break;
             }
+            let divided = glance.divided.clone();
+            for again in idle.looked_at(machine.cores, &shares, &divided, plan) {
+                match looks.iter_mut().find(|l| l.1 == again.1) {
+                    Some(before) if again.0.seconds < before.0.seconds => {
+                        *before = (Plan { work: before.0.work + again.0.work, ..again.0 }, again.1);
+                    }
+                    Some(before) => before.0.work += again.0.work,
+                    None => looks.push(again),
+                }
+            }
         }
+        let better = fastest(&looks).filter(|&k| looks[k].0.seconds < best.seconds * WORTH_SHARES);
+        let better = better.map(|k| looks.remove(k));
+        let mut lost: Vec<Plan> = looks.into_iter().map(|l| l.0).collect();
         if better.is_none() && lost.is_empty() {
             break;
         }
@@ -186,13 +204,44 @@ impl Idle {
         let sets = candidates.filter_map(|(n, i)| Some((i, p.in_shares_with(n, i, x).ok()?)));
         let (over, folds) = sets.max_by_key(|(i, _)| p[*i].extent)?;
         let extent = p[over].extent;
-        (extent >= 2 * LEAST).then_some(Self { folds, over, extent, points, gain: built.cost.seconds - least })
+        let (gain, roots) = (built.cost.seconds - least, vec![]);
+        (extent >= 2 * LEAST).then_some(Self { folds, over, extent, points, gain, roots })
     }
 
-    /// The same in a division that takes so many seconds longer than the best.
-    pub(crate) fn less(mut self, seconds: f64) -> Self {
-        self.gain -= seconds;
-        self
+    /// The same in a division whose kernels store `roots` and that takes so many seconds longer than the best.
+    pub(crate) fn in_division(self, longer: f64, roots: Roots) -> Self {
+        Self { gain: self.gain - longer, roots, ..self }
+    }
+
+    /// Plans with shares of all lengths beside those that there are, divided as a plan without them is, or as that in which cores are idle.
+    fn looked_at(
+        &self,
+        cores: usize,
+        shares: &[Shares],
+        divided: &[(Indices, Roots)],
+        plan: &mut Planner<'_>,
+    ) -> Vec<(Plan, Shares)> {
+        let own = divided.first().map(|d| (d.0, self.roots.clone()));
+        let own = own.filter(|own| !divided.contains(own));
+        let (mut looks, mut fastest, mut slower): (Vec<(Plan, Shares)>, _, _) = (vec![], f64::INFINITY, 0);
+        for each in self.lengths(cores) {
+            let one = Shares::new(self.folds.clone(), self.over, self.extent, each);
+            let all: Vec<Shares> = shares.iter().chain([&one]).cloned().collect();
+            let mut found: Option<Plan> = None;
+            for (indices, roots) in divided.iter().chain(&own) {
+                let Some(other) = plan(*indices, &all, Some(roots)) else { return looks };
+                let faster = |p: &Plan| found.as_ref().is_none_or(|f| p.seconds < f.seconds);
+                found = other.filter(faster).or(found);
+            }
+            let Some(found) = found else { continue };
+            slower = if found.seconds < fastest { 0 } else { slower + 1 };
+            fastest = fastest.min(found.seconds);
+            looks.push((found, one));
+            if slower == SLOWER {
+                break;
+            }
+        }
+        looks
     }
 
     /// Lengths of shares, the longest first: those that give all cores something to do, and those of equal shares.

@@ -353,6 +353,11 @@ impl Affine {
     pub fn axis(axis: AxisId) -> Self {
         Self { terms: vec![(1, axis)], constant: 0 }
     }
+
+    /// What an axis is multiplied by, 0 if it does not occur.
+    pub fn coefficient(&self, axis: AxisId) -> i64 {
+        self.terms.iter().filter(|t| t.1 == axis).map(|t| t.0).sum()
+    }
 }
 
 impl Coord {
