@@ -12,7 +12,7 @@ pub struct Overhead {
     pub operation: Seconds,
     /// Until a run of elements arrives that does not follow the one before: no prefetcher knows where it begins.
     pub run: Seconds,
-    /// Side of the squares of a tile, in elements, that are not computed where a mask leaves nothing of them; `None` where
+    /// Side of the squares of a tile, in elements, by which matrices are multiplied, and that are not computed where a mask leaves nothing of them; `None` where
     /// only whole tiles are left out.
     pub masked: Option<usize>,
     /// Where tiles are gone through element by element: the part of the time of the faster levels that adds to that of the

@@ -5,7 +5,7 @@ use crate::counts::Counts;
 use crate::nest::{Loop, grid_loops, side_set, sides};
 use einloom_cascade::{BinaryOp, DType, UnaryOp};
 use einloom_machine::{Machine, Work as Kind};
-use einloom_tile::{AxisId, Kernel, Op, Scalar, ValueId};
+use einloom_tile::{AxisId, AxisKind, Kernel, Op, Scalar, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use std::sync::Arc;
 /// (whichever function), one per reduced element.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Work {
-    /// By the number types of the operands: those of a product's two factors, else f32 or f64 twice.
-    by_type: BTreeMap<(DType, DType), f64>,
+    /// By the number types of the operands, of maps and reductions f32 or f64 twice, and of products the sides of what they are added to.
+    by_type: BTreeMap<(DType, DType, Option<[usize; 2]>), f64>,
     /// By what does them, and in which number type: energy differs where rates do not.
     by_pipe: BTreeMap<(Kind, DType), f64>,
 }
@@ -27,6 +27,8 @@ pub(crate) struct Task {
     /// Operations for each, and the types that decide their rate.
     each: u64,
     types: (DType, DType),
+    /// The sides of the tile that products are added to.
+    result: Option<[Option<AxisId>; 2]>,
     pipes: Vec<(Kind, DType, u64)>,
 }
 
@@ -36,7 +38,9 @@ impl Work {
         let mut work = Self::default();
         for task in counts.tasks(|| tasks(kernel, counts)).iter() {
             let elements = task.elements.iter().fold(1u64, |n, part| n.saturating_mul(part.total(kernel))) as f64;
-            *work.by_type.entry(task.types).or_insert(0.0) += task.each as f64 * elements;
+            let side = |axis: Option<AxisId>| axis.map_or(1, |a| side(kernel, a));
+            let sides = task.result.map(|axes| axes.map(side));
+            *work.by_type.entry((task.types.0, task.types.1, sides)).or_insert(0.0) += task.each as f64 * elements;
             for &(kind, dtype, n) in &task.pipes {
                 *work.by_pipe.entry((kind, dtype)).or_insert(0.0) += n as f64 * elements;
             }
@@ -54,9 +58,20 @@ impl Work {
         self.by_pipe.iter().map(|(&(kind, dtype), &n)| (kind, dtype, n))
     }
 
-    /// Their time if every core works. Factors of two types go at the slower one's rate.
+    /// Their time if every core works. Factors of two types go at the slower one's rate. Where matrices are multiplied by squares those
+    /// that are not full take as long, or as long as multiply-adds one by one if that is less.
     pub fn seconds(&self, machine: &Machine) -> f64 {
-        let rate = |t: &(DType, DType)| machine.rate(t.0).0.min(machine.rate(t.1).0);
+        let alone = |t: DType| machine.pipe(Kind::Arithmetic, t).and_then(|p| p.rates.get(&t)).map_or(0.0, |r| r.0);
+        let rate = |&(a, b, sides): &(DType, DType, Option<[usize; 2]>)| {
+            let (fastest, least) = (machine.rate(a).0.min(machine.rate(b).0), alone(a).min(alone(b)));
+            match (sides, machine.overhead.masked) {
+                (Some(sides), Some(square)) if least < fastest => {
+                    let full = |side: usize| side as f64 / side.next_multiple_of(square) as f64;
+                    least.max(fastest * full(sides[0]) * full(sides[1]))
+                }
+                _ => fastest,
+            }
+        };
         self.by_type.iter().map(|(t, operations)| operations / rate(t)).sum()
     }
 }
@@ -87,17 +102,19 @@ impl<'k> Tasks<'_, 'k> {
                     let types = if wide { (DType::F64, DType::F64) } else { (dtype(*a), dtype(*b)) };
                     // Factors of two types meet in the wider one.
                     let wider = if types.0.bytes() >= types.1.bytes() { types.0 } else { types.1 };
-                    self.add(loops, &axes, 2, types, &[(Kind::Products, wider, 2)]);
+                    let result = kernel.value(*dst);
+                    let result = Some([result.rows, result.cols]);
+                    self.add(loops, &axes, (2, types, result), &[(Kind::Products, wider, 2)]);
                 }
                 Op::Map { dst, expr } => {
                     let t = scalar(*dst);
                     let (all, special) = (functions(expr), special(expr));
                     let pipes = [(Kind::Arithmetic, t, all - special), (Kind::Special, t, special)];
-                    self.add(loops, &side_set(kernel, *dst), all, (t, t), &pipes);
+                    self.add(loops, &side_set(kernel, *dst), (all, (t, t), None), &pipes);
                 }
                 Op::Reduce { dst, src, .. } => {
                     let t = scalar(*dst);
-                    self.add(loops, &side_set(kernel, *src), 1, (t, t), &[(Kind::Arithmetic, t, 1)]);
+                    self.add(loops, &side_set(kernel, *src), (1, (t, t), None), &[(Kind::Arithmetic, t, 1)]);
                 }
                 Op::Stream { axis, within, body, .. } => {
                     loops.push(Loop::stream(*axis, within));
@@ -114,16 +131,21 @@ impl<'k> Tasks<'_, 'k> {
         &mut self,
         loops: &[Loop],
         axes: &BTreeSet<AxisId>,
-        each: u64,
-        types: (DType, DType),
+        (each, types, result): (u64, (DType, DType), Option<[Option<AxisId>; 2]>),
         pipes: &[(Kind, DType, u64)],
     ) {
         if each > 0 {
             let pipes = pipes.iter().filter(|p| p.2 > 0).copied().collect();
             let elements = parts_of_elements(self.kernel, loops, axes, self.counts);
-            self.out.push(Task { elements, each, types, pipes });
+            self.out.push(Task { elements, each, types, result, pipes });
         }
     }
+}
+
+/// How long a tile's side is.
+fn side(kernel: &Kernel, axis: AxisId) -> usize {
+    let axis = kernel.axis(axis);
+    if axis.kind == AxisKind::Whole { axis.extent } else { axis.tile.min(axis.extent) }
 }
 
 /// Number of functions that an expression applies.

@@ -1,16 +1,17 @@
 //! Reductions over the positions themselves: `Σ_t w[t]·h[t+1]`, and `Σ_td q[t,d]·h[t+1,d]` as `Σ_t Σ_d`. What they read of a state at one
 //! position becomes a tensor of its own, which a chunk computes, and the reduction no longer waits for the state.
 //!
-//! What another recurrence reads of a state, and what anything but a map at its own place reads of an extremum, is lent in the same way.
+//! What another recurrence reads of a state, what is read at positions of another index, from either end, such as `h[n+1]` or `h[T-t]`, and what anything but a
+//! map at its own place reads of an extremum, is lent in the same way.
 //!
-//! Conditions: each element is read at its own place, and by no condition; one sum becomes two only if nothing is repaired by its running
+//! Conditions: what is not lent is read at its own place, each element, and by no condition; one sum becomes two only if nothing is repaired by its running
 //! value, nor it by another's.
 
 use super::Rewriter;
 use super::step::Affine;
 use crate::derive::rebuild;
 use crate::{Def, Node, NodeId, Reduction, Term, show};
-use einloom_cascade::{IndexExpr, IndexId, Monoid, SizeExpr};
+use einloom_cascade::{IndexAtom, IndexExpr, IndexId, Monoid, SizeExpr};
 
 impl Rewriter<'_> {
     /// Takes what reductions over the positions read of `states` out of them.
@@ -50,9 +51,11 @@ impl Rewriter<'_> {
             for a in affine {
                 let lends = match &self.graph[reader].def {
                     Def::Input => false,
-                    Def::Map(_) if a.over == Monoid::Sum => self.is_elsewhere(reader),
+                    Def::Map(_) if a.over == Monoid::Sum => {
+                        self.is_elsewhere(reader) || self.reads_along_another(reader, a.state)
+                    }
                     Def::Map(_) => !self.reads_in_place(reader, a.state) || self.reads_more(reader, &states),
-                    Def::Reduce(_) => a.over != Monoid::Sum,
+                    Def::Reduce(_) => a.over != Monoid::Sum || self.reads_along_another(reader, a.state),
                     Def::Iterative { .. } => true,
                 };
                 if lends {
@@ -93,32 +96,66 @@ impl Rewriter<'_> {
         all
     }
 
-    /// Slices of a state that a node reads, at positions of any index of the same rank, as tensors.
-    fn lend(&mut self, state: NodeId, reader: NodeId) {
-        let node = self.graph[state].clone();
-        let Def::Iterative { dim, .. } = node.def else { return };
-        let mut slices: Vec<(Term, Vec<IndexExpr>, IndexId, i64)> = vec![];
+    /// Whether a node reads slices of a state at positions of another index than the recurrence's, or from their end.
+    fn reads_along_another(&self, reader: NodeId, state: NodeId) -> bool {
+        let Def::Iterative { dim, .. } = self.graph[state].def else { return false };
+        let mut found = false;
         self.terms(reader, &mut |t| {
             t.visit(&mut |t| {
                 if let Term::Read(n, at) = t
                     && *n == state
-                    && let Some((i, later @ 0..=1)) = at[dim].as_shifted_var()
-                    && self.graph.cascade[i].rank == self.graph.cascade[self.t].rank
+                {
+                    found |= self.place(&at[dim]).is_some_and(|p| p.at != IndexExpr::var(self.t));
+                }
+            });
+        });
+        found
+    }
+
+    /// Where among the slices a position lies: those after each step if it is `i + 1` or `T - i` for an index of the same rank, those before if it
+    /// is `i` or `T - 1 - i`.
+    fn place(&self, position: &IndexExpr) -> Option<Place> {
+        let rank = self.graph.cascade[self.t].rank;
+        let [(coefficient, IndexAtom::Var(i))] = position.terms.as_slice() else { return None };
+        if self.graph.cascade[*i].rank != rank {
+            return None;
+        }
+        let from = match coefficient.as_constant() {
+            Some(1) => SizeExpr::constant(0),
+            Some(-1) => SizeExpr::rank(rank).add(&SizeExpr::constant(-1)),
+            _ => return None,
+        };
+        let later @ 0..=1 = position.offset.add(&from.scale(-1)).as_constant()? else { return None };
+        let mut at = IndexExpr::fixed(from);
+        at.push(coefficient.clone(), IndexAtom::Var(*i));
+        Some(Place { at, later })
+    }
+
+    /// Slices of a state that a node reads, at positions of any index of the same rank, as tensors.
+    fn lend(&mut self, state: NodeId, reader: NodeId) {
+        let node = self.graph[state].clone();
+        let Def::Iterative { dim, .. } = node.def else { return };
+        let mut slices: Vec<(Term, Vec<IndexExpr>, Place)> = vec![];
+        self.terms(reader, &mut |t| {
+            t.visit(&mut |t| {
+                if let Term::Read(n, at) = t
+                    && *n == state
+                    && let Some(place) = self.place(&at[dim])
                     && slices.iter().all(|s| s.0 != *t)
                 {
-                    slices.push((t.clone(), at.clone(), i, later));
+                    slices.push((t.clone(), at.clone(), place));
                 }
             });
         });
         let mut made = vec![];
-        for (slice, mut at, i, later) in slices {
+        for (slice, mut at, place) in slices {
             let own = |&a: &IndexId| {
-                let offset = if a == self.t { later } else { 0 };
+                let offset = if a == self.t { place.later } else { 0 };
                 IndexExpr::var(a).add(&IndexExpr::fixed(SizeExpr::constant(offset)))
             };
             let def = Def::Map(Term::Read(state, node.axes.iter().map(own).collect()));
             let Term::Read(lent, _) = self.own_tensor(&node, node.axes.clone(), def) else { continue };
-            at[dim] = IndexExpr::var(i);
+            at[dim] = place.at;
             made.push((slice, Term::Read(lent, at)));
         }
         rebuild::map_terms(&mut self.graph.nodes[reader.0 as usize].def, &mut |t| replaced(t, &made));
@@ -180,6 +217,13 @@ impl Rewriter<'_> {
         });
         !r.streaming.anchors.is_empty() || anchors.flatten().any(|a| *a == n)
     }
+}
+
+/// A position among the slices of a state.
+struct Place {
+    at: IndexExpr,
+    /// 1 for those after each step, 0 for those before.
+    later: i64,
 }
 
 /// The term with some of its parts replaced.
