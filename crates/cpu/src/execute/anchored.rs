@@ -12,12 +12,21 @@ use crate::kernels::fold::{Monoid, Partial};
 use crate::kernels::unit::{Engaged, SIDE};
 use einloom_tile::{ValueId, coverage};
 
+/// What scores that rise by it within a chunk rise by in the next one too, as if they had risen too much: a part of what exponentials may be.
+const RISE: f32 = 8.0;
+
 /// Exponentials that were made before their map's turn came, with the sums of their rows.
 pub(crate) struct Made<'a> {
     dst: ValueId,
     sums: Option<Vec<Partial>>,
     /// Results of maps that have run already.
     ready: &'a [ValueId],
+}
+
+/// Whether all that a map makes of some results is the same along rows or columns, or goes by their places.
+fn goes_by_sides(plan: &ExpressionPlan, results: ValueId) -> bool {
+    let leaves = plan.variants.iter().flat_map(|strips| &strips.leaves);
+    leaves.into_iter().all(|leaf| !matches!(leaf, Leaf::Tile(v, ElementKind::Full) if *v != results))
 }
 
 impl Made<'_> {
@@ -77,13 +86,23 @@ impl<'a> Worker<'a> {
             live,
         };
         let before = &data(start)[..rows];
-        // Rising once, they may rise on, so that the last ones are the largest.
-        let looks: &[bool] = [&[false][..], &[true], &[false, true]][refused];
-        if refused > 0 || before.iter().any(|x| !x.is_finite()) {
+        // Rising once, they may rise on, so that the last ones are the largest. What changes them by rows and columns may let them rise from the start.
+        let starts = before.iter().any(|x| !x.is_finite());
+        let looks: &[bool] = match refused {
+            0 if change.is_some_and(|(_, plan)| goes_by_sides(plan, contract.dst)) => &[false, true],
+            0 => &[false],
+            1 => &[true],
+            _ => &[false, true],
+        };
+        let mut rises = false;
+        if refused > 0 || starts {
             let mut change = change.map(|change| self.change(contract, change, Ahead::default(), &mut scratch));
             for last in looks {
                 let between = change.as_mut().map(|change| change as &mut dyn Between);
+                let first = (*last && refused == 0).then(|| totals.clone());
                 scores(there.as_ref()).some_tops(&engaged, &mut room, *last, (before, &mut totals), between);
+                let rise = |(x, y): (&f32, &f32)| (y - x) * passing.times > RISE;
+                rises |= first.is_some_and(|first| first.iter().zip(&totals).any(rise));
             }
             totals.iter_mut().for_each(|x| *x *= passing.times);
         }
@@ -116,7 +135,7 @@ impl<'a> Worker<'a> {
         };
         (self.arena.packed, self.arena.narrow) = (room, scratch);
         self.engaged = Some(engaged);
-        if known && !made {
+        if known && !made || rises {
             self.refused.push(contract.dst);
         }
         made
