@@ -187,7 +187,37 @@ impl Exprs {
             negated.constant -= 1;
             return self.intern(Expr::Within(vec![negated]));
         }
+        if let Some(same) = self.without_overflow(op, x) {
+            return same;
+        }
         self.intern(Expr::Unary(op, x))
+    }
+
+    /// Logarithms of exponentials that leave their type's range where what is asked for does not, in other words:
+    /// `log(sigmoid(x)) = min(x, 0) - log1p(exp(-|x|))` and `log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|))`.
+    fn without_overflow(&mut self, op: UnaryOp, x: ExprId) -> Option<ExprId> {
+        let exponent = |e: ExprId| if let Expr::Unary(UnaryOp::Exp, y) = *self.get(e) { Some(y) } else { None };
+        let is_one = |e: ExprId| self.as_const(e) == Some(1.0);
+        let (y, outer, with) = match (op, self.get(x)) {
+            (UnaryOp::Log, &Expr::Unary(UnaryOp::Sigmoid, y)) => (y, BinaryOp::Min, BinaryOp::Sub),
+            (UnaryOp::Log1p, _) => (exponent(x)?, BinaryOp::Max, BinaryOp::Add),
+            (UnaryOp::Log, &Expr::Binary(BinaryOp::Add, a, b)) if is_one(a) => (exponent(b)?, BinaryOp::Max, BinaryOp::Add),
+            (UnaryOp::Log, &Expr::Binary(BinaryOp::Add, a, b)) if is_one(b) => (exponent(a)?, BinaryOp::Max, BinaryOp::Add),
+            _ => return None,
+        };
+        // Nothing is gained where it is below 0 by its form, and it is that form itself.
+        if let Expr::Unary(UnaryOp::Neg, z) = *self.get(y)
+            && matches!(self.get(z), Expr::Unary(UnaryOp::Abs, _))
+        {
+            return None;
+        }
+        let zero = self.constant(0.0);
+        let line = self.binary(outer, y, zero);
+        let size = self.unary(UnaryOp::Abs, y);
+        let less = self.unary(UnaryOp::Neg, size);
+        let weight = self.unary(UnaryOp::Exp, less);
+        let rest = self.intern(Expr::Unary(UnaryOp::Log1p, weight));
+        Some(self.binary(with, line, rest))
     }
 
     /// The operation, with constants folded and affine comparisons as [`Expr::Within`].

@@ -172,7 +172,7 @@ impl<'a> Search<'a> {
     fn cut(&mut self) -> Result<Division, PlanError> {
         let mut memory = self.in_memory();
         if self.shop.options.fuse == Fusion::None {
-            return self.divide(&memory);
+            return self.divide(&memory).or_else(|why| self.unfused(&why));
         }
         if let Some(draw) = Draw::of(self.shop.options) {
             return self.divide_as_drawn(memory, draw);

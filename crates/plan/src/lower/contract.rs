@@ -9,11 +9,14 @@ use einloom_algebra::NodeId;
 use einloom_cascade::{BinaryOp, DType, IndexId, UnaryOp};
 use std::collections::BTreeSet;
 
+/// What is no larger does not overflow where it is added up.
+const MOST_CALM: f64 = 65536.0;
+
 impl Lowering<'_> {
     /// The reduction as a contraction, if its body is a product whose factors fall into two groups that share the
     /// tiled reduced index and no other tiled one. A side that has no factor along that index but a condition multiplies
-    /// by 1 where it holds, if the other side is made of the program's inputs alone: what is computed may be no number where
-    /// the condition does not hold, which may be what it asks.
+    /// by 1 where it holds, if the other side is made of the program's inputs alone, or is no larger than they are: what is computed otherwise may be
+    /// no number where the condition does not hold, which may be what it asks.
     pub(super) fn contraction(&mut self, n: NodeId, fold: &Fold, state: &BTreeSet<IndexId>) -> Option<How> {
         let reduced: Vec<IndexId> = fold.over.iter().copied().filter(|&i| self.tiling.tiled(i)).collect();
         let ([along], FoldMonoid::Sum) = (reduced.as_slice(), fold.monoid) else { return None };
@@ -62,10 +65,13 @@ impl Lowering<'_> {
             carries[side] |= along && part != Part::Mask;
         }
         // One side at most: what neither side's numbers vary along is counted, not multiplied.
-        let given = |g: &Product| g.divisors.is_empty() && g.factors.iter().all(|&e| self.is_given(e));
+        let calm = |g: &Product| {
+            let all = g.divisors.is_empty() && g.factors.iter().all(|&e| self.is_given(e));
+            all || g.divisors.is_empty() && matches!(g.factors.as_slice(), [one] if self.is_calm(*one))
+        };
         let choosing = match (carries, own.len()) {
-            ([false, true], 2) if chooses[0] && given(&groups[1]) => Some(0),
-            ([true, false], 2) if chooses[1] && given(&groups[0]) => Some(1),
+            ([false, true], 2) if chooses[0] && calm(&groups[1]) => Some(0),
+            ([true, false], 2) if chooses[1] && calm(&groups[0]) => Some(1),
             _ => None,
         };
         if let Some(side) = choosing {
@@ -183,6 +189,23 @@ impl Lowering<'_> {
             Expr::Read(n, _) => matches!(self.p[n].def, ItemDef::Input),
             Expr::Round(_, e) => self.is_given(e),
             _ => false,
+        }
+    }
+
+    /// Whether it is finite where the inputs are, and no larger than a few of them.
+    fn is_calm(&self, e: ExprId) -> bool {
+        if self.is_given(e) || self.x.as_const(e).is_some_and(f64::is_finite) {
+            return true;
+        }
+        match *self.x.get(e) {
+            Expr::Round(_, a) | Expr::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Relu, a) => self.is_calm(a),
+            Expr::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Min | BinaryOp::Max, a, b) => {
+                self.is_calm(a) && self.is_calm(b)
+            }
+            _ => {
+                let range = self.range(e, &[]);
+                range.finite && range.most() <= MOST_CALM
+            }
         }
     }
 

@@ -49,13 +49,14 @@ impl Rewriter<'_> {
         let states: Vec<NodeId> = affine.iter().map(|a| a.state).collect();
         for reader in self.graph.ids().filter(|n| !states.contains(n)).collect::<Vec<_>>() {
             for a in affine {
+                let waits = self.has_positions(reader) && self.lend_last(a.state, reader);
                 let lends = match &self.graph[reader].def {
                     Def::Input => false,
                     Def::Map(_) if a.over == Monoid::Sum => {
-                        self.is_elsewhere(reader) || self.reads_along_another(reader, a.state)
+                        waits || self.is_elsewhere(reader) || self.reads_along_another(reader, a.state)
                     }
                     Def::Map(_) => !self.reads_in_place(reader, a.state) || self.reads_more(reader, &states),
-                    Def::Reduce(_) => a.over != Monoid::Sum || self.reads_along_another(reader, a.state),
+                    Def::Reduce(_) => waits || a.over != Monoid::Sum || self.reads_along_another(reader, a.state),
                     Def::Iterative { .. } => true,
                 };
                 if lends {
@@ -129,6 +130,44 @@ impl Rewriter<'_> {
         let mut at = IndexExpr::fixed(from);
         at.push(coefficient.clone(), IndexAtom::Var(*i));
         Some(Place { at, later })
+    }
+
+    /// Whether a node has elements, or sums some, at several positions of the recurrence's rank: none of them is there when the last slice is.
+    fn has_positions(&self, n: NodeId) -> bool {
+        let node = &self.graph[n];
+        let over = if let Def::Reduce(r) = &node.def { r.over.as_slice() } else { &[] };
+        let rank = |i: IndexId| self.graph.cascade[i].rank;
+        node.axes.iter().chain(over).any(|&i| rank(i) == rank(self.t))
+    }
+
+    /// The last slice of a state as a tensor, if a node reads it.
+    fn lend_last(&mut self, state: NodeId, reader: NodeId) -> bool {
+        let node = self.graph[state].clone();
+        let Def::Iterative { dim, .. } = node.def else { return false };
+        let mut last: Vec<(Term, Vec<IndexExpr>)> = vec![];
+        self.terms(reader, &mut |t| {
+            t.visit(&mut |t| {
+                if let Term::Read(n, at) = t
+                    && *n == state
+                    && at[dim].terms.is_empty()
+                    && at[dim].offset.as_constant() != Some(0)
+                    && last.iter().all(|l| l.0 != *t)
+                {
+                    last.push((t.clone(), at.clone()));
+                }
+            });
+        });
+        let mut made = vec![];
+        for (slice, mut at) in last {
+            let own = |(d, &i): (usize, &IndexId)| if d == dim { at[d].clone() } else { IndexExpr::var(i) };
+            let def = Def::Map(Term::Read(state, node.axes.iter().enumerate().map(own).collect()));
+            let axes = node.axes.iter().copied().filter(|&i| i != node.axes[dim]).collect();
+            let Term::Read(lent, _) = self.own_tensor(&node, axes, def) else { continue };
+            at.remove(dim);
+            made.push((slice, Term::Read(lent, at)));
+        }
+        rebuild::map_terms(&mut self.graph.nodes[reader.0 as usize].def, &mut |t| replaced(t, &made));
+        !made.is_empty()
     }
 
     /// Slices of a state that a node reads, at positions of any index of the same rank, as tensors.
