@@ -201,8 +201,12 @@ impl Exprs {
         let (y, outer, with) = match (op, self.get(x)) {
             (UnaryOp::Log, &Expr::Unary(UnaryOp::Sigmoid, y)) => (y, BinaryOp::Min, BinaryOp::Sub),
             (UnaryOp::Log1p, _) => (exponent(x)?, BinaryOp::Max, BinaryOp::Add),
-            (UnaryOp::Log, &Expr::Binary(BinaryOp::Add, a, b)) if is_one(a) => (exponent(b)?, BinaryOp::Max, BinaryOp::Add),
-            (UnaryOp::Log, &Expr::Binary(BinaryOp::Add, a, b)) if is_one(b) => (exponent(a)?, BinaryOp::Max, BinaryOp::Add),
+            (UnaryOp::Log, &Expr::Binary(BinaryOp::Add, a, b)) if is_one(a) => {
+                (exponent(b)?, BinaryOp::Max, BinaryOp::Add)
+            }
+            (UnaryOp::Log, &Expr::Binary(BinaryOp::Add, a, b)) if is_one(b) => {
+                (exponent(a)?, BinaryOp::Max, BinaryOp::Add)
+            }
             _ => return None,
         };
         // Nothing is gained where it is below 0 by its form, and it is that form itself.

@@ -76,6 +76,7 @@ impl Problem {
                 dtype: Some(dtype),
                 role: Role::Intermediate,
                 stored: false,
+                at: None,
                 axes,
                 ..item.clone()
             };

@@ -14,6 +14,7 @@
 //! Where a tile would need a third axis, emission fails, one index is cut smaller and it starts again: with every index
 //! visited one by one any kernel can be written, so this ends.
 
+mod assembled;
 mod blocks;
 mod build;
 mod capacity;
@@ -214,6 +215,7 @@ fn plan_by(
     if let Some(draw) = drawn {
         problem.draw_tiles(draw, &mut options);
     }
+    problem.assemble(&exprs);
     problem.settle(&exprs);
     let options = &options;
     for (name, &tile) in &options.tiles {

@@ -1,6 +1,7 @@
 //! A graph with sizes and parameters filled in, and with every reduction in a form that tiles can compute.
 
 use crate::PlanError;
+use crate::assembled::Stored;
 use crate::expr::{Atom, Coordinate, Expr, ExprId, Exprs};
 use crate::reader::Reader;
 use crate::shares::Span;
@@ -34,6 +35,8 @@ pub(crate) struct Item {
     pub internal: bool,
     /// It goes through memory whatever the search finds: a partial state ([`crate::shares`]).
     pub stored: bool,
+    /// Where it is stored, if elsewhere than in a tensor of its own.
+    pub at: Option<Stored>,
 }
 
 #[derive(Clone, Debug)]
@@ -220,6 +223,7 @@ impl Problem {
                 recurrence: None,
                 internal: false,
                 stored: false,
+                at: None,
             });
         }
         let mut loops = vec![];

@@ -214,6 +214,7 @@ impl Straightener<'_> {
             recurrence: Some(self.r),
             internal: true,
             stored: false,
+            at: None,
         };
         let same = |o: &Item| {
             o.axes == item.axes && matches!((&o.def, &item.def), (ItemDef::Fold(a), ItemDef::Fold(b)) if a == b)

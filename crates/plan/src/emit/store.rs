@@ -1,6 +1,7 @@
 //! Writes of the kernel's roots, with loops over the indices that no grid and no whole axis gives.
 
 use super::{Emitter, Fail, Scope};
+use crate::assembled::Stored;
 use crate::expr::ExprId;
 use einloom_algebra::NodeId;
 use einloom_cascade::IndexId;
@@ -47,8 +48,17 @@ impl Emitter<'_> {
         let axes = self.p[n].axes.clone();
         let all: BTreeSet<IndexId> = axes.iter().copied().collect();
         let src = self.tile_over(e, &all)?;
-        let at = axes.iter().map(|&i| Ok(Coord::axis(self.axis_of(i)?))).collect::<Result<_, Fail>>()?;
-        self.push(Op::Store { tensor: TensorId(n.0), at, src });
+        let mut at = axes.iter().map(|&i| Ok(Coord::axis(self.axis_of(i)?))).collect::<Result<Vec<_>, Fail>>()?;
+        let mut tensor = n;
+        match self.p[n].at {
+            Some(Stored::Later(dim)) => at[dim].offset += 1,
+            Some(Stored::First(of, dim)) => {
+                tensor = of;
+                at.insert(dim, Coord::fixed(0));
+            }
+            None => {}
+        }
+        self.push(Op::Store { tensor: TensorId(tensor.0), at, src });
         Ok(())
     }
 }

@@ -12,8 +12,8 @@
 //! work than its steps, and all chunks may be looked at at once. Which is faster is for the planner to say.
 //!
 //! Conditions: each step is affine in the slice before, element by element, in every branch of a condition that does not
-//! depend on it (`where(c, a·h, b)` is `where(c, a, 0)·h + where(c, 0, b)`); states are not rounded and not wanted
-//! themselves; a decay that carries
+//! depend on it (`where(c, a·h, b)` is `where(c, a, 0)·h + where(c, 0, b)`); states are not rounded, and those that are wanted
+//! start from one slice ([`wanted`]); a decay that carries
 //! an index that a read sums over is a power of e (it stays inside that sum as `exp` of a difference between two
 //! positions, since relative to one position it would overflow, and the sum is then no product of matrices); no decay is
 //! larger than 1 in size, as its form shows or, if it is made of parameters and sizes, as their values show when they are known
@@ -34,6 +34,7 @@ mod read;
 mod sort;
 mod step;
 mod stretch;
+mod wanted;
 
 use super::reassociate::{Base, Weight, fresh_index};
 use crate::derive::guard;
@@ -83,7 +84,10 @@ pub(super) fn chunked(graph: &Graph, sequential: &[&str]) -> Chunked {
                 && takes_extrema(graph, other) == takes_extrema(graph, r)
         };
         let earlier = order[..k].iter().copied().find(|&other| alike(other));
-        let mut attempt = |beside| Rewriter::new(&current, r, beside, &mut within, &mut decays).run();
+        // Whether its states are wanted is no matter to its steps.
+        let apart = wanted::apart(&current, r);
+        let base = apart.as_ref().unwrap_or(&current);
+        let mut attempt = |beside| Rewriter::new(base, r, beside, &mut within, &mut decays).run();
         let made = match earlier {
             Some(k) => attempt(Some(k)).or_else(|_| attempt(None)),
             None => attempt(None),
@@ -103,8 +107,8 @@ pub(super) fn chunked(graph: &Graph, sequential: &[&str]) -> Chunked {
                 statement: node.statement.unwrap_or(0),
                 node: node.name,
                 ranks: vec![rank],
-                reason,
-                hint,
+                reason: wanted::told(&reason),
+                hint: hint.as_deref().map(wanted::told),
                 span: node.span,
             }),
         }
