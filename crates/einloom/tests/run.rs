@@ -133,6 +133,37 @@ fn chosen_integers_are_exact() {
     json(&folder, &["run", "chosen.ein", "--input", "A=a.npy", "--verify", "--json"]);
 }
 
+/// In f32, whose exponentials end at 88.
+#[test]
+fn logarithms_of_exponentials_stay_in_range() {
+    let (_keep, folder) = folder();
+    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).expect("written");
+    write("steps.ein", "input A[m]: f32\noutput X: f32\nX[m] = 0 * A[m] + 25 * (m - 9)\n");
+    json(&folder, &["run", "steps.ein", "--size", "M=20", "--output", "X=x.npy", "--json"]);
+    for body in ["log(sigmoid(X[m]))", "log(1 + exp(X[m]))", "log(exp(-X[m]) + 1)", "log1p(exp(X[m]))"] {
+        write("log.ein", &format!("input X[m]: f32\noutput Y: f32\nY[m] = {body}\n"));
+        json(&folder, &["run", "log.ein", "--input", "X=x.npy", "--verify", "--json"]);
+    }
+}
+
+/// An output of a recurrence by chunks has its first slice and the others, whatever the length.
+#[test]
+fn states_that_are_wanted_are_all_there() {
+    let (_keep, folder) = folder();
+    let text = "input X[b,t]: f32, h[b]: f32\noutput y: f32, z: f32\ny[b,0] = h[b]\nz[b,0] = 1\n\
+                y[b,t+1] = 0.9 * y[b,t] + X[b,t]\nz[b,t+1] = z[b,t] + sigmoid(y[b,t+1])\n";
+    std::fs::write(folder.join("wanted.ein"), text).expect("written");
+    for size in ["B=1,T=1", "B=3,T=700", "B=70,T=64", "B=2,T=4097"] {
+        let (told, run) = (
+            ["plan", "wanted.ein", "--size", size, "--json"],
+            ["run", "wanted.ein", "--size", size, "--verify", "--json"],
+        );
+        json(&folder, &run);
+        let plan = json(&folder, &told).to_string();
+        assert!(size != "B=3,T=700" || plan.contains("by chunks of"), "{plan}");
+    }
+}
+
 #[test]
 fn rows_of_zeros_are_divided_by_what_is_added_against_it() {
     let (_keep, folder) = folder();

@@ -107,8 +107,8 @@ pub(super) fn chunked(graph: &Graph, sequential: &[&str]) -> Chunked {
                 statement: node.statement.unwrap_or(0),
                 node: node.name,
                 ranks: vec![rank],
-                reason: wanted::told(&reason),
-                hint: hint.as_deref().map(wanted::told),
+                reason: if apart.is_some() { wanted::told(&reason) } else { reason },
+                hint: if apart.is_some() { hint.as_deref().map(wanted::told) } else { hint },
                 span: node.span,
             }),
         }
@@ -386,22 +386,6 @@ impl<'a> Rewriter<'a> {
             let reason =
                 format!("{name} is rounded at every step, and rounding does not commute with the steps after it");
             return Err((reason, Some("an undeclared number type, or f32, would do".into())));
-        }
-        if self.graph.outputs.contains(&a.state) {
-            let reason = format!("{name} is wanted at every position, and chunks keep it at their ends only");
-            let slice: Vec<String> = node.axes.iter().map(|&i| self.graph.cascade[i].name.clone()).collect();
-            let next: Vec<String> = node
-                .axes
-                .iter()
-                .zip(&slice)
-                .map(|(&i, n)| if i == self.t { format!("{n}+1") } else { n.clone() })
-                .collect();
-            let hint = format!(
-                "an output that reads it would do in its place, such as one that is {name}[{}] at [{}]; so would its last slice, or sums over its indices",
-                next.join(","),
-                slice.join(",")
-            );
-            return Err((reason, Some(hint)));
         }
         let weight = Weight { base: Base::E, exponent: a.exponent.clone() };
         // What is added to both sides of an extremum makes neither larger than step by step.
