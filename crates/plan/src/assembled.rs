@@ -7,14 +7,48 @@
 use crate::expr::Exprs;
 use crate::problem::{Item, ItemDef, Iteration, Problem};
 use einloom_algebra::NodeId;
+use einloom_tile::Coord;
 
 /// Where an item's elements are stored, if not at its own places in a tensor of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stored {
-    /// One position later along this dimension.
-    Later(usize),
+    /// One position later along a dimension.
+    Later(Later),
     /// As the first slice along this dimension of that tensor.
     First(NodeId, usize),
+}
+
+/// A tensor of which one position more is stored than an item computes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Later {
+    pub dim: usize,
+    /// The extents of all that is stored.
+    pub extents: Vec<usize>,
+    /// So many positions are a chunk, if the item's index is two.
+    pub by: Option<usize>,
+}
+
+impl Stored {
+    /// The tensor of an item, and where in it what it computes at these places is stored.
+    pub(crate) fn place(at: Option<&Self>, n: NodeId, mut places: Vec<Coord>) -> (NodeId, Vec<Coord>) {
+        match at {
+            Some(&Self::First(of, dim)) => {
+                places.insert(dim, Coord::fixed(0));
+                (of, places)
+            }
+            Some(Self::Later(Later { dim, by, .. })) => {
+                if let Some(by) = by {
+                    let within = places.remove(dim + 1);
+                    let chunk = &mut places[*dim];
+                    chunk.terms.iter_mut().for_each(|t| t.0 *= *by as i64);
+                    chunk.terms.extend(within.terms);
+                }
+                places[*dim].offset += 1;
+                (n, places)
+            }
+            None => (n, places),
+        }
+    }
 }
 
 impl Problem {
@@ -58,7 +92,9 @@ impl Problem {
             ..self[n].clone()
         };
         let whole = &mut self.items[n.0 as usize];
-        (whole.def, whole.recurrence, whole.at) = (ItemDef::Map(step), None, Some(Stored::Later(dim)));
+        let later = Later { dim, extents: item.extents, by: None };
+        (whole.def, whole.recurrence, whole.at) = (ItemDef::Map(step), None, Some(Stored::Later(later)));
+        whole.extents[dim] -= 1;
         self.items.push(first);
         self.outputs.push(NodeId(self.items.len() as u32 - 1));
     }

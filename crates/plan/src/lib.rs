@@ -173,6 +173,7 @@ fn plan_by(
     let mut types = types::Types::default();
     let mut problem = problem::Problem::new(graph, bound, &mut exprs)?;
     problem.chunk = chunk.positions;
+    problem.assemble(&exprs);
     let liberty = options.narrow_contractions && !options.exact;
     let (mut splits, mut merges, mut chunks) = (vec![], vec![], vec![]);
     if chunk.side_by_side {
@@ -215,7 +216,6 @@ fn plan_by(
     if let Some(draw) = drawn {
         problem.draw_tiles(draw, &mut options);
     }
-    problem.assemble(&exprs);
     problem.settle(&exprs);
     let options = &options;
     for (name, &tile) in &options.tiles {

@@ -81,6 +81,7 @@ impl Problem {
             if let ItemDef::Fold(fold) = &item.def {
                 apart.extend(&fold.over);
             }
+            apart.extend(item.axes.iter().filter(|_| item.at.is_some()));
         }
         for l in &self.loops {
             apart.extend(l.within.iter().chain([&l.index]));

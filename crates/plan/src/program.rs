@@ -1,5 +1,6 @@
 //! Kernels over numbered nodes become a program over declared tensors.
 
+use crate::assembled::Stored;
 use crate::expr::Exprs;
 use crate::problem::{ItemDef, Problem};
 use crate::types::Types;
@@ -33,14 +34,11 @@ pub(crate) fn program_of(p: &Problem, x: &Exprs, types: &mut Types, mut kernels:
             Role::Intermediate => TensorRole::Temporary,
         };
         let dtype = p.storage(n, types, x);
-        TensorDecl {
-            name: item.name.clone(),
-            dims: item.extents.clone(),
-            shape: item.shape.clone(),
-            dtype,
-            role,
-            layout: None,
-        }
+        let dims = match &item.at {
+            Some(Stored::Later(later)) => &later.extents,
+            _ => &item.extents,
+        };
+        TensorDecl { name: item.name.clone(), dims: dims.clone(), shape: item.shape.clone(), dtype, role, layout: None }
     };
     Program { name: p.name.clone(), tensors: order.iter().map(declare).collect(), kernels }
 }

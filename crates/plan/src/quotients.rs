@@ -82,6 +82,7 @@ impl Problem {
             if let ItemDef::Fold(fold) = &item.def {
                 uses.whole.extend(&fold.over);
             }
+            uses.whole.extend(item.axes.iter().filter(|_| item.at.is_some()));
         }
         for l in &self.loops {
             uses.whole.extend(l.within.iter().chain([&l.index]));

@@ -15,6 +15,7 @@
 mod conditions;
 mod narrow;
 
+use crate::assembled::Stored;
 use crate::expr::{Atom, Coordinate, Expr, ExprId, Exprs, Linear};
 use crate::problem::{Fold, FoldMonoid, Index, ItemDef, Loop, Problem};
 use crate::quotients::Split;
@@ -170,8 +171,13 @@ impl Problem {
             new_extents.push(by);
         }
         let item = &mut self.items[n.0 as usize];
-        if item.role != Role::Intermediate && new_extents.len() > extents.len() {
-            item.shape.get_or_insert(extents);
+        match &mut item.at {
+            // Its tensor stays as it is.
+            Some(Stored::Later(later)) => later.by = found.dims.contains(&(n, later.dim)).then_some(by),
+            _ if item.role != Role::Intermediate && new_extents.len() > extents.len() => {
+                item.shape.get_or_insert(extents);
+            }
+            _ => {}
         }
         (item.axes, item.extents) = (new_axes, new_extents);
     }

@@ -82,6 +82,8 @@ pub(super) struct Busy {
     pub waits: f64,
     /// Of that, for barriers of the whole block.
     pub barriers: f64,
+    /// Positions of a loop that goes one by one that one wait is for, because they are neighbours in memory; 0 where it is for something else.
+    pub neighbours: f64,
     /// The longest that a stage of a ring is not free: from the request to the release.
     pub ring: f64,
 }

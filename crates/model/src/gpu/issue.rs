@@ -74,8 +74,9 @@ impl Block<'_> {
         }
         if direct {
             busy.waits += if self.unit.is_some() { self.clock.calibration.load } else { self.clock.latency };
-        } else {
+        } else if singly > 0.0 {
             busy.waits += singly * self.clock.calibration.load;
+            busy.neighbours = 1.0 / singly;
         }
         self.rings(ops, &mut busy);
         busy

@@ -197,7 +197,8 @@ impl Block<'_> {
         out: &mut Point,
     ) {
         let mut busy = self.busy(ops, windows);
-        busy.waits /= together;
+        // Neighbours come together however many positions are on their way.
+        busy.waits /= (together / busy.neighbours.max(1.0)).max(1.0);
         for op in ops {
             let Op::Stream { axis, within, body, .. } = op else { continue };
             let decl = self.kernel.axis(*axis);

@@ -48,16 +48,8 @@ impl Emitter<'_> {
         let axes = self.p[n].axes.clone();
         let all: BTreeSet<IndexId> = axes.iter().copied().collect();
         let src = self.tile_over(e, &all)?;
-        let mut at = axes.iter().map(|&i| Ok(Coord::axis(self.axis_of(i)?))).collect::<Result<Vec<_>, Fail>>()?;
-        let mut tensor = n;
-        match self.p[n].at {
-            Some(Stored::Later(dim)) => at[dim].offset += 1,
-            Some(Stored::First(of, dim)) => {
-                tensor = of;
-                at.insert(dim, Coord::fixed(0));
-            }
-            None => {}
-        }
+        let places = axes.iter().map(|&i| Ok(Coord::axis(self.axis_of(i)?))).collect::<Result<_, Fail>>()?;
+        let (tensor, at) = Stored::place(self.p[n].at.as_ref(), n, places);
         self.push(Op::Store { tensor: TensorId(tensor.0), at, src });
         Ok(())
     }

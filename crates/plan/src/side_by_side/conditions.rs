@@ -146,7 +146,7 @@ impl Problem {
         if let Some(n) = found.each.keys().find(|n| self.outputs.contains(n)) {
             return Err(format!("{} is wanted, of which every chunk has its own", self[*n].name));
         }
-        let other = |l: &&Loop| l.within.is_empty() && found.group.contains(&l.index);
+        let other = |l: &&Loop| l.within.is_empty() && !l.members.is_empty() && found.group.contains(&l.index);
         if let Some(l) = self.loops.iter().find(other) {
             return Err(format!("another recurrence goes along {}, position by position", self[l.index].name));
         }
