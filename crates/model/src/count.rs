@@ -112,8 +112,8 @@ enum Together {
     FullAndLast,
 }
 
-/// Sums over so many loops are remembered by their tiles.
-const REMEMBERED: usize = 4;
+/// The tiles of up to four loops, by which sums over them are remembered: numbers, for what is stored in parts is slow to read at once.
+type Tiles = (u64, u64);
 
 /// Loops that conditions and factors connect, and the factors.
 pub(crate) struct Group {
@@ -128,9 +128,9 @@ struct Totals {
     /// Windows of axes that no loop moves; those of others are open during a walk only.
     windows: Vec<Window>,
     /// Sums over several loops by their tiles: one by itself is as soon summed as found.
-    known: FxHashMap<[usize; REMEMBERED], u64>,
+    known: FxHashMap<Tiles, u64>,
     /// The one that was asked for last: all that is counted of one tiling asks for the same.
-    last: Option<([usize; REMEMBERED], u64)>,
+    last: Option<(Tiles, u64)>,
 }
 
 impl fmt::Debug for Group {
@@ -144,13 +144,8 @@ impl Group {
     pub fn total(&self, kernel: &Kernel) -> u64 {
         let mut totals = lock(&self.totals);
         let Totals { windows, known, last } = &mut *totals;
-        let steps = self.in_turn(kernel);
-        let mut make = || self.walk(kernel, &steps, windows);
-        let mut tiles = [0; REMEMBERED];
-        if self.steps.len() > REMEMBERED {
-            return make();
-        }
-        tiles.iter_mut().zip(&self.steps).for_each(|(t, s)| *t = kernel.axis(s.axis).tile);
+        let mut make = || self.walk(kernel, &self.in_turn(kernel), windows);
+        let Some(tiles) = self.tiles(kernel) else { return make() };
         if let Some((_, total)) = last.filter(|l| l.0 == tiles) {
             return total;
         }
@@ -160,6 +155,22 @@ impl Group {
         };
         *last = Some((tiles, total));
         total
+    }
+
+    /// The tiles of all loops, two in a number; `None` if there are too many, or too large ones.
+    fn tiles(&self, kernel: &Kernel) -> Option<Tiles> {
+        let mut out = (0, 0);
+        for (k, step) in self.steps.iter().enumerate() {
+            let tile = u64::from(u32::try_from(kernel.axis(step.axis).tile).ok()?);
+            match k {
+                0 => out.0 = tile,
+                1 => out.0 |= tile << 32,
+                2 => out.1 = tile,
+                3 => out.1 |= tile << 32,
+                _ => return None,
+            }
+        }
+        Some(out)
     }
 
     /// The loops in the order in which they are enumerated soonest: one that is added up, of many windows, stands outside the last one only,
