@@ -6,7 +6,7 @@
 //!
 //! The way of a graph through it: `problem` fills in sizes and puts every node into one of four forms; `quotients` makes two of
 //! an index that arrays are read by a quotient of, `merged` one of indices that always go together, where that is faster
-//! (`indices`); `shares` reduces in shares where cores would be idle; `search` decides which nodes are in memory; `cone` inlines everything else into the kernels that read it; `cuts` gives
+//! (`indices`); `assembled` makes arrays of iterative tensors of which no slice needs another; `shares` reduces in shares where cores would be idle; `search` decides which nodes are in memory; `cone` inlines everything else into the kernels that read it; `cuts` gives
 //! every index of a kernel its kind and tile, in a few styles or, on a GPU, in all that fit a core (`gpu`; `shrink`
 //! where no matrix unit multiplies); `lower` finds contractions and what can leave a sum; `emit` writes the kernel, once for
 //! all sizes of tiles (`template`).
