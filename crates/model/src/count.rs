@@ -17,6 +17,12 @@ use std::sync::{Arc, Mutex};
 /// A function of the windows.
 type Size = Box<dyn Fn(&[Window]) -> u64 + Send + Sync>;
 
+/// Where an axis's window may begin, the first and the last position, for one value of a factor. It depends on where the others stand, and on how long all are.
+type Steady = Box<dyn Fn(&[Window], AxisId) -> (i128, i128) + Send + Sync>;
+
+/// Windows of a loop that are as soon enumerated.
+const MANY: usize = 8;
+
 /// A factor of the summand.
 pub(crate) struct Factor {
     /// The axes whose windows it depends on.
@@ -25,6 +31,8 @@ pub(crate) struct Factor {
     pub placed: BTreeSet<AxisId>,
     /// Its value.
     pub size: Size,
+    /// Where that is the same wherever the window of one of its placed axes stands, if that is known.
+    pub steady: Option<Steady>,
     /// What its value follows from, beside the windows: two factors with the same mark are the same.
     pub mark: Vec<u64>,
     /// Whether it is the product of the lengths of its axes' windows, and nothing else.
@@ -42,7 +50,7 @@ impl Factor {
     pub fn length(axis: AxisId) -> Arc<Self> {
         let (axes, mark) = (BTreeSet::from([axis]), vec![0, u64::from(axis.0)]);
         let size = Box::new(move |w: &[Window]| w[axis.at()].len as u64);
-        Arc::new(Self { axes, placed: BTreeSet::new(), size, mark, lengths: true })
+        Arc::new(Self { axes, placed: BTreeSet::new(), size, steady: None, mark, lengths: true })
     }
 }
 
@@ -213,6 +221,13 @@ impl Group {
         {
             return total;
         }
+        if rest.is_empty()
+            && step.together == Together::Each
+            && count >= MANY
+            && let Some(total) = self.steadily((axis, tile), (base, high), windows)
+        {
+            return total;
+        }
         let mut at = |window| {
             windows[axis.at()] = window;
             self.walk(kernel, rest, windows)
@@ -238,6 +253,40 @@ impl Group {
         // Closed again: nothing outside a stream may see its window.
         windows[axis.at()] = Window::default();
         total
+    }
+
+    /// The sum over the windows of the last loop, from `base` to `high`: one value for all of those that stand where it stays the same. `None` where that is
+    /// not known.
+    fn steadily(
+        &self,
+        (axis, tile): (AxisId, usize),
+        (base, high): (usize, usize),
+        windows: &mut [Window],
+    ) -> Option<u64> {
+        let at = |base: usize, windows: &mut [Window]| {
+            windows[axis.at()] = Window { base, len: tile.min(high - base) };
+            self.factors.iter().fold(1u64, |product, f| product.saturating_mul((f.size)(windows)))
+        };
+        windows[axis.at()] = Window { base, len: tile };
+        let (mut from, mut to) = (base as i128, high as i128 - tile as i128);
+        for f in self.factors.iter().filter(|f| f.placed.contains(&axis)) {
+            let (first, last) = f.steady.as_ref()?(windows, axis);
+            (from, to) = (from.max(first), to.min(last));
+        }
+        // As numbers of windows.
+        let (base_at, tile_at) = (base as i128, tile as i128);
+        let from = (from - base_at + tile_at - 1).div_euclid(tile_at).max(0);
+        let to = (to - base_at).div_euclid(tile_at) + 1;
+        let count = (high - base).div_ceil(tile);
+        let (from, to) = match (usize::try_from(from), usize::try_from(to)) {
+            (Ok(from), Ok(to)) if from < to => (from, to),
+            _ => (count, count),
+        };
+        let steady = if from < to { at(base + from * tile, windows).saturating_mul((to - from) as u64) } else { 0 };
+        let others = (0..from).chain(to..count).map(|k| at(base + k * tile, windows));
+        let total = others.fold(steady, u64::saturating_add);
+        windows[axis.at()] = Window::default();
+        Some(total)
     }
 
     /// The same for the last two loops where the first is enumerated only because the range of the second depends on where it

@@ -32,7 +32,7 @@ pub(crate) fn moved(program: &Program, kernel: &Kernel, access: &Access, counts:
             }
             let size = Box::new(move |w: &[Window]| inside(&group, &list, &mut w.to_vec()));
             let placed = axes.clone();
-            factors.push(Arc::new(Factor { axes, placed, size, mark: marks, lengths: false }));
+            factors.push(Arc::new(Factor { axes, placed, size, steady: None, mark: marks, lengths: false }));
         }
     }
     factors.extend(free.into_iter().map(Factor::length));

@@ -50,8 +50,13 @@ fn factors(program: &Program, kernel: &Kernel, nest: &Nest, access: &Access, lea
         let mut mark = vec![1, u64::from(lean == Lean::High), group.len() as u64];
         group.iter().for_each(|d| d.mark(&mut mark));
         let lengths = matches!(group.as_slice(), [d] if d.is_length(kernel));
+        let group = Arc::new(group);
+        let linear = group.iter().all(Dimension::is_linear);
+        let inside = group.clone();
+        let steady = move |w: &[Window], axis: AxisId| steady(&inside, lean, w, axis);
+        let steady = linear.then(|| Box::new(steady) as _);
         let size = Box::new(move |w: &[Window]| distinct(&group, &all, lean, w));
-        Arc::new(Factor { axes, placed, size, mark, lengths })
+        Arc::new(Factor { axes, placed, size, steady, mark, lengths })
     };
     groups(kernel, nest, access, dims).into_iter().map(factor).collect()
 }
@@ -95,6 +100,11 @@ impl Dimension {
         let own = !self.clipped && self.gathered.is_none();
         own && matches!(self.coord.terms.as_slice(),
             [(_, CoordAtom::Axis(a))] if kernel.axis(*a).extent <= self.extent)
+    }
+
+    /// Whether it moves with its axes, by so many positions for each of theirs.
+    fn is_linear(&self) -> bool {
+        self.gathered.is_none() && self.coord.terms.iter().all(|(_, atom)| matches!(atom, CoordAtom::Axis(_)))
     }
 
     /// What one axis touches here by itself, if neither data nor the tensor's ends have a say in it: the same in whichever
@@ -195,6 +205,27 @@ fn distinct(group: &[Dimension], axes: &BTreeSet<AxisId>, lean: Lean, windows: &
             each.fold(1, u64::saturating_mul).min(points)
         }
     }
+}
+
+/// Where an axis's window may begin for all of these to be inside their tensor: wherever that is, as many elements are touched. They are linear.
+fn steady(group: &[Dimension], lean: Lean, windows: &[Window], axis: AxisId) -> (i128, i128) {
+    let base = windows[axis.at()].base as i128;
+    let (mut from, mut to) = (i128::MIN, i128::MAX);
+    for d in group.iter().filter(|d| d.clipped) {
+        let terms = d.coord.terms.iter().filter(|(_, atom)| matches!(atom, CoordAtom::Axis(a) if *a == axis));
+        let c: i128 = terms.map(|(c, _)| i128::from(*c)).sum();
+        let reach = reach(&d.coord, lean, windows);
+        // By so much the lowest may fall, and the highest rise.
+        let (fall, rise) = (reach.low, d.extent as i128 - 1 - reach.high);
+        let (down, up) = match c {
+            0 if fall < 0 || rise < 0 => return (0, -1),
+            0 => continue,
+            1.. => (fall.div_euclid(c), rise.div_euclid(c)),
+            _ => (rise.div_euclid(-c), fall.div_euclid(-c)),
+        };
+        (from, to) = (from.max(base - down), to.min(base + up));
+    }
+    (from, to)
 }
 
 fn dimension(d: &Dimension, lean: Lean, windows: &[Window]) -> u64 {

@@ -332,7 +332,7 @@ impl Found {
             if let Some(memory) = trunk.get(k + 1) {
                 // A level never moves more than the one inside it asks for.
                 let into = match machine.lanes.is_some() && k == 0 {
-                    true => l2_traffic(program, kernel, machine, blocks),
+                    true => l2_traffic(program, kernel, machine, blocks, counts),
                     false => {
                         let plain = || reuse.traffic_into(memory);
                         let blocked = by_blocks.as_ref().and_then(|b| b.into(program, k + 1, memory, &innermost));

@@ -122,6 +122,21 @@ pub(crate) struct Workshop<'a> {
     pub work: Work,
 }
 
+impl<'a> Workshop<'a> {
+    /// One that has done nothing yet.
+    pub(crate) fn new(
+        p: &'a Problem,
+        x: &'a mut Exprs,
+        types: &'a mut Types,
+        machine: &'a Machine,
+        options: &'a Options,
+        known: &'a mut Known,
+    ) -> Self {
+        let (emitted, work) = (Emitted::default(), Work::default());
+        Self { p, x, types, machine, options, products: Products::default(), thorough: false, emitted, known, work }
+    }
+}
+
 impl Workshop<'_> {
     /// What `look` finds for each of these, in their order, on all cores: none needs what is found for another.
     pub(crate) fn side_by_side<I: Sync, T: Send>(

@@ -152,7 +152,7 @@ fn chosen(forms: &[Form<'_>], bound: &Bound, machine: &Machine, options: &Option
         // What overflows is no form of the program for these parameters.
         let fit = forms.iter().enumerate().filter(|(_, f)| f.overflows(bound).is_none());
         let k = draw.form(fit.map(|(k, f)| (k, f.name))).unwrap_or(0);
-        return in_one_piece(forms[k].graph, bound, machine, options, &mut known).map(|(_, plan)| (k, plan));
+        return in_one_piece(forms[k].graph, bound, machine, options, false, &mut known).map(|(_, plan)| (k, plan));
     }
     let dear = dear(forms, bound);
     // All in one piece first: that a form is better shows there, and shares of one would use up the work that others need.
@@ -172,12 +172,12 @@ fn chosen(forms: &[Form<'_>], bound: &Bound, machine: &Machine, options: &Option
         plans[k] = match unfit {
             Some(reason) => refuse(&reason),
             None if k > 0 && known.is_spent() => continue,
-            None => in_one_piece(f.graph, bound, machine, options, &mut known),
+            None => in_one_piece(f.graph, bound, machine, options, true, &mut known),
         };
     }
     if known.hurries.take().is_some()
         && let Some(k) = fastest(forms, &plans, machine).filter(|&k| k > 0)
-        && let Ok(found) = in_one_piece(forms[k].graph, bound, machine, options, &mut known)
+        && let Ok(found) = in_one_piece(forms[k].graph, bound, machine, options, true, &mut known)
         && plans[k].as_ref().is_ok_and(|p| found.1.seconds < p.1.seconds)
     {
         plans[k] = Ok(found);

@@ -12,7 +12,7 @@ use crate::template::{Shape, Templates, kind, shape};
 use crate::tiling::Tiling;
 use einloom_cascade::IndexId;
 use einloom_machine::MatrixUnit;
-use einloom_model::{Below, OnGpu, Structure, on_gpu_below};
+use einloom_model::{Below, OnGpu, on_gpu_below};
 use einloom_tile::AxisKind;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -228,7 +228,8 @@ impl Workshop<'_> {
             self.work.emitted += 1;
         }
         let tiles = &self.options.tiles;
-        let (tiling, template) = self.template(trials.templates, trials.cone, trials.roles, style, tiles, trials.name);
+        let wished = (style, tiles, wished.clone());
+        let (tiling, template) = self.template_of(trials.templates, trials.cone, trials.roles, wished, trials.name);
         let template = match template {
             Ok(template) => template,
             Err(e) => {
@@ -236,7 +237,8 @@ impl Workshop<'_> {
                 return Outcome::Misfit;
             }
         };
-        let number = template.number(self.known, trials.unit);
+        let shared = self.known.shared.clone();
+        let number = template.number(&shared, trials.unit);
         template.put(self.p, &tiling);
         let kernel = template.kernel();
         if let Some(refused) = self.options.too_large.iter().find(|t| t.covers(&template.program, kernel)) {
@@ -245,12 +247,12 @@ impl Workshop<'_> {
         }
         let launch = trials.launch;
         let tiles = kernel.axes.iter().map(|a| a.tile).collect();
-        let structure = self.known.structures.entry(number).or_insert_with(|| Structure::of(kernel));
-        let on_core = self.known.on_cores.entry((number, tiles, (limit - launch).to_bits()));
+        let structure = shared.structure(number, kernel);
         let (machine, unit) = (self.machine, trials.unit);
-        let found = on_core
-            .or_insert_with(|| on_gpu_below(&template.program, kernel, machine, unit, structure, limit - launch));
-        match found.clone() {
+        let found = shared.on_core(number, tiles, limit - launch, || {
+            on_gpu_below(&template.program, kernel, machine, unit, &structure, limit - launch)
+        });
+        match found {
             Ok(Below::Found(gpu)) => {
                 Outcome::Fits(Box::new(Found { seconds: gpu.seconds + launch, shape, tiling, gpu }))
             }

@@ -1,6 +1,7 @@
 //! Which indices a plan has: those of the program, some of them as two ([`crate::quotients`]), or several as one
 //! ([`crate::merged`]). Decided by what is predicted.
 
+use crate::begun::{Begun, Depth, Maker};
 use crate::build::time;
 use crate::problem::Problem;
 use crate::{Lost, Merge, Merging, Plan, PlanError, Split};
@@ -34,27 +35,41 @@ pub(crate) enum Indices {
 /// What each kernel of a plan stores: with these indices it is divided so, whatever their extents.
 pub(crate) type Roots = Vec<Vec<NodeId>>;
 
-/// The best of the plans with other indices. `plan` is told which; it gives none if no index can be another.
-pub(crate) fn best(
-    merge: Merging,
-    plan: &mut dyn FnMut(Indices) -> Result<Option<Plan>, PlanError>,
-) -> Result<Plan, PlanError> {
+/// Times the best of the plans' first divisions, beyond which one is not cut: a cut that is taken gains a tenth.
+const FAR: f64 = 1.1;
+
+/// The best of the plans with other indices.
+pub(crate) fn best(merge: Merging, maker: &mut Maker<'_>) -> Result<Plan, PlanError> {
     if merge == Merging::Always
-        && let Ok(Some(merged)) = plan(Indices::Merged)
+        && let Ok(Some(merged)) = maker.plan(Indices::Merged, &[], Depth::Whole)
     {
         return Ok(merged);
     }
-    let (mut plans, mut error): (Vec<Plan>, Option<PlanError>) = (vec![], None);
+    let mut error: Option<PlanError> = None;
+    let mut failed = |e: PlanError| {
+        // A tile that only the plan of other indices has is no reason why that one failed.
+        if error.as_ref().is_none_or(|before| before.reason == NO_INDEX) {
+            error = Some(e);
+        }
+    };
     let all: &[Indices] = match merge {
         Merging::Auto => &[Indices::AsWritten, Indices::Split, Indices::Merged],
         Merging::Never | Merging::Always => &[Indices::AsWritten, Indices::Split],
     };
-    for &indices in all {
-        match plan(indices) {
-            Ok(found) => plans.extend(found),
-            // A tile that only the plan of other indices has is no reason why that one failed.
-            Err(e) if error.as_ref().is_none_or(|before| before.reason == NO_INDEX) => error = Some(e),
-            Err(_) => {}
+    let mut begun: Vec<Begun> = vec![];
+    for found in maker.each(all, |maker, &indices| maker.begin(indices, &[], (None, true))) {
+        match found {
+            Ok(found) => begun.extend(found),
+            Err(e) => failed(e),
+        }
+    }
+    let least = begun.iter().map(Begun::seconds).fold(f64::INFINITY, f64::min);
+    let mut plans: Vec<Plan> = vec![];
+    for one in begun {
+        let near = one.seconds() <= FAR * least;
+        match maker.finish(one, near, near) {
+            Ok(plan) => plans.push(plan),
+            Err(e) => failed(e),
         }
     }
     let mut others = plans.into_iter();

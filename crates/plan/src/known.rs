@@ -9,9 +9,10 @@ use crate::Work;
 use crate::lost::Cost;
 use crate::parts::Cut;
 use einloom_model::{Below, ByLanes, Held, KnownBounds, Misfit, Structure};
-use einloom_tile::{AxisId, Program, alike};
+use einloom_tile::{AxisId, Kernel, Program, alike};
 use rustc_hash::FxHashMap;
-use std::sync::{Arc, Mutex};
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Plans that are looked at as long as one may be in search of better divisions, at most: small programs do not come near it, and one
 /// of thirty statements, in several forms and shares, is to be planned in two seconds.
@@ -24,20 +25,12 @@ pub(crate) struct Known {
     pub searches: FxHashMap<SearchKey, Searches>,
     /// What kernels that are looked at side by side have in common.
     pub shared: Arc<Shared>,
-    /// Numbers of kernels without tiles and the units they are for.
-    kernels: FxHashMap<(String, Option<String>), usize>,
     /// The work of all plans so far: [`Work::done`].
     pub spent: usize,
     /// The seconds that the next plan must be below if it is only to be compared: its search ends early, and indices stay apart.
     pub hurries: Option<f64>,
     /// The seconds of the best plan of another form, if there is one.
     pub so_far: Option<f64>,
-    /// What tiles do not change, by the kernel's number.
-    pub structures: FxHashMap<usize, Structure>,
-    /// What they take of a core whose lanes multiply, by their numbers and tiles.
-    pub by_lanes: FxHashMap<(usize, Vec<usize>), Option<ByLanes>>,
-    /// How kernels run on a GPU's core.
-    pub on_cores: FxHashMap<OnCore, Result<Below, Vec<Misfit>>>,
 }
 
 /// What is found in any order.
@@ -47,6 +40,14 @@ pub(crate) struct Shared {
     pub cuts: Mutex<FxHashMap<String, (Option<Cut>, Work)>>,
     /// What bounds the traffic of kernels.
     pub bounds: KnownBounds,
+    /// Numbers of kernels without tiles and the units they are for.
+    kernels: Mutex<FxHashMap<(String, Option<String>), usize>>,
+    /// What tiles do not change, by the kernel's number.
+    structures: Mutex<FxHashMap<usize, Arc<Structure>>>,
+    /// What they take of a core whose lanes multiply, by their numbers and tiles.
+    by_lanes: Mutex<FxHashMap<(usize, Vec<usize>), Option<ByLanes>>>,
+    /// How kernels run on a GPU's core.
+    on_cores: Mutex<FxHashMap<OnCore, OnACore>>,
 }
 
 /// A kernel with free tiles, whether there was a limit, and how thorough the search was.
@@ -54,6 +55,9 @@ pub(crate) type SearchKey = (String, bool, bool);
 
 /// A kernel's number, its tiles, and the limit of its time as bits.
 type OnCore = (usize, Vec<usize>, u64);
+
+/// How it runs there, or why it does not.
+type OnACore = Result<Below, Vec<Misfit>>;
 
 /// Searches for the tiles of one kernel.
 #[derive(Debug, Default)]
@@ -109,13 +113,62 @@ impl Known {
         self.spent >= DIVISIONS * crate::search::MOST_WORK
     }
 
+    /// The same for a plan that is made beside others.
+    pub(crate) fn beside(&self) -> Self {
+        Self { hurries: self.hurries, so_far: self.so_far, ..Self::sharing(&self.shared) }
+    }
+}
+
+impl Shared {
     /// The number of a kernel whatever its tiles, for a matrix unit or none.
-    pub(crate) fn number(&mut self, program: &mut Program, unit: Option<&str>) -> usize {
+    pub(crate) fn number(&self, program: &mut Program, unit: Option<&str>) -> usize {
         let all: Vec<AxisId> = (0..program.kernels[0].axes.len() as u32).map(AxisId).collect();
         let key = (text(program, &all), unit.map(str::to_string));
-        let next = self.kernels.len();
-        *self.kernels.entry(key).or_insert(next)
+        let mut kernels = lock(&self.kernels);
+        let next = kernels.len();
+        *kernels.entry(key).or_insert(next)
     }
+
+    /// What tiles do not change of the kernel of this number.
+    pub(crate) fn structure(&self, number: usize, kernel: &Kernel) -> Arc<Structure> {
+        found(&self.structures, number, || Arc::new(Structure::of(kernel)))
+    }
+
+    /// What a kernel with these tiles takes of a core whose lanes multiply.
+    pub(crate) fn by_lanes(
+        &self,
+        number: usize,
+        tiles: Vec<usize>,
+        of: impl FnOnce() -> Option<ByLanes>,
+    ) -> Option<ByLanes> {
+        found(&self.by_lanes, (number, tiles), of)
+    }
+
+    /// How a kernel with these tiles runs on a GPU's core, if it takes less than so many seconds.
+    pub(crate) fn on_core(
+        &self,
+        number: usize,
+        tiles: Vec<usize>,
+        limit: f64,
+        of: impl FnOnce() -> OnACore,
+    ) -> OnACore {
+        found(&self.on_cores, (number, tiles, limit.to_bits()), of)
+    }
+}
+
+/// What is known by this key, worked out by the first who asks, and by others who ask before it is there: it comes to the same.
+fn found<K: Eq + Hash, V: Clone>(known: &Mutex<FxHashMap<K, V>>, key: K, of: impl FnOnce() -> V) -> V {
+    if let Some(found) = lock(known).get(&key) {
+        return found.clone();
+    }
+    let found = of();
+    lock(known).insert(key, found.clone());
+    found
+}
+
+/// Maps are whole after a panic elsewhere too.
+fn lock<T>(known: &Mutex<T>) -> MutexGuard<'_, T> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A program of one kernel as text, whatever the tiles of the free axes.

@@ -95,6 +95,8 @@ pub struct Plan {
     pub(crate) divided: Vec<(Indices, Roots)>,
     /// Kernels of it that leave cores idle.
     pub(crate) idle: Vec<Idle>,
+    /// Its search ended early because of them.
+    pub(crate) unfinished: bool,
     /// What the search for it has looked at.
     pub work: Work,
     /// The best of the plans that were worked out and not taken, best first.

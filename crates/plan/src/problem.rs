@@ -7,7 +7,7 @@ use crate::reader::Reader;
 use crate::shares::Span;
 use einloom_algebra::{Def, Graph, NodeId};
 use einloom_cascade::{BinaryOp, Bound, DType, IndexId, Monoid, MonoidId, Role};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An index: its name and its number of positions.
 #[derive(Clone, Debug)]
@@ -136,6 +136,8 @@ pub(crate) struct Problem {
     pub completed: BTreeSet<NodeId>,
     /// Sets of items that begin in one kernel.
     pub together: Vec<BTreeSet<NodeId>>,
+    /// The reductions that partial states are of.
+    pub partial_of: BTreeMap<NodeId, NodeId>,
     /// Positions per chunk, of recurrences that advance by chunks.
     pub chunk: usize,
     /// What each item needs, once no item changes any more.
@@ -257,6 +259,7 @@ impl Problem {
             factors: BTreeSet::new(),
             completed: BTreeSet::new(),
             together: vec![],
+            partial_of: BTreeMap::new(),
             chunk: 1,
             needed: vec![],
         };

@@ -9,11 +9,13 @@ use crate::gpu::KEPT;
 use crate::indices::Roots;
 use crate::lost::{self, Cost, Lost};
 use crate::problem::{ItemDef, Problem};
-use crate::{Fusion, PlanError};
+use crate::shares::Idle;
+use crate::template::Emitted;
+use crate::{Fusion, PlanError, Work};
 use einloom_algebra::NodeId;
 use einloom_tile::{Kernel, grid_points};
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::sync::Arc;
 
 mod start;
 
@@ -35,7 +37,7 @@ type Key = (Vec<NodeId>, BTreeSet<NodeId>, BTreeSet<NodeId>, bool);
 /// A division of the program into kernels, in an order in which each needs only earlier ones.
 #[derive(Clone)]
 pub(crate) struct Division {
-    pub kernels: Vec<Rc<Built>>,
+    pub kernels: Vec<Arc<Built>>,
     pub seconds: f64,
     pub notes: BTreeMap<NodeId, Vec<String>>,
 }
@@ -60,18 +62,42 @@ impl Division {
 pub(crate) struct Search<'a> {
     pub(crate) shop: Workshop<'a>,
     p: &'a Problem,
-    built: BTreeMap<Key, Result<Rc<Built>, BuildError>>,
+    built: BTreeMap<Key, Result<Arc<Built>, BuildError>>,
     left: usize,
     /// Nodes that must be in memory, with the reason.
     forced: BTreeMap<NodeId, String>,
     /// Sets of which those nodes that are in memory begin in one kernel.
     together: Vec<BTreeSet<NodeId>>,
+    /// Partial states that begin in one kernel for no other reason.
+    placed: BTreeSet<NodeId>,
     /// Whether kernels are joined where they are faster together.
     joins: bool,
     /// Times what inputs and outputs hold: so many elements may go through memory by choice.
     room: usize,
     /// Divisions that were worked out, the best so far among them.
     pub(crate) seen: Vec<(String, Division)>,
+}
+
+/// The first division that a search finds.
+pub(crate) struct First {
+    pub(crate) division: Division,
+    /// What is in memory, if that may be more.
+    memory: Option<BTreeSet<NodeId>>,
+}
+
+/// A search that has its first division and can go on.
+pub(crate) struct Paused {
+    built: BTreeMap<Key, Result<Arc<Built>, BuildError>>,
+    left: usize,
+    forced: BTreeMap<NodeId, String>,
+    together: Vec<BTreeSet<NodeId>>,
+    placed: BTreeSet<NodeId>,
+    joins: bool,
+    room: usize,
+    seen: Vec<(String, Division)>,
+    emitted: Emitted,
+    work: Work,
+    pub(crate) first: First,
 }
 
 /// A cut must save more than the model may err.
@@ -84,6 +110,9 @@ const WORTH_A_CUT: f64 = 0.9;
 /// with 1.1, two with 1.15 (1 and 24 %), and none with 1.3, nor any of 450 others.
 const NEARLY: f64 = 1.3;
 
+/// What shares could save of a division's time, beyond which cuts are looked at after shares.
+const MOSTLY_IDLE: f64 = 0.75;
+
 /// Of so many kernels at most pairs that gain are also compared before one is joined: of more each joins the first with which it gains. A plan of a layer with
 /// all pairs compared wrote 60 % more kernels down, and was predicted to take 0.9 % longer.
 const MOST_COMPARED: usize = 4;
@@ -93,35 +122,76 @@ impl<'a> Search<'a> {
         let p = shop.p;
         let (built, forced) = (BTreeMap::new(), BTreeMap::new());
         let (left, joins) = (TRIES * p.items.len(), shop.options.fuse == Fusion::Auto);
-        Self { shop, p, built, left, forced, together: vec![], joins, room: 1, seen: vec![] }
+        let (together, placed, seen, room) = (vec![], BTreeSet::new(), vec![], 1);
+        Self { shop, p, built, left, forced, together, placed, joins, room, seen }
     }
 
-    /// The best division found, or that into kernels which store `roots`, its kernels in the best number types.
-    pub(crate) fn run(&mut self, roots: Option<&Roots>) -> Result<Division, PlanError> {
-        let mut best = match roots {
-            Some(roots) => self.divide_into(roots)?,
-            None => self.cut()?,
+    /// The search with its first division, which is into kernels that store `roots`, if these are given: into these as they are, if it is not to be `cut`.
+    pub(crate) fn begin(mut self, roots: Option<&Roots>, cut: bool) -> Result<Paused, PlanError> {
+        let mut memory = self.in_memory();
+        let (division, open) = match roots {
+            Some(roots) => {
+                memory.extend(roots.iter().flatten());
+                self.begin_like(roots);
+                self.joins &= cut;
+                (self.divide(&memory)?, cut)
+            }
+            None if self.shop.options.fuse == Fusion::None => {
+                (self.divide(&memory).or_else(|why| self.unfused(&why))?, false)
+            }
+            None => match Draw::of(self.shop.options) {
+                Some(draw) => (self.divide_as_drawn(memory.clone(), draw)?, false),
+                None => {
+                    self.begin_with_completed(&mut memory);
+                    match self.start(&mut memory)? {
+                        Ok(division) => (division, true),
+                        Err(unfused) => (unfused, false),
+                    }
+                }
+            },
+        };
+        let Self { built, left, forced, together, placed, joins, room, seen, .. } = self;
+        let (emitted, work) = (self.shop.emitted, self.shop.work);
+        let first = First { division, memory: open.then_some(memory) };
+        Ok(Paused { built, left, forced, together, placed, joins, room, seen, emitted, work, first })
+    }
+
+    /// A search that goes on from what it found.
+    pub(crate) fn resume(mut shop: Workshop<'a>, paused: Paused) -> (Self, First) {
+        let Paused { built, left, forced, together, placed, joins, room, seen, emitted, work, first } = paused;
+        (shop.emitted, shop.work) = (emitted, work);
+        (Self { p: shop.p, shop, built, left, forced, together, placed, joins, room, seen }, first)
+    }
+
+    /// The best division found, with better cuts than the first if that is to be `cut`, its kernels in the best number types if these are to be `refined`.
+    pub(crate) fn finish(&mut self, first: First, cut: bool, refined: bool) -> Division {
+        let mut best = match first.memory {
+            Some(memory) if cut => self.cut(first.division, memory),
+            _ => first.division,
         };
         if let Some(draw) = Draw::of(self.shop.options) {
             for kernel in &mut best.kernels {
-                *kernel = Rc::new(self.shop.ordered_as_drawn(kernel, draw));
+                *kernel = Arc::new(self.shop.ordered_as_drawn(kernel, draw));
             }
-            return Ok(best);
+            return best;
+        }
+        if !refined {
+            return best;
         }
         for kernel in best.kernels.iter_mut().filter(|k| !k.mixed.is_empty()) {
-            *kernel = Rc::new(self.shop.in_best_types(kernel));
+            *kernel = Arc::new(self.shop.in_best_types(kernel));
         }
         // The others could not change as much, and a plan is to be found soon.
-        let mut longest: Vec<&mut Rc<Built>> = best.kernels.iter_mut().collect();
+        let mut longest: Vec<&mut Arc<Built>> = best.kernels.iter_mut().collect();
         longest.sort_by(|a, b| b.cost.seconds.total_cmp(&a.cost.seconds));
         for kernel in longest.into_iter().take(AGAIN) {
             if let Some(better) = self.shop.looked_at_again(kernel) {
-                *kernel = Rc::new(better);
+                *kernel = Arc::new(better);
             }
         }
         if Memory::of(self.shop.machine).is_some() {
             // What takes longest has most to look at: begun last it would keep one core busy alone.
-            let mut kernels: Vec<(usize, &Built)> = best.kernels.iter().map(Rc::as_ref).enumerate().collect();
+            let mut kernels: Vec<(usize, &Built)> = best.kernels.iter().map(Arc::as_ref).enumerate().collect();
             kernels.sort_by(|a, b| b.1.cost.seconds.total_cmp(&a.1.cost.seconds));
             let found = self.shop.side_by_side(&kernels, |shop, &(_, kernel)| {
                 let whole = vec![shop.in_blocks(kernel).unwrap_or_else(|| kernel.clone())];
@@ -133,24 +203,27 @@ impl<'a> Search<'a> {
             });
             let mut found: Vec<(usize, Vec<Built>)> = kernels.iter().map(|k| k.0).zip(found).collect();
             found.sort_by_key(|f| f.0);
-            best.kernels = found.into_iter().flat_map(|f| f.1).map(Rc::new).collect();
+            best.kernels = found.into_iter().flat_map(|f| f.1).map(Arc::new).collect();
         }
         for kernel in &mut best.kernels {
             if let Some(ordered) = self.shop.in_order(kernel).or_else(|| self.shop.in_caches(kernel)) {
-                *kernel = Rc::new(ordered);
+                *kernel = Arc::new(ordered);
             }
         }
         best.seconds = best.kernels.iter().map(|k| k.cost.seconds).sum();
-        Ok(best)
+        best
     }
 
-    /// The division into kernels that store these, and what must be in memory besides.
-    fn divide_into(&mut self, roots: &Roots) -> Result<Division, PlanError> {
-        let mut memory = self.in_memory();
-        memory.extend(roots.iter().flatten());
-        self.together = roots.iter().filter(|r| r.len() > 1).map(|r| r.iter().copied().collect()).collect();
-        self.joins = false;
-        self.divide(&memory)
+    /// Begins with kernels that store this. Partial states share kernels as do the reductions that they are of.
+    fn begin_like(&mut self, roots: &Roots) {
+        let partial = |of: &Vec<NodeId>| -> Vec<NodeId> {
+            let parts = self.p.partial_of.iter().filter(|(_, n)| of.contains(n));
+            parts.map(|(&part, _)| part).collect()
+        };
+        let partial: Vec<Vec<NodeId>> = roots.iter().map(partial).collect();
+        let sets = roots.iter().chain(&partial).filter(|set| set.len() > 1);
+        self.together = sets.map(|set| set.iter().copied().collect()).collect();
+        self.placed = partial.into_iter().flatten().collect();
     }
 
     /// What is in memory however the program is divided.
@@ -169,20 +242,8 @@ impl<'a> Search<'a> {
         memory
     }
 
-    fn cut(&mut self) -> Result<Division, PlanError> {
-        let mut memory = self.in_memory();
-        if self.shop.options.fuse == Fusion::None {
-            return self.divide(&memory).or_else(|why| self.unfused(&why));
-        }
-        if let Some(draw) = Draw::of(self.shop.options) {
-            return self.divide_as_drawn(memory, draw);
-        }
-        self.begin_with_completed(&mut memory);
-        let mut best = match self.start(&mut memory)? {
-            Ok(division) => division,
-            Err(unfused) => return Ok(unfused),
-        };
-        // Cut where it pays, one node at a time.
+    /// A division that is cut where it pays, one node at a time.
+    fn cut(&mut self, mut best: Division, mut memory: BTreeSet<NodeId>) -> Division {
         while !self.is_over() {
             let mut better: Option<(NodeId, Division)> = None;
             let mut refused: Option<(NodeId, f64)> = None;
@@ -223,7 +284,22 @@ impl<'a> Search<'a> {
         if self.is_over() {
             best.note(&format!("the search for better cuts stopped after {} kernels", self.built.len()));
         }
-        Ok(best)
+        best
+    }
+
+    /// Whether shares could save most of the time, and no cut gives cores more to do: then cuts are looked at with shares.
+    pub(crate) fn is_idle(&self, first: &First) -> bool {
+        let First { division, memory: Some(memory) } = first else { return false };
+        let idle = division.kernels.iter().filter_map(|k| Idle::of(self.p, self.shop.x, k, self.shop.machine));
+        let idle = idle.max_by(|a, b| a.gain.total_cmp(&b.gain));
+        // Reductions in loops of their own are better parted first.
+        let idle = idle.is_some_and(|i| i.all && i.gain > MOSTLY_IDLE * division.seconds);
+        let most = |nodes: &mut dyn Iterator<Item = NodeId>| nodes.map(|n| self.elements(n)).max().unwrap_or(0);
+        let stored = |d: &Division| d.kernels.iter().flat_map(|k| k.roots.clone()).collect::<BTreeSet<_>>();
+        // What went through memory in a division that lost is known to gain nothing, and so is what is as large.
+        let seen: BTreeSet<usize> = self.seen.iter().flat_map(|s| stored(&s.1)).map(|n| self.elements(n)).collect();
+        let cuts = || self.candidates(division, memory).into_iter().filter(|&n| !seen.contains(&self.elements(n)));
+        idle && most(&mut cuts()) <= most(&mut stored(division).into_iter())
     }
 
     /// The division with more in memory than need be.
@@ -252,13 +328,13 @@ impl<'a> Search<'a> {
     /// What lost to this division: its kernels with other tiles, and other divisions.
     pub(crate) fn lost(&self, best: &Division) -> Vec<Lost> {
         let mut out = vec![];
-        let chosen = Cost::of_all(best.kernels.iter().map(Rc::as_ref));
+        let chosen = Cost::of_all(best.kernels.iter().map(Arc::as_ref));
         // What lost to a kernel in parts lost to all of them, and the first tells it.
-        let first = |k: &&Rc<Built>| k.part.as_ref().is_none_or(|p| p.place[0] == 0);
+        let first = |k: &&Arc<Built>| k.part.as_ref().is_none_or(|p| p.place[0] == 0);
         for kernel in best.kernels.iter().filter(first) {
             let parts = best.kernels.iter().filter(|k| k.part.is_some() && k.roots == kernel.roots);
             let own = match kernel.part {
-                Some(_) => Cost::of_all(parts.map(Rc::as_ref)),
+                Some(_) => Cost::of_all(parts.map(Arc::as_ref)),
                 None => kernel.cost.clone(),
             };
             let name = &kernel.kernel.name;
@@ -275,7 +351,7 @@ impl<'a> Search<'a> {
             roots(other) == roots(best)
         };
         for (what, division) in self.seen.iter().filter(|(_, d)| !same(d)) {
-            let cost = Cost::of_all(division.kernels.iter().map(Rc::as_ref));
+            let cost = Cost::of_all(division.kernels.iter().map(Arc::as_ref));
             let count = division.kernels.len();
             out.push(Lost {
                 what: format!("{what}: {count} kernel{}", if count == 1 { "" } else { "s" }),
@@ -357,7 +433,7 @@ impl<'a> Search<'a> {
         memory: &BTreeSet<NodeId>,
         limit: f64,
         like: &[&Kernel],
-    ) -> Result<Rc<Built>, BuildError> {
+    ) -> Result<Arc<Built>, BuildError> {
         let cone = self.shop.cone(roots, memory).map_err(BuildError::Cone)?;
         let key = |all: bool| -> Key { (roots.to_vec(), cone.loads.clone(), cone.computed.clone(), all) };
         let all = like.is_empty();
@@ -370,7 +446,7 @@ impl<'a> Search<'a> {
         }
         let key = key(all);
         self.left = self.left.saturating_sub(1);
-        let result = self.shop.build(roots, cone, limit, like).map(Rc::new);
+        let result = self.shop.build(roots, cone, limit, like).map(Arc::new);
         self.built.insert(key, result.clone());
         result
     }
@@ -421,7 +497,8 @@ impl<'a> Search<'a> {
             }
         }
         let mut kernels = vec![];
-        for nodes in self.together.iter().chain(&self.p.together).cloned().collect::<Vec<_>>() {
+        let partial = self.p.together.iter().map(|set| set.difference(&self.placed).copied().collect());
+        for nodes in self.together.iter().cloned().chain(partial).collect::<Vec<BTreeSet<NodeId>>>() {
             let alone = |d: &&Vec<NodeId>| d.len() == 1 && nodes.contains(&d[0]);
             let roots: Vec<NodeId> = drafts.iter().filter(alone).flatten().copied().collect();
             for roots in self.levels(&roots, memory) {
@@ -483,7 +560,7 @@ impl<'a> Search<'a> {
     /// Joins kernels that compute or read the same things, where the joint kernel is predicted to be faster; of a few in two orders.
     fn merge(
         &mut self,
-        kernels: &mut Vec<Rc<Built>>,
+        kernels: &mut Vec<Arc<Built>>,
         memory: &BTreeSet<NodeId>,
         notes: &mut BTreeMap<NodeId, Vec<String>>,
     ) {
@@ -492,7 +569,7 @@ impl<'a> Search<'a> {
         self.merge_first(kernels, memory, notes, false);
         if let Some((others, told)) = &mut other {
             self.merge_first(others, memory, told, true);
-            let seconds = |all: &[Rc<Built>]| all.iter().map(|k| k.cost.seconds).sum::<f64>();
+            let seconds = |all: &[Arc<Built>]| all.iter().map(|k| k.cost.seconds).sum::<f64>();
             if seconds(others) < seconds(kernels) {
                 (*kernels, *notes) = (std::mem::take(others), std::mem::take(told));
             }
@@ -502,7 +579,7 @@ impl<'a> Search<'a> {
     /// The same in one order: first pairs that gain `most` of those that share a kernel, or as they come.
     fn merge_first(
         &mut self,
-        kernels: &mut Vec<Rc<Built>>,
+        kernels: &mut Vec<Arc<Built>>,
         memory: &BTreeSet<NodeId>,
         notes: &mut BTreeMap<NodeId, Vec<String>>,
         most: bool,
@@ -513,11 +590,11 @@ impl<'a> Search<'a> {
         while self.left > 0 {
             let pairs = (0..kernels.len()).flat_map(|a| (a + 1..kernels.len()).map(move |b| (a, b)));
             let pairs: Vec<(usize, usize)> = pairs.collect();
-            let mut joined: Option<(usize, usize, Rc<Built>)> = None;
+            let mut joined: Option<(usize, usize, Arc<Built>)> = None;
             let mut gain = 0.0;
             for (a, b) in pairs {
                 // Of two pairs that gain and share a kernel only one can be joined.
-                let rivals = |j: &(usize, usize, Rc<Built>)| [j.0, j.1].iter().any(|k| *k == a || *k == b);
+                let rivals = |j: &(usize, usize, Arc<Built>)| [j.0, j.1].iter().any(|k| *k == a || *k == b);
                 let key = pair(&kernels[a], &kernels[b]);
                 if !joined.as_ref().is_none_or(rivals)
                     || refused.contains(&key)
@@ -553,7 +630,7 @@ impl<'a> Search<'a> {
             // Of two that do not read each other the joint kernel saves what both compute or read. What gained so with neither of the two does
             // not with both.
             for (_, other) in kernels.iter().enumerate().filter(|(k, _)| *k != a) {
-                let refused_by = |k: &Rc<Built>| refused.contains(&pair(k, other));
+                let refused_by = |k: &Arc<Built>| refused.contains(&pair(k, other));
                 if before.iter().all(refused_by) && !reads(&kernel, other) && !reads(other, &kernel) {
                     refused.insert(pair(&kernel, other));
                 }
@@ -582,11 +659,11 @@ impl<'a> Search<'a> {
     /// The joint kernel if it is faster than the two; else why not, where that is worth telling.
     fn join(
         &mut self,
-        kernels: &[Rc<Built>],
+        kernels: &[Arc<Built>],
         a: usize,
         b: usize,
         memory: &BTreeSet<NodeId>,
-    ) -> Result<Rc<Built>, Option<String>> {
+    ) -> Result<Arc<Built>, Option<String>> {
         let mut roots: Vec<NodeId> = kernels[a].roots.iter().chain(&kernels[b].roots).copied().collect();
         // What nobody else reads need not be stored.
         let wanted = |n: &NodeId| {
@@ -615,7 +692,7 @@ impl<'a> Search<'a> {
         }
         let apart = kernels[a].cost.seconds + kernels[b].cost.seconds;
         let like = [&kernels[a].kernel, &kernels[b].kernel];
-        let near = |k: &Rc<Built>| k.cost.seconds >= apart && k.cost.seconds < NEARLY * apart;
+        let near = |k: &Arc<Built>| k.cost.seconds >= apart && k.cost.seconds < NEARLY * apart;
         let joint = match self.looks_at_few() {
             true => match self.build(&roots, &inside, NEARLY * apart, &like) {
                 Ok(k) if near(&k) => self.build(&roots, &inside, apart, &[]),
@@ -658,7 +735,7 @@ fn reads(a: &Built, b: &Built) -> bool {
 }
 
 /// Whether one of the two needs the other through a third.
-fn indirect(kernels: &[Rc<Built>], a: usize, b: usize) -> bool {
+fn indirect(kernels: &[Arc<Built>], a: usize, b: usize) -> bool {
     let through = |from: usize, to: usize| {
         let mut todo: Vec<usize> =
             (0..kernels.len()).filter(|&k| k != from && k != to && reads(&kernels[k], &kernels[from])).collect();
@@ -677,10 +754,10 @@ fn indirect(kernels: &[Rc<Built>], a: usize, b: usize) -> bool {
 }
 
 /// Kernels so that each reads only what earlier ones write.
-fn ordered(mut left: Vec<Rc<Built>>) -> Vec<Rc<Built>> {
-    let mut out: Vec<Rc<Built>> = vec![];
+fn ordered(mut left: Vec<Arc<Built>>) -> Vec<Arc<Built>> {
+    let mut out: Vec<Arc<Built>> = vec![];
     while !left.is_empty() {
-        let ready = left.iter().position(|k| !left.iter().any(|o| !Rc::ptr_eq(o, k) && reads(k, o)));
+        let ready = left.iter().position(|k| !left.iter().any(|o| !Arc::ptr_eq(o, k) && reads(k, o)));
         out.push(left.remove(ready.unwrap_or(0)));
     }
     out

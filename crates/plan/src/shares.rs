@@ -8,6 +8,7 @@
 //! Conditions, without which a reduction stays in one piece: it is in no recurrence, and the index is no recurrence's; all
 //! reductions whose running values it reads, and all that read its own, are in shares with it, over the same indices.
 
+use crate::begun::{Depth, Maker};
 use crate::build::{Built, time};
 use crate::drawn::Draw;
 use crate::expr::{Atom, Coordinate, Expr, ExprId, Exprs, Linear};
@@ -29,13 +30,17 @@ const WAVES: [usize; 5] = [1, 2, 4, 8, 16];
 const HALVINGS: u32 = 5;
 /// Lengths of shares, one longer than the other by no more than this part of it, of which one is looked at.
 const ALIKE: usize = 8;
-/// Lengths in turn that are slower than one before, after which shorter ones are not looked at.
-const SLOWER: usize = 3;
 /// Points of the grid for each core, below which shares are looked at: so few are a few waves, and their tiles may be
 /// small for no other reason than that there are not fewer.
 const FEW: usize = 4;
 /// What lanes take of their time in tiles that are not small for want of points: an estimate of what they may save.
 const IN_LARGER_TILES: f64 = 0.5;
+/// Lengths that are looked at together.
+const AT_ONCE: usize = 2;
+/// Lengths in turn that are slower than one before, after which shorter ones are not looked at, and longer ones: of these cores are idle for longer.
+const SLOWER: [usize; 2] = [3, 2];
+/// Times the best, beyond which a division is not looked at with other lengths.
+const FAR: f64 = 1.25;
 /// Positions of a share at least: a tile of a matrix unit, or a line of a cache.
 const LEAST: usize = 64;
 /// Parts of a share that its length is rounded to, so that tiles divide it.
@@ -82,16 +87,15 @@ pub(crate) struct Idle {
     extent: usize,
     points: usize,
     /// Seconds that shares save at most.
-    gain: f64,
+    pub(crate) gain: f64,
+    /// Whether all its reductions are in shares then, but for those that every position has of its own.
+    pub(crate) all: bool,
     /// What is stored by the kernels of the division in which it is.
     roots: Roots,
 }
 
-/// Makes a plan with these indices and shares, divided into kernels that store what is given, if it is; a plan that there is, and none if enough was looked at.
-pub(crate) type Planner<'p> = dyn FnMut(Indices, &[Shares], Option<&Roots>) -> Option<Option<Plan>> + 'p;
-
-/// Divides reductions of the plan, for as long as that is predicted to gain.
-pub(crate) fn best(machine: &Machine, mut best: Plan, plan: &mut Planner<'_>) -> Plan {
+/// Divides reductions of the plan, for as long as that is predicted to gain and there is work left to spend.
+pub(crate) fn best(mut best: Plan, maker: &mut Maker<'_>) -> Plan {
     let mut shares: Vec<Shares> = vec![];
     // Reductions that gained nothing.
     let mut left: Vec<BTreeSet<NodeId>> = vec![];
@@ -101,7 +105,7 @@ pub(crate) fn best(machine: &Machine, mut best: Plan, plan: &mut Planner<'_>) ->
         let open = |i: &&Idle| worth(i) && !taken(i);
         let most = best.idle.iter().filter(open).max_by(|a, b| a.gain.total_cmp(&b.gain));
         let Some(idle) = most.cloned() else { break };
-        let mut looks = idle.looked_at(machine.cores, &shares, &best.divided, plan);
+        let mut looks = idle.looked_at(&shares, &best.divided, maker);
         let fastest = |looks: &[(Plan, Shares)]| {
             (0..looks.len()).min_by(|&a, &b| looks[a].0.seconds.total_cmp(&looks[b].0.seconds))
         };
@@ -109,17 +113,21 @@ pub(crate) fn best(machine: &Machine, mut best: Plan, plan: &mut Planner<'_>) ->
         for turn in 0..TURNS {
             let Some((glance, one)) = fastest(&looks).and_then(|k| looks.get_mut(k)) else { break };
             let all: Vec<Shares> = shares.iter().chain([&*one]).cloned().collect();
-            let Some(&(indices, _)) = glance.divided.first() else { break };
-            let Some(whole) = plan(indices, &all, None).flatten() else { break };
-            let gain = whole.seconds < NEARLY_AS_GOOD * glance.seconds;
+            let Some((indices, roots)) = glance.divided.first().cloned() else { break };
+            let Some(whole) = maker.open_plan(indices, &all, Depth::From(&roots)) else { break };
+            let other = whole.divided.iter().all(|d| d.1 != roots);
+            let gain = other && whole.seconds < NEARLY_AS_GOOD * glance.seconds;
+            let work = glance.work + whole.work;
             if whole.seconds <= glance.seconds {
-                *glance = Plan { work: glance.work + whole.work, ..whole };
+                *glance = Plan { work, ..whole };
+            } else if let Some(refined) = maker.open_plan(indices, &all, Depth::Into(&roots)) {
+                *glance = Plan { work: work + refined.work, ..refined };
             }
             if !gain || turn + 1 == TURNS {
                 break;
             }
             let divided = glance.divided.clone();
-            for again in idle.looked_at(machine.cores, &shares, &divided, plan) {
+            for again in idle.looked_at(&shares, &divided, maker) {
                 match looks.iter_mut().find(|l| l.1 == again.1) {
                     Some(before) if again.0.seconds < before.0.seconds => {
                         *before = (Plan { work: before.0.work + again.0.work, ..again.0 }, again.1);
@@ -205,7 +213,8 @@ impl Idle {
         let (over, folds) = sets.max_by_key(|(i, _)| p[*i].extent)?;
         let extent = p[over].extent;
         let (gain, roots) = (built.cost.seconds - least, vec![]);
-        (extent >= 2 * LEAST).then_some(Self { folds, over, extent, points, gain, roots })
+        let all = built.cone.folds.keys().all(|n| folds.contains(n) || p[*n].axes.contains(&over));
+        (extent >= 2 * LEAST).then_some(Self { folds, over, extent, points, gain, all, roots })
     }
 
     /// The same in a division whose kernels store `roots` and that takes so many seconds longer than the best.
@@ -213,32 +222,51 @@ impl Idle {
         Self { gain: self.gain - longer, roots, ..self }
     }
 
-    /// Plans with shares of all lengths beside those that there are, divided as a plan without them is, or as that in which cores are idle.
-    fn looked_at(
-        &self,
-        cores: usize,
-        shares: &[Shares],
-        divided: &[(Indices, Roots)],
-        plan: &mut Planner<'_>,
-    ) -> Vec<(Plan, Shares)> {
+    /// Plans with shares of several lengths beside those that there are, divided as a plan without them is, or as that in which cores are idle.
+    fn looked_at(&self, shares: &[Shares], divided: &[(Indices, Roots)], maker: &mut Maker<'_>) -> Vec<(Plan, Shares)> {
         let own = divided.first().map(|d| (d.0, self.roots.clone()));
         let own = own.filter(|own| !divided.contains(own));
-        let (mut looks, mut fastest, mut slower): (Vec<(Plan, Shares)>, _, _) = (vec![], f64::INFINITY, 0);
-        for each in self.lengths(cores) {
-            let one = Shares::new(self.folds.clone(), self.over, self.extent, each);
-            let all: Vec<Shares> = shares.iter().chain([&one]).cloned().collect();
-            let mut found: Option<Plan> = None;
-            for (indices, roots) in divided.iter().chain(&own) {
-                let Some(other) = plan(*indices, &all, Some(roots)) else { return looks };
-                let faster = |p: &Plan| found.as_ref().is_none_or(|f| p.seconds < f.seconds);
-                found = other.filter(faster).or(found);
-            }
-            let Some(found) = found else { continue };
-            slower = if found.seconds < fastest { 0 } else { slower + 1 };
-            fastest = fastest.min(found.seconds);
-            looks.push((found, one));
-            if slower == SLOWER {
-                break;
+        let mut divided: Vec<(Indices, Roots)> = divided.iter().cloned().chain(own).collect();
+        let lengths = self.lengths(maker.machine.cores);
+        // From where all cores have something to do, to shorter ones and to longer ones for as long as that is no slower.
+        let wanted = (self.extent * self.points).div_ceil(maker.machine.cores);
+        let begin = lengths.partition_point(|&each| each > wanted).min(lengths.len().saturating_sub(1));
+        let (longer, shorter) = lengths.split_at(begin);
+        let (mut looks, mut fastest): (Vec<(Plan, Shares)>, _) = (vec![], f64::INFINITY);
+        for (lengths, most) in [shorter.to_vec(), longer.iter().rev().copied().collect()].into_iter().zip(SLOWER) {
+            let mut slower = 0;
+            for lengths in lengths.chunks(AT_ONCE) {
+                if slower >= most || maker.known.is_spent() {
+                    break;
+                }
+                let one = |&each: &usize| Shares::new(self.folds.clone(), self.over, self.extent, each);
+                let ones: Vec<Shares> = lengths.iter().map(one).collect();
+                let pairs: Vec<(&Shares, &(Indices, Roots))> =
+                    ones.iter().flat_map(|one| divided.iter().map(move |d| (one, d))).collect();
+                let found = maker.each(&pairs, |maker, (one, (indices, roots))| {
+                    let all: Vec<Shares> = shares.iter().chain([*one]).cloned().collect();
+                    maker.plan(*indices, &all, Depth::Glance(roots)).ok().flatten()
+                });
+                let times = |k: &usize| found.get(*k).and_then(Option::as_ref).map_or(f64::INFINITY, |p| p.seconds);
+                let of = |k: usize, d: usize| times(&(k * divided.len() + d));
+                let least = |d: usize| (0..ones.len()).map(|k| of(k, d)).fold(f64::INFINITY, f64::min);
+                let least: Vec<f64> = (0..divided.len()).map(least).collect();
+                let best = least.iter().copied().fold(f64::INFINITY, f64::min);
+                for k in 0..ones.len() {
+                    let time = (0..divided.len()).map(|d| of(k, d)).fold(f64::INFINITY, f64::min);
+                    slower = if time < fastest { 0 } else { slower + 1 };
+                    fastest = fastest.min(time);
+                }
+                let count = divided.len();
+                let mut plans = found.into_iter();
+                for one in ones {
+                    let of_one = plans.by_ref().take(count).flatten();
+                    let best = of_one.min_by(|a, b| a.seconds.total_cmp(&b.seconds));
+                    looks.extend(best.map(|best| (best, one)));
+                }
+                // What is far from the best is left out from then on.
+                let mut least = least.into_iter();
+                divided.retain(|_| least.next().is_some_and(|time| time <= FAR * best));
             }
         }
         looks
@@ -440,6 +468,7 @@ impl Problem {
             self.items[n.0 as usize].def = ItemDef::Fold(join);
         }
         self.spans.push(Span { over, within, each: shares.each });
+        self.partial_of.extend(partial.iter().map(|(&n, &part)| (part, n)));
         self.together.push(partial.into_values().collect());
         self.order = self.topological(x);
         let called = [share, joined].map(|i| self[i].name.clone());

@@ -12,7 +12,7 @@ use crate::template::{Template, Templates};
 use crate::tiling::Tiling;
 use crate::too_large::Room;
 use einloom_cascade::IndexId;
-use einloom_model::{ByLanes, Counts, Structure, by_lanes_of};
+use einloom_model::{ByLanes, Counts, by_lanes_of};
 use einloom_tile::{AxisKind, Kernel, Program};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -134,12 +134,13 @@ impl Workshop<'_> {
 
     /// `None` on a machine that is no GPU.
     fn measured(&mut self, roles: &Roles, one: &mut Template, tiling: &Tiling, limit: f64) -> Option<Measured> {
-        let number = one.number(self.known, None);
+        let shared = self.known.shared.clone();
+        let number = one.number(&shared, None);
         let kernel = one.kernel();
-        let structure = self.known.structures.entry(number).or_insert_with(|| Structure::of(kernel));
+        let structure = shared.structure(number, kernel);
         let tiles = kernel.axes.iter().map(|a| a.tile).collect();
-        let fit = self.known.by_lanes.entry((number, tiles));
-        let fit = fit.or_insert_with(|| by_lanes_of(&one.program, kernel, self.machine, structure)).clone()?;
+        let fit = || by_lanes_of(&one.program, kernel, self.machine, &structure);
+        let fit = shared.by_lanes(number, tiles, fit)?;
         let refused = self.options.too_large.iter().find(|t| t.covers(&one.program, kernel));
         let shared = fit.shared_needed() > fit.shared_limit
             || fit.misfit().is_none() && !refused.is_some_and(|t| t.lacks(Room::Registers));
@@ -158,7 +159,7 @@ impl Workshop<'_> {
         // The time of what does not fit is of no interest.
         let cost = match misfit {
             Some(_) => Cost::default(),
-            None => self.cost_by_lanes(&one.program, &one.counts, &fit, limit),
+            None => self.cost_by_lanes(&one.program, structure.counts(), &fit, limit),
         };
         let alone = fit.beside_products.is_some() && fit.stages == 1;
         Some(Measured { cost, misfit, halves, alone })

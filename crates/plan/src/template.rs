@@ -5,7 +5,7 @@ use crate::PlanError;
 use crate::build::{Tried, Workshop};
 use crate::cone::Cone;
 use crate::cuts::{Roles, Style};
-use crate::known::Known;
+use crate::known::Shared;
 use crate::problem::Problem;
 use crate::products::Products;
 use crate::program::program_of;
@@ -63,7 +63,7 @@ impl Template {
     }
 
     /// Its number among the kernels that are known, for a matrix unit or none.
-    pub(crate) fn number(&mut self, known: &mut Known, unit: Option<&str>) -> usize {
+    pub(crate) fn number(&mut self, known: &Shared, unit: Option<&str>) -> usize {
         let unit = unit.map(str::to_string);
         match self.numbers.get(&unit) {
             Some(number) => *number,
@@ -106,6 +106,18 @@ impl Workshop<'_> {
         name: &str,
     ) -> (Tiling, &'t mut Result<Template, PlanError>) {
         let wished = roles.tiling(self.p, style, &Default::default(), tiles);
+        self.template_of(templates, cone, roles, (style, tiles, wished), name)
+    }
+
+    /// The same of a style whose tiling is known.
+    pub(crate) fn template_of<'t>(
+        &mut self,
+        templates: &'t mut Templates,
+        cone: &Cone,
+        roles: &Roles,
+        (style, tiles, wished): (&Style, &BTreeMap<String, usize>, Tiling),
+        name: &str,
+    ) -> (Tiling, &'t mut Result<Template, PlanError>) {
         let shape = shape(style.parallel_first, &wished);
         let Templates { kernels, attempts } = templates;
         let template = kernels.entry(shape).or_insert_with(|| {

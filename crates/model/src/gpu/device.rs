@@ -16,6 +16,7 @@
 
 use crate::blocks::{into_cache, keeps_order};
 use crate::bounds::compulsory;
+use crate::counts::Counts;
 use crate::levels::{Into, Reuse, Traffic};
 use crate::loads::{Load, loads};
 use crate::nest::Nest;
@@ -23,11 +24,14 @@ use crate::transfers::innermost;
 use einloom_machine::{Bytes, Level, Machine};
 use einloom_tile::{AxisId, Kernel, Program, TensorId, grid_points, grid_steps, visits};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// The traffic of one kernel, counted when it is first asked for.
 pub(super) struct Device<'a> {
     program: &'a Program,
     kernel: &'a Kernel,
+    /// Those of the kernel, for all sizes of its tiles.
+    counts: &'a Arc<Counts>,
     counted: Option<Counted>,
     /// By the number of blocks of a core.
     known: BTreeMap<usize, Outside>,
@@ -70,8 +74,8 @@ struct Counted {
 }
 
 impl<'a> Device<'a> {
-    pub fn new(program: &'a Program, kernel: &'a Kernel) -> Self {
-        Self { program, kernel, counted: None, known: BTreeMap::new() }
+    pub fn new(program: &'a Program, kernel: &'a Kernel, counts: &'a Arc<Counts>) -> Self {
+        Self { program, kernel, counts, counted: None, known: BTreeMap::new() }
     }
 
     /// What the outermost level has to do, `blocks` of the kernel being on a core at once.
@@ -79,8 +83,8 @@ impl<'a> Device<'a> {
         if let Some(known) = self.known.get(&blocks) {
             return known.clone();
         }
-        let (program, kernel) = (self.program, self.kernel);
-        let counted = self.counted.get_or_insert_with(|| Counted::new(program, kernel));
+        let (program, kernel, counts) = (self.program, self.kernel, self.counts);
+        let counted = self.counted.get_or_insert_with(|| Counted::new(program, kernel, counts));
         let outside = counted.outside(program, kernel, machine, blocks);
         self.known.insert(blocks, outside.clone());
         outside
@@ -98,7 +102,7 @@ pub struct ByOrder<'a> {
 impl<'a> ByOrder<'a> {
     /// For a kernel of the program in any order, `blocks` of it being on a core of a machine with lanes at once.
     pub fn new(program: &'a Program, kernel: &Kernel, machine: &'a Machine, blocks: usize) -> Self {
-        Self { program, machine, blocks: blocks.max(1), counted: Counted::new(program, kernel) }
+        Self { program, machine, blocks: blocks.max(1), counted: Counted::new(program, kernel, &Arc::default()) }
     }
 
     /// Whether points that differ along an axis of the grid read the same.
@@ -138,13 +142,19 @@ impl<'a> ByOrder<'a> {
 }
 
 /// What passes into the L2 of a machine with lanes, `blocks` of the kernel being on a core at once.
-pub(crate) fn l2_traffic(program: &Program, kernel: &Kernel, machine: &Machine, blocks: usize) -> Into {
-    Counted::new(program, kernel).l2_traffic(program, kernel, machine, blocks).0
+pub(crate) fn l2_traffic(
+    program: &Program,
+    kernel: &Kernel,
+    machine: &Machine,
+    blocks: usize,
+    counts: &Arc<Counts>,
+) -> Into {
+    Counted::new(program, kernel, counts).l2_traffic(program, kernel, machine, blocks).0
 }
 
 impl Counted {
-    fn new(program: &Program, kernel: &Kernel) -> Self {
-        let nest = Nest::new(kernel);
+    fn new(program: &Program, kernel: &Kernel, counts: &Arc<Counts>) -> Self {
+        let nest = Nest::with(kernel, counts.clone());
         let inner = innermost(program, kernel, &nest);
         let (resident_bytes, element, held, in_place) = (0, None, None, false);
         let least = compulsory(&Reuse { program, kernel, nest: &nest, resident_bytes, element, held, in_place });

@@ -162,14 +162,15 @@ pub fn on_gpu_below(
 ) -> Result<Below, Vec<Misfit>> {
     let Some(lanes) = &machine.lanes else { return Err(vec![]) };
     let clock = Clock::new(machine, lanes);
+    let device = || Device::new(program, kernel, structure.counts());
     if !multiplies(&kernel.body) {
         let misfit = |reason| vec![Misfit { unit: "lanes".to_string(), reason }];
-        return fastest(lane_blocks(program, kernel, structure, clock), program, kernel, limit).map_err(misfit);
+        return fastest(lane_blocks(program, kernel, structure, clock), device(), limit).map_err(misfit);
     }
     let mut misfits = vec![];
     for candidate in machine.matrix.iter().filter(|u| unit.is_none_or(|name| name == u.name)) {
         let blocks = unit_blocks(program, kernel, structure, clock, candidate);
-        match blocks.and_then(|blocks| fastest(blocks.into_iter(), program, kernel, limit)) {
+        match blocks.and_then(|blocks| fastest(blocks.into_iter(), device(), limit)) {
             Ok(found) => return Ok(found),
             Err(reason) => misfits.push(Misfit { unit: candidate.name.clone(), reason }),
         }
@@ -216,14 +217,8 @@ fn lane_blocks<'a>(
 
 /// The one that takes least time, if that is less than `limit`; if none fits, why the last one does not, which is that
 /// of the most threads.
-fn fastest<'a>(
-    all: impl Iterator<Item = Block<'a>>,
-    program: &Program,
-    kernel: &Kernel,
-    mut limit: f64,
-) -> Result<Below, String> {
+fn fastest<'a>(all: impl Iterator<Item = Block<'a>>, mut device: Device<'_>, mut limit: f64) -> Result<Below, String> {
     let mut best: Result<Below, String> = Err("it has no arrangement of groups".to_string());
-    let mut device = Device::new(program, kernel);
     for block in all {
         match (block.run(&mut device, limit), &best) {
             (Ok(Below::Found(found)), _) => {

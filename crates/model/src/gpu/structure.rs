@@ -4,8 +4,10 @@ use super::fit::loaded;
 use super::left::Left;
 use super::registers::Moments;
 use super::uses::{each, fused, placed, rare};
+use crate::counts::Counts;
 use einloom_tile::{AxisId, Kernel, Op, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Of a kernel whatever the sizes of its tiles.
 #[derive(Clone, Debug)]
@@ -29,6 +31,8 @@ pub struct Structure {
     pub(super) moments: Moments,
     /// The factor that threads compute for a unit that they feed.
     pub(super) left: Option<Left>,
+    /// What was counted of it.
+    counts: Arc<Counts>,
 }
 
 impl Structure {
@@ -56,6 +60,12 @@ impl Structure {
             rare: rare(kernel),
             moments: Moments::new(kernel, &fused, &|_, _| true),
             fused,
+            counts: Arc::default(),
         }
+    }
+
+    /// What was counted of these kernels.
+    pub fn counts(&self) -> &Arc<Counts> {
+        &self.counts
     }
 }

@@ -120,9 +120,9 @@ impl Search<'_> {
         let small = self.at_contractions(memory);
         self.room = ROOMIER;
         let large = self.at_contractions(memory).filter(|l| small.as_ref().is_none_or(|s| s.cut != l.cut));
-        let large = large.and_then(|l| self.begin(memory, l, below));
+        let large = large.and_then(|l| self.begin_at(memory, l, below));
         let limit = large.as_ref().map_or(below, |l| below.min(l.division.seconds / WORTH_A_CUT));
-        let small = small.and_then(|s| self.begin(memory, s, limit));
+        let small = small.and_then(|s| self.begin_at(memory, s, limit));
         let limit = small.as_ref().map_or(f64::INFINITY, |s| WORTH_A_CUT * s.division.seconds);
         match large {
             Some(large) if large.division.seconds <= limit => {
@@ -191,7 +191,7 @@ impl Search<'_> {
     }
 
     /// The division with this in memory, and with what is in memory then; `None` if one has no kernel, or some kernel alone takes as long as `limit`.
-    fn begin(&mut self, memory: &BTreeSet<NodeId>, asked: Asked, limit: f64) -> Option<Start> {
+    fn begin_at(&mut self, memory: &BTreeSet<NodeId>, asked: Asked, limit: f64) -> Option<Start> {
         let Asked { cut, together } = asked;
         self.together = together;
         let division = self.divide_below(&cut, limit).ok().flatten();
