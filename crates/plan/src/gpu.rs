@@ -191,9 +191,21 @@ impl Workshop<'_> {
         if let Some(known) = trials.met.get(style) {
             return *known;
         }
+        // Where there is no choice it makes no difference which index would give way.
+        let other = Style { parallel_first: false, ..*style };
+        if style.parallel_first && self.is_only(trials, &other) {
+            return self.trial(trials, &other);
+        }
         let time = self.first_trial(trials, style);
         trials.met.insert(*style, time);
         time
+    }
+
+    /// Whether the kernel in this style was emitted, and no other index could have given way in it.
+    fn is_only(&self, trials: &Trials<'_>, style: &Style) -> bool {
+        let wished = trials.roles.tiling(self.p, style, &BTreeSet::new(), &self.options.tiles);
+        let template = trials.templates.kernels.get(&shape(style.parallel_first, &wished));
+        template.is_some_and(|t| t.as_ref().is_ok_and(|t| !t.tried.choice))
     }
 
     fn first_trial(&mut self, trials: &mut Trials<'_>, style: &Style) -> Option<f64> {

@@ -40,8 +40,8 @@ pub(crate) struct Shared {
     pub cuts: Mutex<FxHashMap<String, (Option<Cut>, Work)>>,
     /// What bounds the traffic of kernels.
     pub bounds: KnownBounds,
-    /// Numbers of kernels without tiles and the units they are for.
-    kernels: Mutex<FxHashMap<(String, Option<String>), usize>>,
+    /// Kernels without tiles, by their place in which they have numbers, by their names and the units they are for.
+    kernels: Mutex<Numbers>,
     /// What tiles do not change, by the kernel's number.
     structures: Mutex<FxHashMap<usize, Arc<Structure>>>,
     /// What they take of a core whose lanes multiply, by their numbers and tiles.
@@ -52,6 +52,13 @@ pub(crate) struct Shared {
 
 /// A kernel with free tiles, whether there was a limit, and how thorough the search was.
 pub(crate) type SearchKey = (String, bool, bool);
+
+/// The numbers of kernels.
+#[derive(Debug, Default)]
+struct Numbers {
+    next: usize,
+    of: FxHashMap<(String, Option<String>), Vec<(Program, usize)>>,
+}
 
 /// A kernel's number, its tiles, and the limit of its time as bits.
 type OnCore = (usize, Vec<usize>, u64);
@@ -123,10 +130,18 @@ impl Shared {
     /// The number of a kernel whatever its tiles, for a matrix unit or none.
     pub(crate) fn number(&self, program: &mut Program, unit: Option<&str>) -> usize {
         let all: Vec<AxisId> = (0..program.kernels[0].axes.len() as u32).map(AxisId).collect();
-        let key = (text(program, &all), unit.map(str::to_string));
-        let mut kernels = lock(&self.kernels);
-        let next = kernels.len();
-        *kernels.entry(key).or_insert(next)
+        let key = (program.kernels[0].name.clone(), unit.map(str::to_string));
+        without_tiles(program, &all, |program| {
+            let Numbers { next, of } = &mut *lock(&self.kernels);
+            let of = of.entry(key).or_default();
+            let same = |p: &Program| p.kernels == program.kernels && p.tensors == program.tensors;
+            if let Some((_, number)) = of.iter().find(|(p, _)| same(p)) {
+                return *number;
+            }
+            *next += 1;
+            of.push((program.clone(), *next));
+            *next
+        })
     }
 
     /// What tiles do not change of the kernel of this number.
@@ -171,20 +186,15 @@ fn lock<T>(known: &Mutex<T>) -> MutexGuard<'_, T> {
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A program of one kernel as text, whatever the tiles of the free axes.
-fn text(program: &mut Program, free: &[AxisId]) -> String {
-    without_tiles(program, free, |program| format!("{:?} {:?}", program.tensors, program.kernels))
-}
-
-/// The same whatever the names, with the axes that each free index has.
+/// A program of one kernel as text, whatever its names and the tiles of the free axes, with the axes that each free index has.
 pub(crate) fn unnamed(program: &mut Program, free: &[Vec<AxisId>]) -> String {
     without_tiles(program, &free.concat(), |program| format!("{} {free:?}", alike(program, &program.kernels[0])))
 }
 
-fn without_tiles(program: &mut Program, free: &[AxisId], f: impl FnOnce(&Program) -> String) -> String {
+fn without_tiles<T>(program: &mut Program, free: &[AxisId], f: impl FnOnce(&Program) -> T) -> T {
     let before: Vec<usize> = free.iter().map(|&a| program.kernels[0].axis(a).tile).collect();
     free.iter().for_each(|a| program.kernels[0].axes[a.at()].tile = 0);
-    let text = f(program);
+    let found = f(program);
     free.iter().zip(before).for_each(|(a, tile)| program.kernels[0].axes[a.at()].tile = tile);
-    text
+    found
 }

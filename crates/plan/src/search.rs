@@ -111,7 +111,7 @@ const WORTH_A_CUT: f64 = 0.9;
 const NEARLY: f64 = 1.3;
 
 /// What shares could save of a division's time, beyond which cuts are looked at after shares.
-const MOSTLY_IDLE: f64 = 0.75;
+const MOSTLY_IDLE: f64 = 0.45;
 
 /// Of so many kernels at most pairs that gain are also compared before one is joined: of more each joins the first with which it gains. A plan of a layer with
 /// all pairs compared wrote 60 % more kernels down, and was predicted to take 0.9 % longer.

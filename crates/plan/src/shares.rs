@@ -29,7 +29,7 @@ const WAVES: [usize; 5] = [1, 2, 4, 8, 16];
 /// Counts of shares that are looked at besides, powers of two up to this one: they divide most lengths into equal parts.
 const HALVINGS: u32 = 5;
 /// Lengths of shares, one longer than the other by no more than this part of it, of which one is looked at.
-const ALIKE: usize = 8;
+const ALIKE: usize = 5;
 /// Points of the grid for each core, below which shares are looked at: so few are a few waves, and their tiles may be
 /// small for no other reason than that there are not fewer.
 const FEW: usize = 4;
@@ -118,7 +118,8 @@ pub(crate) fn best(mut best: Plan, maker: &mut Maker<'_>) -> Plan {
             let other = whole.divided.iter().all(|d| d.1 != roots);
             let gain = other && whole.seconds < NEARLY_AS_GOOD * glance.seconds;
             let work = glance.work + whole.work;
-            if whole.seconds <= glance.seconds {
+            // Of the same division it is more exact.
+            if whole.seconds <= glance.seconds || !other {
                 *glance = Plan { work, ..whole };
             } else if let Some(refined) = maker.open_plan(indices, &all, Depth::Into(&roots)) {
                 *glance = Plan { work: work + refined.work, ..refined };
@@ -239,37 +240,47 @@ impl Idle {
                 if slower >= most || maker.known.is_spent() {
                     break;
                 }
-                let one = |&each: &usize| Shares::new(self.folds.clone(), self.over, self.extent, each);
-                let ones: Vec<Shares> = lengths.iter().map(one).collect();
-                let pairs: Vec<(&Shares, &(Indices, Roots))> =
-                    ones.iter().flat_map(|one| divided.iter().map(move |d| (one, d))).collect();
-                let found = maker.each(&pairs, |maker, (one, (indices, roots))| {
-                    let all: Vec<Shares> = shares.iter().chain([*one]).cloned().collect();
-                    maker.plan(*indices, &all, Depth::Glance(roots)).ok().flatten()
-                });
-                let times = |k: &usize| found.get(*k).and_then(Option::as_ref).map_or(f64::INFINITY, |p| p.seconds);
-                let of = |k: usize, d: usize| times(&(k * divided.len() + d));
-                let least = |d: usize| (0..ones.len()).map(|k| of(k, d)).fold(f64::INFINITY, f64::min);
-                let least: Vec<f64> = (0..divided.len()).map(least).collect();
-                let best = least.iter().copied().fold(f64::INFINITY, f64::min);
-                for k in 0..ones.len() {
-                    let time = (0..divided.len()).map(|d| of(k, d)).fold(f64::INFINITY, f64::min);
+                for (found, one) in self.glances(lengths, shares, &mut divided, maker) {
+                    let time = found.as_ref().map_or(f64::INFINITY, |p| p.seconds);
                     slower = if time < fastest { 0 } else { slower + 1 };
                     fastest = fastest.min(time);
+                    looks.extend(found.map(|found| (found, one)));
                 }
-                let count = divided.len();
-                let mut plans = found.into_iter();
-                for one in ones {
-                    let of_one = plans.by_ref().take(count).flatten();
-                    let best = of_one.min_by(|a, b| a.seconds.total_cmp(&b.seconds));
-                    looks.extend(best.map(|best| (best, one)));
-                }
-                // What is far from the best is left out from then on.
-                let mut least = least.into_iter();
-                divided.retain(|_| least.next().is_some_and(|time| time <= FAR * best));
             }
         }
         looks
+    }
+
+    /// The best plan for each of these lengths, if there is one. Divisions that are far from the best of all of them are left out of `divided`.
+    fn glances(
+        &self,
+        lengths: &[usize],
+        shares: &[Shares],
+        divided: &mut Vec<(Indices, Roots)>,
+        maker: &mut Maker<'_>,
+    ) -> Vec<(Option<Plan>, Shares)> {
+        let one = |&each: &usize| Shares::new(self.folds.clone(), self.over, self.extent, each);
+        let ones: Vec<Shares> = lengths.iter().map(one).collect();
+        let pairs: Vec<(&Shares, &(Indices, Roots))> =
+            ones.iter().flat_map(|one| divided.iter().map(move |d| (one, d))).collect();
+        let found = maker.each(&pairs, |maker, (one, (indices, roots))| {
+            let all: Vec<Shares> = shares.iter().chain([*one]).cloned().collect();
+            // With what is refused the others go on.
+            maker.plan(*indices, &all, Depth::Glance(roots)).ok().flatten()
+        });
+        let count = divided.len();
+        let mut least = vec![f64::INFINITY; count];
+        for (k, plan) in found.iter().enumerate() {
+            least[k % count] = plan.as_ref().map_or(f64::INFINITY, |p| p.seconds).min(least[k % count]);
+        }
+        let best = least.iter().copied().fold(f64::INFINITY, f64::min);
+        let mut least = least.into_iter();
+        divided.retain(|_| least.next().is_some_and(|time| time <= FAR * best));
+        let mut plans = found.into_iter();
+        let best = |plans: &mut dyn Iterator<Item = Option<Plan>>| {
+            plans.take(count).flatten().min_by(|a, b| a.seconds.total_cmp(&b.seconds))
+        };
+        ones.into_iter().map(|one| (best(&mut plans), one)).collect()
     }
 
     /// Lengths of shares, the longest first: those that give all cores something to do, and those of equal shares.
