@@ -3,7 +3,10 @@
 use super::block::Block;
 use super::cycles::{Bound, Busy, CoreTime, Team};
 use super::uses::each;
-use einloom_tile::{AxisId, Op, Window, grid_steps, initial_windows, set_grid_point, stream_range};
+use einloom_tile::{
+    AxisId, Op, Predicate, Scalar, Window, coverage, grid_steps, initial_windows, set_grid_point, stream_range,
+};
+use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Points of the grid that are looked at where they differ, at most, beside the first and the last.
@@ -60,14 +63,51 @@ impl Point {
     }
 }
 
+/// What bodies do, which is the same at many points: it follows from how long windows are, and from where conditions hold in them.
+#[derive(Default)]
+struct Known<'k> {
+    /// The conditions in a body, by where it is.
+    conditions: FxHashMap<*const Op, Vec<&'k Predicate>>,
+    busy: FxHashMap<Vec<usize>, Busy>,
+}
+
+impl<'k> Known<'k> {
+    fn busy(&mut self, ops: &'k [Op], windows: &[Window], of: impl FnOnce() -> Busy) -> Busy {
+        let conditions = self.conditions.entry(ops.as_ptr()).or_insert_with(|| {
+            let mut out = vec![];
+            for op in ops {
+                if let Op::Map { expr, .. } = op {
+                    conditions(expr, &mut out);
+                }
+            }
+            out
+        });
+        let covered = conditions.iter().map(|p| coverage(p, windows) as usize);
+        let key = [ops.as_ptr() as usize].into_iter().chain(windows.iter().map(|w| w.len)).chain(covered);
+        *self.busy.entry(key.collect()).or_insert_with(of)
+    }
+}
+
+/// The conditions that a function of one element tests.
+fn conditions<'k>(expr: &'k Scalar, out: &mut Vec<&'k Predicate>) {
+    match expr {
+        Scalar::Within(p) => out.push(p),
+        Scalar::Round(_, x) | Scalar::Unary(_, x) => conditions(x, out),
+        Scalar::Binary(_, x, y) => [x, y].into_iter().for_each(|x| conditions(x, out)),
+        Scalar::Select(c, x, y) => [c, x, y].into_iter().for_each(|x| conditions(x, out)),
+        Scalar::Const(_) | Scalar::Tile(_) | Scalar::Argument(_) | Scalar::Position(_) => {}
+    }
+}
+
 impl Block<'_> {
     /// What a core does at `points` of the grid.
     pub(super) fn task(&self, points: usize) -> Task {
         let mut windows = initial_windows(self.kernel);
+        let mut known = Known::default();
         let mut at = |point: usize| {
             set_grid_point(self.kernel, point, &mut windows);
             let mut out = Point::default();
-            self.bodies(&self.kernel.body, &mut windows, 1.0, (true, 1.0), &mut out);
+            self.bodies(&self.kernel.body, &mut windows, 1.0, (true, 1.0), (&mut known, &mut out));
             out
         };
         let samples: Vec<Point> =
@@ -188,15 +228,15 @@ impl Block<'_> {
 
     /// What a body does `times` times, and the streams in it; `whole` for that of the kernel.
     /// `together` positions of a loop wait as one.
-    fn bodies(
+    fn bodies<'k>(
         &self,
-        ops: &[Op],
+        ops: &'k [Op],
         windows: &mut Vec<Window>,
         times: f64,
         (whole, together): (bool, f64),
-        out: &mut Point,
+        (known, out): (&mut Known<'k>, &mut Point),
     ) {
-        let mut busy = self.busy(ops, windows);
+        let mut busy = known.busy(ops, windows, || self.busy(ops, windows));
         // Neighbours come together however many positions are on their way.
         busy.waits /= (together / busy.neighbours.max(1.0)).max(1.0);
         for op in ops {
@@ -210,7 +250,7 @@ impl Block<'_> {
             for (k, part) in self.picks(*axis, count) {
                 let base = first + k * decl.tile;
                 windows[axis.at()] = Window { base, len: decl.tile.min(high - base) };
-                self.bodies(body, windows, times * part as f64, (false, together), out);
+                self.bodies(body, windows, times * part as f64, (false, together), (&mut *known, &mut *out));
             }
             windows[axis.at()] = before;
         }
