@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     /// What tiles do not change, by the kernel's number.
     structures: Mutex<FxHashMap<usize, Arc<Structure>>>,
     /// What they take of a core whose lanes multiply, by their numbers and tiles.
-    by_lanes: Mutex<FxHashMap<(usize, Vec<usize>), Option<ByLanes>>>,
+    by_lanes: Mutex<FxHashMap<InTiles, Option<ByLanes>>>,
     /// How kernels run on a GPU's core.
     on_cores: Mutex<FxHashMap<OnCore, OnACore>>,
 }
@@ -57,8 +57,14 @@ pub(crate) type SearchKey = (String, bool, bool);
 #[derive(Debug, Default)]
 struct Numbers {
     next: usize,
-    of: FxHashMap<(String, Option<String>), Vec<(Program, usize)>>,
+    of: FxHashMap<Named, Vec<(Program, usize)>>,
 }
+
+/// A kernel's name, and the unit that it is for.
+type Named = (String, Option<String>);
+
+/// A kernel's number, and its tiles.
+type InTiles = (usize, Vec<usize>);
 
 /// A kernel's number, its tiles, and the limit of its time as bits.
 type OnCore = (usize, Vec<usize>, u64);

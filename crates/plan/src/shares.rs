@@ -11,7 +11,7 @@
 use crate::begun::{Depth, Maker};
 use crate::build::{Built, time};
 use crate::drawn::Draw;
-use crate::expr::{Atom, Coordinate, Expr, ExprId, Exprs, Linear};
+use crate::expr::{Expr, ExprId, Exprs, Linear};
 use crate::indices::{Indices, Roots, unknown};
 use crate::problem::{Fold, Index, Item, ItemDef, Problem};
 use crate::{Lost, Plan, PlanError, Work};
@@ -20,6 +20,10 @@ use einloom_cascade::{BinaryOp, IndexId, Role};
 use einloom_machine::Machine;
 use einloom_tile::{AxisKind, grid_points};
 use std::collections::{BTreeMap, BTreeSet};
+
+mod partial;
+
+use partial::Partial;
 
 /// What shares must save of the predicted time: the model may err by as much.
 const WORTH_SHARES: f64 = 0.9;
@@ -534,98 +538,5 @@ impl Problem {
             }
             None => out,
         }
-    }
-}
-
-impl Exprs {
-    /// The reductions whose value before the chunk an expression reads.
-    fn olds(&self, e: ExprId) -> BTreeSet<NodeId> {
-        let (mut out, mut seen, mut todo) = (BTreeSet::new(), BTreeSet::new(), vec![e]);
-        while let Some(e) = todo.pop() {
-            if seen.insert(e) {
-                out.extend(if let Expr::Old(n) = self.get(e) { Some(*n) } else { None });
-                todo.extend(self.children(e));
-            }
-        }
-        out
-    }
-
-    fn replace_olds(&mut self, e: ExprId, by: &BTreeMap<NodeId, ExprId>) -> ExprId {
-        match self.get(e) {
-            Expr::Old(n) => by.get(n).copied().unwrap_or(e),
-            _ => self.rebuild(e, &mut |x, e| x.replace_olds(e, by)),
-        }
-    }
-}
-
-/// Expressions of a reduction in shares: running values are those of its share.
-struct Partial<'a> {
-    p: &'a Problem,
-    x: &'a mut Exprs,
-    partial: &'a BTreeMap<NodeId, NodeId>,
-    /// The reductions that are read while they run.
-    running: &'a [NodeId],
-    share: IndexId,
-}
-
-impl Partial<'_> {
-    fn expr(&mut self, e: ExprId) -> ExprId {
-        match self.x.get(e).clone() {
-            Expr::Old(n) => match self.partial.get(&n) {
-                Some(&n) => self.x.intern(Expr::Old(n)),
-                None => e,
-            },
-            Expr::Read(n, at) => match self.partial.get(&n).filter(|_| self.running.contains(&n)) {
-                Some(&part) => {
-                    let at = at.iter().map(|c| self.coordinate(c)).collect::<Vec<_>>();
-                    let at = [Coordinate::index(self.share)].into_iter().chain(at).collect();
-                    self.x.intern(Expr::Read(part, at))
-                }
-                None => match self.p[n].def {
-                    ItemDef::Map(inside) if self.reaches(n) => {
-                        let at: Vec<Coordinate> = at.iter().map(|c| self.coordinate(c)).collect();
-                        let by = self.p[n].axes.iter().copied().zip(at).collect();
-                        let inside = self.x.substitute(inside, &by);
-                        self.expr(inside)
-                    }
-                    _ => {
-                        let at = at.iter().map(|c| self.coordinate(c)).collect();
-                        self.x.intern(Expr::Read(n, at))
-                    }
-                },
-            },
-            _ => {
-                let done: BTreeMap<ExprId, ExprId> =
-                    self.x.children(e).into_iter().map(|c| (c, self.expr(c))).collect();
-                self.x.rebuild(e, &mut |_, c| done[&c])
-            }
-        }
-    }
-
-    /// Whether a pointwise node is made of running values.
-    fn reaches(&self, n: NodeId) -> bool {
-        let (mut seen, mut todo) = (BTreeSet::new(), vec![n]);
-        while let Some(n) = todo.pop() {
-            if self.running.contains(&n) {
-                return true;
-            }
-            if seen.insert(n) && matches!(self.p[n].def, ItemDef::Map(_)) {
-                todo.extend(self.p.needs(n, self.x));
-            }
-        }
-        false
-    }
-
-    fn coordinate(&mut self, c: &Coordinate) -> Coordinate {
-        let mut out = Coordinate::fixed(c.offset);
-        for (atom, &factor) in &c.terms {
-            let atom = match atom {
-                Atom::Index(i) => Atom::Index(*i),
-                Atom::Floor(n, by) => Atom::Floor(Box::new(self.coordinate(n)), *by),
-                Atom::Value(e) => Atom::Value(self.expr(*e)),
-            };
-            out.push(factor, atom);
-        }
-        out
     }
 }
