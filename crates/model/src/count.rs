@@ -9,10 +9,12 @@ use crate::nest::Loop;
 use crate::ranges::{Stretch, Windows, covered, stretches};
 use einloom_tile::{AxisId, AxisKind, Kernel, Predicate, Window, initial_windows, stream_range};
 use rustc_hash::FxHashMap;
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use turn::in_turn;
+
+mod turn;
 
 /// A function of the windows.
 type Size = Box<dyn Fn(&[Window]) -> u64 + Send + Sync>;
@@ -120,7 +122,7 @@ enum Together {
     FullAndLast,
 }
 
-/// The tiles of up to four loops, by which sums over them are remembered: numbers, for what is stored in parts is slow to read at once.
+/// The tiles of up to six loops, by which sums over them are remembered: numbers, for what is stored in parts is slow to read at once.
 type Tiles = (u64, u64);
 
 /// Loops that conditions and factors connect, and the factors.
@@ -152,7 +154,7 @@ impl Group {
     pub fn total(&self, kernel: &Kernel) -> u64 {
         let mut totals = lock(&self.totals);
         let Totals { windows, known, last } = &mut *totals;
-        let mut make = || self.walk(kernel, &self.in_turn(kernel), windows);
+        let mut make = || self.walk(kernel, &in_turn(kernel, &self.steps), windows);
         let Some(tiles) = self.tiles(kernel) else { return make() };
         if let Some((_, total)) = last.filter(|l| l.0 == tiles) {
             return total;
@@ -165,40 +167,16 @@ impl Group {
         total
     }
 
-    /// The tiles of all loops, two in a number; `None` if there are too many, or too large ones.
+    /// The tiles of all loops, two in a number or three; `None` if there are too many, or too large ones.
     fn tiles(&self, kernel: &Kernel) -> Option<Tiles> {
-        let mut out = (0, 0);
+        let in_one = if self.steps.len() <= 4 { 2 } else { 3 };
+        let mut out = [0; 2];
         for (k, step) in self.steps.iter().enumerate() {
-            let tile = u64::from(u32::try_from(kernel.axis(step.axis).tile).ok()?);
-            match k {
-                0 => out.0 = tile,
-                1 => out.0 |= tile << 32,
-                2 => out.1 = tile,
-                3 => out.1 |= tile << 32,
-                _ => return None,
-            }
+            let tile = kernel.axis(step.axis).tile as u64;
+            let fits = tile >> (64 / in_one) == 0;
+            *out.get_mut(k / in_one).filter(|_| fits)? |= tile << (64 / in_one * (k % in_one));
         }
-        Some(out)
-    }
-
-    /// The loops in the order in which they are enumerated soonest: one that is added up, of many windows, stands outside the last one only,
-    /// for two loops are summed without a walk. It passes those whose ranges do not depend on it, and of which not only the largest counts.
-    fn in_turn(&self, kernel: &Kernel) -> Cow<'_, [Step]> {
-        let steps = &self.steps;
-        let Some(place) = steps.len().checked_sub(2).filter(|&p| p > 0) else { return Cow::Borrowed(steps) };
-        let count = |k: usize| steps[k].extent.div_ceil(kernel.axis(steps[k].axis).tile);
-        let passes = |k: usize| {
-            steps[k].together == Together::Each
-                && steps[k + 1..=place].iter().all(|s| s.together != Together::Largest && !s.depends_on(steps[k].axis))
-        };
-        match (0..place).filter(|&k| passes(k)).max_by_key(|&k| count(k)).filter(|&k| count(k) > count(place)) {
-            Some(k) => {
-                let mut steps = steps.clone();
-                steps[k..=place].rotate_left(1);
-                Cow::Owned(steps)
-            }
-            None => Cow::Borrowed(steps),
-        }
+        Some((out[0], out[1]))
     }
 
     fn walk(&self, kernel: &Kernel, steps: &[Step], windows: &mut [Window]) -> u64 {
@@ -465,13 +443,6 @@ impl Sum<'_> {
     }
 }
 
-impl Step {
-    /// Whether its range depends on where another loop stands.
-    fn depends_on(&self, axis: AxisId) -> bool {
-        self.within.as_ref().is_some_and(|within| within.all.iter().any(|affine| affine.coefficient(axis) != 0))
-    }
-}
-
 /// The other axes that a loop's range depends on.
 fn conditions(l: &Loop) -> impl Iterator<Item = AxisId> + use<'_> {
     let terms = l.conditions().iter().flat_map(|e| &e.terms);
@@ -555,27 +526,34 @@ mod tests {
     /// in the order in which they are nested finds.
     #[test]
     fn loops_in_turn_count_as_nested() {
-        let (mut seed, mut some) = (7u64, 0);
+        let (mut seed, mut some, mut turned) = (7u64, 0, 0);
         let mut random = |from: i64, to: i64| {
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             from + ((seed >> 33) % (to - from + 1) as u64) as i64
         };
         for case in 0..2000 {
             let (chunks_, within_, side) =
-                (random(1, 12) as usize, random(1, 6) as usize, [-1, 1][random(0, 1) as usize]);
+                (random(1, 40) as usize, random(1, 8) as usize, [-1, 1][random(0, 1) as usize]);
             let long = within_ as i64;
             let mut axes = None;
             let (mut own, mut mask) = (Predicate::default(), Predicate::default());
             let mut builder = Builder::new("mask");
             builder.kernel("mask", |k| {
-                let t = k.grid("t_chunk", chunks_, random(1, 4) as usize);
+                let t = k.grid("t_chunk", chunks_, random(-3, 4).max(1) as usize);
                 let u = k.grid("t_within", within_, random(1, 4) as usize);
                 let v = k.stream_axis("n_within", within_, random(1, 4) as usize);
                 let n = k.stream_axis("n_chunk", chunks_, random(1, 4) as usize);
                 let apart = (Affine::from(0) + t * long + u - (Affine::from(0) + n * long) - v) * side;
                 mask.all.push(apart + random(-3, 3));
                 if random(0, 1) == 1 {
-                    own.all.push(Affine::from(0) + t + random(0, 9) - v);
+                    // About points of the grid only.
+                    let at = Affine::from(0) + t * long + u;
+                    let to = if random(0, 1) == 1 { at + random(-30, 0) } else { at * -1 + random(0, 60) };
+                    mask.all.push(to);
+                }
+                if random(0, 1) == 1 {
+                    let c = random(-1, 1);
+                    own.all.push(Affine::from(0) + t * random(-2, 2) + u + random(0, 9) - v * c);
                 }
                 k.stream(v, own.clone(), [], |k, []| {
                     k.stream(n, mask.clone(), [], |_, []| []);
@@ -601,8 +579,10 @@ mod tests {
                 let expected = group.walk(kernel, &nested, &mut windows);
                 assert_eq!(group.total(kernel), expected, "case {case}: {group:?} {kernel:?}");
                 some += u64::from(expected > 1);
+                let turn = in_turn(kernel, &group.steps);
+                turned += usize::from(turn.iter().zip(&group.steps).any(|(a, b)| a.axis != b.axis));
             }
         }
-        assert!(some > 1000, "{some}");
+        assert!(some > 1000 && turned > 100, "{some} {turned}");
     }
 }
