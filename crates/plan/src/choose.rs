@@ -79,11 +79,14 @@ fn dear(forms: &[Form<'_>], bound: &Bound) -> Vec<bool> {
         let size = |ranks: &[RankId]| ranks.iter().map(|&r| bound.size(r) as f64).product::<f64>();
         c.terms().iter().map(|(ranks, c)| *c as f64 * size(ranks)).sum()
     };
-    let mut costs: Vec<(usize, f64)> = forms.iter().enumerate().filter_map(|(k, f)| Some((k, cost(f.cost?)))).collect();
-    costs.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let least = costs.first().map_or(0.0, |c| c.1);
-    let kept: Vec<usize> = costs.iter().take(ORDERS).filter(|c| c.1 <= least * CLOSE).map(|c| c.0).collect();
-    forms.iter().enumerate().map(|(k, f)| f.cost.is_some() && !kept.contains(&k)).collect()
+    // Of one cost are those that differ elsewhere.
+    let of: Vec<Option<f64>> = forms.iter().map(|f| f.cost.map(cost)).collect();
+    let mut costs: Vec<f64> = of.iter().copied().flatten().collect();
+    costs.sort_by(f64::total_cmp);
+    costs.dedup();
+    let least = costs.first().copied().unwrap_or(0.0);
+    costs.truncate(ORDERS);
+    of.into_iter().map(|c| c.is_some_and(|c| c > least * CLOSE || !costs.contains(&c))).collect()
 }
 
 /// How much faster another form than the first must be predicted to be on a machine with lanes. Forms may run on

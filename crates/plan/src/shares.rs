@@ -45,7 +45,7 @@ const AT_ONCE: usize = 2;
 const SLOWER: [usize; 2] = [3, 2];
 /// Times the best, beyond which a division is not looked at with other lengths.
 const FAR: f64 = 1.25;
-/// Positions of a share at least: a tile of a matrix unit, or a line of a cache.
+/// Positions of a share at least, over all indices of its reductions: a tile of a matrix unit, or a line of a cache.
 const LEAST: usize = 64;
 /// Parts of a share that its length is rounded to, so that tiles divide it.
 const ROUND: usize = 8;
@@ -86,9 +86,10 @@ pub(crate) struct Span {
 /// A kernel that leaves cores idle while it reduces.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Idle {
+    /// All that could be in shares.
     folds: BTreeSet<NodeId>,
-    over: IndexId,
-    extent: usize,
+    /// Any of which may be in shares.
+    over: Vec<Over>,
     points: usize,
     /// Seconds that shares save at most.
     pub(crate) gain: f64,
@@ -96,6 +97,16 @@ pub(crate) struct Idle {
     pub(crate) all: bool,
     /// What is stored by the kernels of the division in which it is.
     roots: Roots,
+}
+
+/// An index that could be in shares, with the reductions over it: they are in one loop, and as long as one of them is in one piece so is that.
+#[derive(Clone, Debug, PartialEq)]
+struct Over {
+    index: IndexId,
+    folds: BTreeSet<NodeId>,
+    extent: usize,
+    /// Positions of a share at least.
+    least: usize,
 }
 
 /// Divides reductions of the plan, for as long as that is predicted to gain and there is work left to spend.
@@ -186,7 +197,8 @@ impl std::fmt::Display for Shares {
 }
 
 impl Idle {
-    /// What a kernel could be divided by, if it leaves cores idle: the longest index that it reduces over.
+    /// What a kernel could be divided by, if it leaves cores idle: the longest index that it reduces over, and each of several that gives all
+    /// cores something to do.
     pub(crate) fn of(p: &Problem, x: &Exprs, built: &Built, machine: &Machine) -> Option<Self> {
         let points = grid_points(&built.kernel);
         if points >= FEW * machine.cores || points == 0 || machine.element.is_some() {
@@ -214,12 +226,27 @@ impl Idle {
         // What is in shares already takes more of them in one step.
         let folds = built.cone.folds.keys().filter(|&&n| !p[n].stored).filter_map(|&n| Some((n, p.fold(n)?)));
         let candidates = folds.flat_map(|(n, f)| f.over.iter().map(move |&i| (n, i))).filter(|&(_, i)| inside(i));
-        let sets = candidates.filter_map(|(n, i)| Some((i, p.in_shares_with(n, i, x).ok()?)));
-        let (over, folds) = sets.max_by_key(|(i, _)| p[*i].extent)?;
-        let extent = p[over].extent;
+        let mut sets: BTreeMap<IndexId, BTreeSet<NodeId>> = BTreeMap::new();
+        for (n, i) in candidates {
+            if let Ok(folds) = p.in_shares_with(n, i, x) {
+                sets.entry(i).or_default().extend(folds);
+            }
+        }
+        let (&longest, most) = sets.iter().max_by_key(|(i, _)| p[**i].extent)?;
         let (gain, roots) = (built.cost.seconds - least, vec![]);
-        let all = built.cone.folds.keys().all(|n| folds.contains(n) || p[*n].axes.contains(&over));
-        (extent >= 2 * LEAST).then_some(Self { folds, over, extent, points, gain, all, roots })
+        let all = built.cone.folds.keys().all(|n| most.contains(n) || p[*n].axes.contains(&longest));
+        let over = sets.into_iter().filter_map(|(index, folds)| {
+            let extent = p[index].extent;
+            // Of all indices of the reduction over the fewest.
+            let positions = |n: &NodeId| Some(p.fold(*n)?.over.iter().map(|&i| p[i].extent).fold(1, usize::saturating_mul));
+            let together = folds.iter().filter_map(positions).min()?;
+            let least = LEAST.div_ceil((together / extent.max(1)).max(1));
+            let wanted = index == longest || extent * points >= machine.cores;
+            (wanted && extent >= 2 * least).then_some(Over { index, folds, extent, least })
+        });
+        let over: Vec<Over> = over.collect();
+        let folds = over.iter().flat_map(|o| o.folds.iter().copied()).collect();
+        (!over.is_empty()).then_some(Self { folds, over, points, gain, all, roots })
     }
 
     /// The same in a division whose kernels store `roots` and that takes so many seconds longer than the best.
@@ -232,23 +259,25 @@ impl Idle {
         let own = divided.first().map(|d| (d.0, self.roots.clone()));
         let own = own.filter(|own| !divided.contains(own));
         let mut divided: Vec<(Indices, Roots)> = divided.iter().cloned().chain(own).collect();
-        let lengths = self.lengths(maker.machine.cores);
-        // From where all cores have something to do, to shorter ones and to longer ones for as long as that is no slower.
-        let wanted = (self.extent * self.points).div_ceil(maker.machine.cores);
-        let begin = lengths.partition_point(|&each| each > wanted).min(lengths.len().saturating_sub(1));
-        let (longer, shorter) = lengths.split_at(begin);
         let (mut looks, mut fastest): (Vec<(Plan, Shares)>, _) = (vec![], f64::INFINITY);
-        for (lengths, most) in [shorter.to_vec(), longer.iter().rev().copied().collect()].into_iter().zip(SLOWER) {
-            let mut slower = 0;
-            for lengths in lengths.chunks(AT_ONCE) {
-                if slower >= most || maker.known.is_spent() {
-                    break;
-                }
-                for (found, one) in self.glances(lengths, shares, &mut divided, maker) {
-                    let time = found.as_ref().map_or(f64::INFINITY, |p| p.seconds);
-                    slower = if time < fastest { 0 } else { slower + 1 };
-                    fastest = fastest.min(time);
-                    looks.extend(found.map(|found| (found, one)));
+        for over in &self.over {
+            let lengths = self.lengths(over, maker.machine.cores);
+            // From where all cores have something to do, to shorter ones and to longer ones for as long as that is no slower.
+            let wanted = (over.extent * self.points).div_ceil(maker.machine.cores);
+            let begin = lengths.partition_point(|&each| each > wanted).min(lengths.len().saturating_sub(1));
+            let (longer, shorter) = lengths.split_at(begin);
+            for (lengths, most) in [shorter.to_vec(), longer.iter().rev().copied().collect()].into_iter().zip(SLOWER) {
+                let mut slower = 0;
+                for lengths in lengths.chunks(AT_ONCE) {
+                    if slower >= most || maker.known.is_spent() {
+                        break;
+                    }
+                    for (found, one) in self.glances((over, lengths), shares, &mut divided, maker) {
+                        let time = found.as_ref().map_or(f64::INFINITY, |p| p.seconds);
+                        slower = if time < fastest { 0 } else { slower + 1 };
+                        fastest = fastest.min(time);
+                        looks.extend(found.map(|found| (found, one)));
+                    }
                 }
             }
         }
@@ -258,12 +287,12 @@ impl Idle {
     /// The best plan for each of these lengths, if there is one. Divisions that are far from the best of all of them are left out of `divided`.
     fn glances(
         &self,
-        lengths: &[usize],
+        (over, lengths): (&Over, &[usize]),
         shares: &[Shares],
         divided: &mut Vec<(Indices, Roots)>,
         maker: &mut Maker<'_>,
     ) -> Vec<(Option<Plan>, Shares)> {
-        let one = |&each: &usize| Shares::new(self.folds.clone(), self.over, self.extent, each);
+        let one = |&each: &usize| Shares::new(over.folds.clone(), over.index, over.extent, each);
         let ones: Vec<Shares> = lengths.iter().map(one).collect();
         let pairs: Vec<(&Shares, &(Indices, Roots))> =
             ones.iter().flat_map(|one| divided.iter().map(move |d| (one, d))).collect();
@@ -288,14 +317,15 @@ impl Idle {
     }
 
     /// Lengths of shares, the longest first: those that give all cores something to do, and those of equal shares.
-    fn lengths(&self, cores: usize) -> Vec<usize> {
-        let busy = WAVES.into_iter().map(|waves| (self.extent * self.points).div_ceil(cores * waves));
-        let equal = (1..=HALVINGS).map(|k| self.extent.div_ceil(1 << k));
+    fn lengths(&self, over: &Over, cores: usize) -> Vec<usize> {
+        let &Over { extent, least, .. } = over;
+        let busy = WAVES.into_iter().map(|waves| (extent * self.points).div_ceil(cores * waves));
+        let equal = (1..=HALVINGS).map(|k| extent.div_ceil(1 << k));
         // Of lengths that are about the same the equal ones come first.
         let mut out: Vec<usize> = vec![];
-        for each in equal.chain(busy).map(|wanted| rounded(wanted.max(LEAST))) {
+        for each in equal.chain(busy).map(|wanted| rounded(wanted.max(least), least)) {
             let alike = |&other: &usize| other.abs_diff(each) * ALIKE <= other.max(each);
-            if each < self.extent && !out.iter().any(alike) {
+            if each < extent && !out.iter().any(alike) {
                 out.push(each);
             }
         }
@@ -305,8 +335,8 @@ impl Idle {
 }
 
 /// As many positions, or a few more, that tiles divide.
-fn rounded(each: usize) -> usize {
-    each.next_multiple_of((each / ROUND).next_power_of_two().max(LEAST))
+fn rounded(each: usize, least: usize) -> usize {
+    each.next_multiple_of((each / ROUND).next_power_of_two().max(least))
 }
 
 impl Problem {
@@ -344,7 +374,7 @@ impl Problem {
                     Ok(folds) => {
                         let each = extent.div_ceil(count).max(1);
                         // Long ones begin where tiles do, whatever is asked for.
-                        let each = if each < ROUND * LEAST { each } else { rounded(each) };
+                        let each = if each < ROUND * LEAST { each } else { rounded(each, LEAST) };
                         out.push(Shares::new(folds, over, extent, each));
                     }
                     Err(reason) => why = reason,

@@ -105,8 +105,18 @@ pub fn derive(cascade: &Cascade) -> Derivation {
     let passes = passes::compare(&written, &derived);
     let (rewritten, refused) = reassociate::alternatives(&start);
     refusals.extend(refused);
-    let (nested, refused) = distribute::alternatives(&start);
+    let (mut nested, refused) = distribute::alternatives(&start);
     refusals.extend(refused);
+    // The same where others have changed places: of those that could, all at once.
+    if let Some(other) = rewritten.first() {
+        let same = |n: &distribute::Nested| nested.iter().any(|o| o.name == n.name);
+        let both = distribute::alternatives(&other.graph).0.into_iter().filter(same).map(|n| distribute::Nested {
+            name: format!("{}; {}", named(&other.steps), n.name),
+            steps: other.steps.iter().cloned().chain(n.steps).collect(),
+            ..n
+        });
+        nested.extend(both.collect::<Vec<_>>());
+    }
     let name = "in the order written".into();
     let main = Alternative { name, derived, steps, refusals, passes, cost: None, within_one: vec![] };
     let (main, mut alternatives) = in_chunks(main);

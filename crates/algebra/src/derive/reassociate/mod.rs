@@ -2,7 +2,7 @@
 //!
 //! Condition: the inner sum is a factor of the outer sum's body (nothing that is not linear stands between them), and
 //! once both are one product, the factors that carry the outer index n do not carry the indices of the query side (m
-//! above), which are the result's indices that only factors without n bring in. Then · distributes over both sums and
+//! above), which are the result's indices that only factors without n bring in: one that a factor with n brings in as well stays with the state. Then · distributes over both sums and
 //! they change places. A condition that ties n to m as a prefix, and weights of the distance between them, are taken
 //! care of by [`prefix`], those whose size is not known by [`anchored`]; one that ties it as a suffix by [`reverse`]. What is no sum but runs over a prefix is a recurrence by [`running`],
 //! the position of an extremum by [`first`], powers of differences by [`centred`]; extrema in extrema change places by [`tropical`]; weights that grow

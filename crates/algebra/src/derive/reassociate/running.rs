@@ -193,10 +193,6 @@ impl Parts {
         let whole = factor.is_none();
         let moving = |t: &Term| mentions_position(t, n) && !reads_at(t, n) || whole && prefix.accumulates(t, graph);
         let (moving, data): (Sum, Sum) = inner.into_iter().partition(|(_, t)| moving(t));
-        if let Some((_, t)) = data.iter().find(|(_, t)| mentions_position(t, n)) {
-            let reason = format!("{} moves with the position by what is read there", show::term(graph, t));
-            return Err((reason, Some("multiples of the position that are the same everywhere would do".into())));
-        }
         let at = |k: i64| {
             let mut e = IndexExpr::var(m);
             e.offset = SizeExpr::constant(k);

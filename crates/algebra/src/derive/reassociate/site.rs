@@ -170,6 +170,13 @@ impl Site {
         }
         let query: BTreeSet<IndexId> =
             self.node.axes.iter().copied().filter(|i| asked.contains(i) && !kept.contains(i)).collect();
+        // Of these the state keeps what another factor brings in, if any is left then: else that factor is the reason.
+        let mut beside = BTreeSet::new();
+        let exponents = rest.weights.iter().flat_map(|w| &w.exponent).map(|(_, t)| t);
+        let terms = rest.factors.iter().map(|(t, _)| t).chain(exponents);
+        terms.filter(|t| t.mentions(&self.over)).for_each(|t| t.indices(&mut beside));
+        let left: BTreeSet<IndexId> = query.difference(&beside).copied().collect();
+        let query = if left.is_empty() { query } else { left };
         let factors = own.times(rest);
         let filter = parts.filter.iter().cloned().chain(own_filter).collect();
         let ratios = parts.ratios.iter().cloned().chain(ratios).collect();
