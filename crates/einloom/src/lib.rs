@@ -44,6 +44,7 @@ pub mod formats;
 mod formulas;
 pub mod gpu;
 pub mod host;
+mod least;
 pub mod machines;
 pub mod prove;
 pub mod random;

@@ -152,7 +152,7 @@ pub struct Planned {
     cascade: Cascade,
     bound: Bound,
     machine: Machine,
-    plan: Plan,
+    pub(crate) plan: Plan,
     form: usize,
     /// What the backend had no room for before.
     too_large: Vec<TooLarge>,
@@ -233,23 +233,6 @@ impl Planned {
     pub fn compulsory_bytes(&self) -> u64 {
         let outside = self.plan.program.tensors.iter().filter(|t| t.role != TensorRole::Temporary);
         outside.map(|t| t.dims.iter().product::<usize>() as u64 * t.dtype.bytes() as u64).sum()
-    }
-
-    /// Bytes that pass the outermost memory in every plan of this derivation, wherever it is cut into kernels: each element of
-    /// an input that some kernel reads once in, each output once out. What one kernel writes for another could stay inside.
-    pub fn least_bytes(&self, transfers: &[KernelTransfers]) -> u64 {
-        let tensors = self.plan.program.tensors.iter().enumerate();
-        let outside = tensors.filter(|(_, t)| t.role != TensorRole::Temporary);
-        let most = |at: usize, of: &dyn Fn(&einloom_model::TensorTransfer) -> u64| {
-            let all = transfers.iter().flat_map(|k| &k.least).filter(|t| t.tensor.at() == at);
-            all.map(of).max().unwrap_or(0)
-        };
-        outside
-            .map(|(at, t)| match t.role {
-                TensorRole::Output => most(at, &|t| t.stored_bytes),
-                _ => most(at, &|t| t.loaded_bytes),
-            })
-            .sum()
     }
 
     /// The number type of a tensor in memory.

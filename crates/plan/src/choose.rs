@@ -6,6 +6,7 @@ use crate::chunks::Chunk;
 use crate::drawn::Draw;
 use crate::known::Known;
 use crate::overhead;
+use crate::shares::gains;
 use crate::{Lost, Options, Plan, PlanError, Work, in_one_piece, in_shares};
 use einloom_algebra::{Alternative, Derivation, Graph, Rule, Term};
 use einloom_cascade::{Bound, RankId, SizeExpr};
@@ -185,13 +186,19 @@ fn chosen(forms: &[Form<'_>], bound: &Bound, machine: &Machine, options: &Option
     {
         plans[k] = Ok(found);
     }
+    known.turn_to_shares();
     let mut order: Vec<usize> = (0..forms.len()).filter(|&k| plans[k].is_ok()).collect();
     let seconds = |k: usize| plans[k].as_ref().map_or(f64::INFINITY, |p| p.1.seconds);
     order.sort_by(|&a, &b| seconds(a).total_cmp(&seconds(b)));
+    let mut least = f64::INFINITY;
     for k in order {
-        if let Ok((chunk, plan)) = &plans[k] {
-            let plan = (*chunk, plan.clone());
-            plans[k] = Ok((*chunk, in_shares(forms[k].graph, bound, machine, options, plan, &mut known)));
+        if let Ok((chunk, plan)) = &mut plans[k] {
+            // Shares save no more than what idle cores take.
+            if plan.unfinished || plan.seconds - gains(&plan.idle) < least {
+                let whole = (*chunk, plan.clone());
+                *plan = in_shares(forms[k].graph, bound, machine, options, whole, &mut known);
+            }
+            least = least.min(plan.seconds);
         }
     }
     let plans: Vec<Result<Plan, PlanError>> = plans.into_iter().map(|p| p.map(|p| p.1)).collect();

@@ -17,6 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Plans that are looked at as long as one may be in search of better divisions, at most: small programs do not come near it, and one
 /// of thirty statements, in several forms and shares, is to be planned in two seconds.
 const DIVISIONS: usize = 3;
+/// Those that shares have in any case, whatever other forms took.
+const IN_SHARES: usize = 1;
 
 /// See the module's text. All of it is for one machine and one set of options.
 #[derive(Debug, Default)]
@@ -27,6 +29,8 @@ pub(crate) struct Known {
     pub shared: Arc<Shared>,
     /// The work of all plans so far: [`Work::done`].
     pub spent: usize,
+    /// How much there may be, if that is more than what any program has.
+    more: usize,
     /// The seconds that the next plan must be below if it is only to be compared: its search ends early, and indices stay apart.
     pub hurries: Option<f64>,
     /// The seconds of the best plan of another form, if there is one.
@@ -123,7 +127,12 @@ impl Known {
 
     /// Whether no more plans are begun that a first one is compared with. It depends on what was looked at, not on a clock.
     pub(crate) fn is_spent(&self) -> bool {
-        self.spent >= DIVISIONS * crate::search::MOST_WORK
+        self.spent >= self.more.max(DIVISIONS * crate::search::MOST_WORK)
+    }
+
+    /// Leaves enough for shares.
+    pub(crate) fn turn_to_shares(&mut self) {
+        self.more = self.spent + IN_SHARES * crate::search::MOST_WORK;
     }
 
     /// The same for a plan that is made beside others.

@@ -183,6 +183,12 @@ pub(crate) fn best(mut best: Plan, maker: &mut Maker<'_>) -> Plan {
     best
 }
 
+/// What shares save at most of the plan with these kernels that leave cores idle: of all that are of one division.
+pub(crate) fn gains(idle: &[Idle]) -> f64 {
+    let of = |one: &Idle| idle.iter().filter(|i| i.roots == one.roots).map(|i| i.gain.max(0.0)).sum::<f64>();
+    idle.iter().map(of).fold(0.0, f64::max)
+}
+
 impl Shares {
     fn new(folds: BTreeSet<NodeId>, over: IndexId, extent: usize, each: usize) -> Self {
         let called = [String::new(), String::new()];

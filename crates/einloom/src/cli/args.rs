@@ -137,7 +137,7 @@ pub(crate) struct Target {
     /// A built-in machine, or a description of yours (.toml); this machine if not given
     #[arg(long, value_name = "NAME|FILE")]
     pub machine: Option<String>,
-    /// Number of threads; all cores if not given
+    /// Number of threads of a processor; all cores if not given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub threads: Option<u32>,
     /// Elements that the innermost memory of an abstract machine (two-level) holds

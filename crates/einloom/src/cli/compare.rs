@@ -130,8 +130,9 @@ fn filled(row: RowJson, planned: &Planned) -> RowJson {
     let longest = all.iter().max_by(|a, b| a.0.seconds.total_cmp(&b.0.seconds));
     let outer = || all.iter().filter_map(|(k, t)| Some((k, t.levels.first()?)));
     let bytes = outer().map(|(_, l)| l.bytes).sum::<u64>();
-    // Where a program is cut is the plan's: of several kernels only what comes in and goes out is any plan's.
-    let (bound, from) = match all.len() {
+    // Where a program is cut is the plan's: of several kernels only what comes in and goes out is any plan's. Parts of one are one.
+    let whole = all.iter().filter(|(k, _)| k.part.as_ref().is_none_or(|p| p.place[0] == 0)).count();
+    let (bound, from) = match whole {
         0 | 1 => (outer().map(|(k, l)| bound(k, l)).sum::<u64>(), bounds_from(outer().map(|(k, l)| (*k, l)))),
         _ => (planned.least_bytes(planned.transfers()), BTreeSet::from([BoundFrom::Once])),
     };

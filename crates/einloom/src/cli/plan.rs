@@ -156,7 +156,9 @@ pub(crate) fn command(ui: &mut Ui, args: &PlanArgs) -> Result<(), Failure> {
     let given = prepare::given(&args.sizing, BTreeMap::new())?;
     prepare::not_empty(&args.sizing)?;
     // A plan for a GPU is that of the GPU's backend.
-    let backend = prepare::backend_of(&prepare::machine(&args.target, Backend::Cpu, None)?);
+    let machine = prepare::machine(&args.target, Backend::Cpu, None)?;
+    prepare::threads_fit(&args.target, &machine)?;
+    let backend = prepare::backend_of(&machine);
     let start = Instant::now();
     let planned = prepare::planned(&derived, &given, &args.sizing, &args.target, backend, None)?;
     let took = start.elapsed().as_secs_f64();

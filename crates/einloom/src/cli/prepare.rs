@@ -141,10 +141,23 @@ pub(crate) fn machine(target: &Target, backend: Backend, arch: Option<Arch>) -> 
     if arch == Some(Arch::Sm80) {
         machine.matrix.retain(|unit| !unit.asynchronous);
     }
-    Ok(match target.threads {
+    Ok(match target.threads.filter(|_| is_processor(&machine)) {
         Some(threads) => einloom::machines::with_cores(machine, threads as usize),
         None => machine,
     })
+}
+
+/// Refuses a number of threads for a machine whose cores are what its description says.
+pub(crate) fn threads_fit(target: &Target, machine: &Machine) -> Result<(), Failure> {
+    if target.threads.is_none() || is_processor(machine) {
+        return Ok(());
+    }
+    let hint = "--threads is for processors; a description of your own has any number of cores";
+    Err(Failure::usage(format!("{} has no threads to choose", machine.name), hint))
+}
+
+fn is_processor(machine: &Machine) -> bool {
+    machine.lanes.is_none() && machine.element.is_none()
 }
 
 /// Prints the box that `--dump` asks for. Whether it did.

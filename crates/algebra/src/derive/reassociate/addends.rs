@@ -72,7 +72,7 @@ pub(super) fn apart(shared: &Rc<Graph>, id: NodeId) -> Option<Rewriting> {
         steps.splice(0..0, done.steps);
     }
     steps.insert(0, step);
-    Some(Rewriting { graph: g, steps })
+    Some(Rewriting { exchanged: vec![], graph: g, steps })
 }
 
 /// The addends of a factor, each with its number; nothing if one joins both positions, or could cancel too late.

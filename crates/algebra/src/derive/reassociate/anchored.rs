@@ -145,7 +145,7 @@ impl Site {
             members: vec![n],
             within: vec![],
         }));
-        Some(Rewriting { graph: g, steps })
+        Some(Rewriting { exchanged: vec![], graph: g, steps })
     }
 
     /// `Σ_inner query · state`, as a new node, read at its own axes.

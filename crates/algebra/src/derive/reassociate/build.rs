@@ -1,6 +1,6 @@
 //! The nodes that take the place of a sum.
 
-use super::Rewriting;
+use super::{Exchange, Rewriting};
 use super::insert::{insert, placeholder};
 use super::prefix::{GATHERED, Prefix, Why};
 use super::sides::Sides;
@@ -130,7 +130,9 @@ impl Site {
             let rank = g.cascade[p.up_to].rank;
             g.recurrences.push(crate::Recurrence { rank, index: p.up_to, members: vec![made[0]], within: vec![] });
         }
-        Ok(Some(Rewriting { graph: g, steps }))
+        let ranks = |list: &[IndexId]| list.iter().map(|&i| self.graph.cascade[i].rank).collect();
+        let exchanged = Exchange { statement: self.node.statement, outer: ranks(&self.over), inner: ranks(&inner) };
+        Ok(Some(Rewriting { exchanged: vec![exchanged], graph: g, steps }))
     }
 
     /// `Σ_n inside`, over all indices that it carries besides.

@@ -330,7 +330,7 @@ impl Site {
         let nodes = insert(&mut g, self.id, new, Node { def: Def::Map(value), ..self.node.clone() });
         let alone = |n| Recurrence { rank, index: p.up_to, members: vec![n], within: vec![] };
         g.recurrences.extend(nodes.into_iter().map(alone));
-        Some(Ok(Rewriting { graph: g, steps: vec![step] }))
+        Some(Ok(Rewriting { exchanged: vec![], graph: g, steps: vec![step] }))
     }
 
     fn tell_centred(&self, moment: &Moment, new: &[Node]) -> Step {

@@ -189,7 +189,7 @@ pub(super) fn distance(shared: &Rc<Graph>, id: NodeId) -> Option<Rewriting> {
         g = done.graph;
         steps.extend(done.steps);
     }
-    Some(Rewriting { graph: g, steps })
+    Some(Rewriting { exchanged: vec![], graph: g, steps })
 }
 
 /// The nodes of a graph and new ones after them.

@@ -103,7 +103,7 @@ impl Site {
         let rank = g.cascade[p.up_to].rank;
         let alone = |n| Recurrence { rank, index: p.up_to, members: vec![n], within: vec![] };
         g.recurrences.extend(made.into_iter().map(alone));
-        Ok(Some(Rewriting { graph: g, steps: vec![step] }))
+        Ok(Some(Rewriting { exchanged: vec![], graph: g, steps: vec![step] }))
     }
 
     fn tell_first(&self, p: &Prefix, best: &Node, first: &Node) -> Step {

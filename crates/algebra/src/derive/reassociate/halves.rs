@@ -40,7 +40,7 @@ pub(super) fn halves(shared: &Rc<Graph>, id: NodeId) -> Result<Option<Rewriting>
             Err(why) => return Err(Refusal { node: node.name.clone(), ..why }),
         }
     }
-    Ok(Some(Rewriting { graph: g, steps }))
+    Ok(Some(Rewriting { exchanged: vec![], graph: g, steps }))
 }
 
 /// Two halves of a reduction, and what joins them.

@@ -33,7 +33,7 @@ pub(super) use weights::{Base, Body, Weight};
 
 use super::guard;
 use crate::{Def, Graph, Node, NodeId, Product, Refusal, Rule, Step, Term};
-use einloom_cascade::{BinaryOp, Monoid};
+use einloom_cascade::{BinaryOp, IndexId, Monoid, RankId};
 use first::Equal;
 use reverse::{Reversed, reversed};
 use std::collections::BTreeSet;
@@ -41,9 +41,28 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
 /// A graph in which some sums have changed places, and how it came about.
+#[derive(Clone)]
 pub(super) struct Rewriting {
     pub graph: Graph,
     pub steps: Vec<Step>,
+    /// Sums that have changed places on the way.
+    exchanged: Vec<Exchange>,
+}
+
+/// Sums of one statement that have changed places: the ranks of what was the outer one, and of what was inside.
+#[derive(Clone, PartialEq)]
+struct Exchange {
+    statement: Option<usize>,
+    outer: BTreeSet<RankId>,
+    inner: BTreeSet<RankId>,
+}
+
+impl Rewriting {
+    /// Whether it takes back what has led to another.
+    fn takes_back(&self, before: &Self) -> bool {
+        let back = |e: &Exchange| Exchange { statement: e.statement, outer: e.inner.clone(), inner: e.outer.clone() };
+        self.exchanged.iter().any(|e| before.exchanged.contains(&back(e)))
+    }
 }
 
 /// More orders than this are not tried.
@@ -54,13 +73,14 @@ pub(super) fn alternatives(written: &Graph) -> (Vec<Rewriting>, Vec<Refusal>) {
     let mut found: Vec<Rewriting> = vec![];
     let mut refusals = vec![];
     let mut seen = BTreeSet::from([shape(written)]);
-    let mut todo = vec![Rewriting { graph: written.clone(), steps: vec![] }];
+    let mut todo = vec![Rewriting { graph: written.clone(), steps: vec![], exchanged: vec![] }];
     while let Some(base) = todo.pop() {
         let mut sites = vec![];
         let shared = Rc::new(base.graph.clone());
         for id in base.graph.ids() {
             match rewrite(&shared, id) {
                 Ok(None) => {}
+                Ok(Some(r)) if r.takes_back(&base) => {}
                 Ok(Some(r)) => sites.push((base.graph[id].name.clone(), r.steps.len() == 1)),
                 Err(refusal) if base.steps.is_empty() => refusals.push(refusal),
                 Err(_) => {}
@@ -72,19 +92,20 @@ pub(super) fn alternatives(written: &Graph) -> (Vec<Rewriting>, Vec<Refusal>) {
             moves.extend(sites.iter().filter(|s| s.1).map(|s| vec![s.0.as_str()]));
         }
         for names in moves.into_iter().filter(|m| !m.is_empty()) {
-            let mut next = Rewriting { graph: base.graph.clone(), steps: base.steps.clone() };
+            let mut next = base.clone();
             // Later sums first: what they no longer read is not rewritten any more.
             for name in names.into_iter().rev() {
                 let Some(id) = next.graph.ids().find(|&n| next.graph[n].name == name) else { continue };
                 if let Ok(Some(r)) = rewrite(&Rc::new(next.graph.clone()), id) {
                     next.graph = r.graph;
                     next.steps.extend(r.steps);
+                    next.exchanged.extend(r.exchanged);
                     crate::derive::rebuild::prune(&mut next.graph);
                 }
             }
             crate::derive::alike::merge(&mut next.graph);
             if found.len() < MAX_ALTERNATIVES && seen.insert(shape(&next.graph)) {
-                todo.push(Rewriting { graph: next.graph.clone(), steps: next.steps.clone() });
+                todo.push(next.clone());
                 found.push(next);
             }
         }
@@ -183,8 +204,25 @@ fn guarded(graph: &Graph, node: &Node) -> Option<NodeId> {
     (is_guard(graph, c) && same).then_some(*n)
 }
 
-/// A number that graphs share if their outputs are computed alike, whatever their nodes are called and wherever constant
-/// factors stand.
+/// The term with pointwise definitions in place of what reads them, and axes in one order.
+fn opened(graph: &Graph, t: &Term) -> Term {
+    t.replace_reads(&mut |n, at| {
+        let node = &graph[n];
+        if let Some(whole) = guarded(graph, node) {
+            return Some(opened(graph, &Term::Read(whole, at.to_vec())));
+        }
+        if let (Def::Map(def), false) = (&node.def, super::inline::rounds(node)) {
+            let place = |i: IndexId| node.axes.iter().position(|&a| a == i).map(|k| at[k].clone());
+            return def.substitute(&place).map(|t| opened(graph, &t));
+        }
+        let mut places: Vec<_> = node.axes.iter().zip(at).collect();
+        places.sort_by_key(|p| *p.0);
+        Some(Term::Read(n, places.into_iter().map(|p| p.1.clone()).collect()))
+    })
+}
+
+/// A number that graphs share if their outputs are computed alike, whatever their nodes are called, wherever constant
+/// factors stand and whatever pointwise definitions have a name.
 fn shape(graph: &Graph) -> u64 {
     let mut shapes: Vec<u64> = vec![0; graph.nodes.len()];
     for id in graph.ids() {
@@ -194,10 +232,12 @@ fn shape(graph: &Graph) -> u64 {
             continue;
         }
         let known = |n: NodeId| NodeId(shapes[n.0 as usize] as u32);
-        let mut parts = vec![format!("{:?}", node.axes)];
+        let mut axes = node.axes.clone();
+        axes.sort();
+        let mut parts = vec![format!("{axes:?}")];
         // Factors have no order.
         let mut term = |t: &Term| {
-            let p = Product::of(t, graph);
+            let p = Product::of(&opened(graph, t), graph);
             let mut factors: Vec<String> = p
                 .factors
                 .iter()

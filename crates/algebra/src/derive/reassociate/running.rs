@@ -272,6 +272,6 @@ impl Site {
         let made = insert(&mut g, self.id, vec![node], Node { def: Def::Map(value), ..self.node.clone() });
         let rank = g.cascade[prefix.up_to].rank;
         g.recurrences.push(crate::Recurrence { rank, index: prefix.up_to, members: made, within: vec![] });
-        Ok(Some(Rewriting { graph: g, steps: vec![step] }))
+        Ok(Some(Rewriting { exchanged: vec![], graph: g, steps: vec![step] }))
     }
 }

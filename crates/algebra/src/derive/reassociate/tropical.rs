@@ -133,7 +133,7 @@ impl Site {
             let rank = g.cascade[p.up_to].rank;
             g.recurrences.push(Recurrence { rank, index: p.up_to, members: made, within: vec![] });
         }
-        Some(Rewriting { graph: g, steps: step })
+        Some(Rewriting { exchanged: vec![], graph: g, steps: step })
     }
 
     fn inner_extremum(&self, both: &Both, monoid: Monoid, body: Term) -> (Node, Term) {
