@@ -515,6 +515,7 @@ impl Workshop<'_> {
             steps: Style::VECTORS,
             even: true,
             parallel_first: false,
+            open: false,
         };
         if contracts {
             let sizes = [

@@ -29,6 +29,8 @@ pub(crate) struct Style {
     pub even: bool,
     /// Where a tile would have too many axes, a parallel index goes before a reduced one.
     pub parallel_first: bool,
+    /// Tiles are to be found: no index is whole that has a choice, be it one of two.
+    pub open: bool,
 }
 
 impl Style {
@@ -118,7 +120,8 @@ impl Roles {
             let tile = if demoted.contains(&i) { 1 } else { asked(i).unwrap_or(wish) };
             let tile = style.even(extent, tile, step);
             // One tile needs no grid.
-            let kind = if extent > 1 && tile >= extent { AxisKind::Whole } else { AxisKind::Grid };
+            let choice = style.open && asked(i).is_none();
+            let kind = if extent > 1 && tile >= extent && !choice { AxisKind::Whole } else { AxisKind::Grid };
             out.cuts.insert(i, Cut { kind, tile, extent });
         }
         out.grid.retain(|i| out.cuts[i].kind == AxisKind::Grid);
@@ -129,7 +132,7 @@ impl Roles {
             let whole = match asked(i) {
                 _ if p.is_shared(i) => false,
                 Some(tile) => tile >= extent,
-                None => extent <= limit.max(style.stream) && !one || extent == 1,
+                None => extent <= limit.max(if style.open { 1 } else { style.stream }) && !one || extent == 1,
             };
             // An empty axis has no tile: a loop over nothing gives what a reduction over nothing is.
             let cut = if self.state.contains(&i) || whole && extent > 0 {

@@ -138,7 +138,7 @@ impl Workshop<'_> {
     fn descend(&mut self, space: &Space, trials: &mut Trials<'_>, parallel_first: bool) {
         let (cols, stream, steps) = (space.cols[0], space.streams[0], space.steps);
         let (rows, [whole, whole_stored]) = (space.rows[0], space.whole[0]);
-        let first = Style { rows, cols, stream, whole, whole_stored, steps, even: true, parallel_first };
+        let first = Style { rows, cols, stream, whole, whole_stored, steps, even: true, parallel_first, open: false };
         // Rows, columns and chunks cut indices of their own: sizes that cut them alike are one.
         let cuts = |style: &Style| sizes(&trials.roles.tiling(self.p, style, &BTreeSet::new(), &self.options.tiles));
         let rows = distinct(&space.rows, |&rows| cuts(&Style { rows, ..first }));
