@@ -23,6 +23,14 @@ pub trait Domain {
     fn binary(&self, op: BinaryOp, a: &Self::Value, b: &Self::Value) -> Self::Value;
     /// Whether a truth value is true.
     fn holds(&self, v: &Self::Value) -> bool;
+    /// Which a truth value is that may as well be the other, if [`Domain::either`] says what follows.
+    fn in_doubt(&self, _v: &Self::Value) -> Option<bool> {
+        None
+    }
+    /// What stands for two values of which a truth value takes the first, and may take the other.
+    fn either(&self, first: Self::Value, _other: Self::Value) -> Self::Value {
+        first
+    }
     /// The value as a position in a tensor.
     fn position(&self, v: &Self::Value) -> Option<i64>;
     /// Rounds to a number type.
@@ -217,9 +225,23 @@ pub fn apply<D: Domain>(domain: &D, term: &Term, arguments: [&D::Value; 2]) -> O
         Term::Unary(op, x) => domain.unary(*op, &apply(domain, x, arguments)?),
         Term::Binary(op, a, b) => domain.binary(*op, &apply(domain, a, arguments)?, &apply(domain, b, arguments)?),
         Term::Select(c, a, b) => {
-            let chosen = if domain.holds(&apply(domain, c, arguments)?) { a } else { b };
-            apply(domain, chosen, arguments)?
+            let holds = apply(domain, c, arguments)?;
+            choose(domain, &holds, [&|| apply(domain, a, arguments), &|| apply(domain, b, arguments)])?
         }
         Term::Size(_) | Term::Position(_) | Term::Read(..) | Term::Old(..) => return None,
     })
+}
+
+/// One of two values.
+pub(super) fn choose<D: Domain>(
+    domain: &D,
+    truth: &D::Value,
+    [a, b]: [&dyn Fn() -> Option<D::Value>; 2],
+) -> Option<D::Value> {
+    if let Some(first) = domain.in_doubt(truth)
+        && let (Some(a), Some(b)) = (a(), b())
+    {
+        return Some(if first { domain.either(a, b) } else { domain.either(b, a) });
+    }
+    if domain.holds(truth) { a() } else { b() }
 }

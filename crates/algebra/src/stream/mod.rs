@@ -12,6 +12,7 @@ use einloom_cascade::{BinaryOp, Bound, IndexAtom, IndexExpr, IndexId, Monoid};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use domain::{Domain, Followed, Made, Reals, apply, combine};
+use domain::choose;
 
 /// How every reduction's index space is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -298,16 +299,24 @@ impl<D: Domain> Run<'_, D> {
             for (i, &p) in over.iter().zip(at) {
                 inner.at.insert(*i, p as i64);
             }
-            let mut holds = true;
+            let position = matches!(r.monoid, Monoid::ArgMax | Monoid::ArgMin);
+            let (mut holds, mut doubt) = (true, None);
             // In order: a condition on data may be one that only the conditions before it let be asked.
             for f in &r.filter {
-                holds = holds && self.domain.holds(&self.term(f, &inner)?);
+                if !holds {
+                    break;
+                }
+                let truth = self.term(f, &inner)?;
+                match self.domain.in_doubt(&truth).filter(|_| !position) {
+                    Some(first) => doubt = Some(first && doubt.unwrap_or(true)),
+                    None => holds = self.domain.holds(&truth),
+                }
             }
             if !holds {
                 continue;
             }
             let v = self.term(&r.body, &inner)?;
-            if matches!(r.monoid, Monoid::ArgMax | Monoid::ArgMin) {
+            if position {
                 let sizes = over.iter().map(|&i| self.bound.size(self.graph.cascade[i].rank));
                 let here = self.domain.integer(sizes.zip(at).fold(0, |acc, (size, &p)| acc * size + p) as i64);
                 let (later, position) = match best {
@@ -319,7 +328,12 @@ impl<D: Domain> Run<'_, D> {
                     *best = Some(v);
                 }
             } else {
-                acc = self.domain.combine(r.monoid, &acc, &self.domain.single(r.monoid, v))?;
+                let more = self.domain.combine(r.monoid, &acc, &self.domain.single(r.monoid, v))?;
+                acc = match doubt {
+                    None => more,
+                    Some(true) => self.domain.either(more, acc),
+                    Some(false) => self.domain.either(acc, more),
+                };
             }
         }
         Some(acc)
@@ -365,11 +379,8 @@ impl<D: Domain> Run<'_, D> {
             Term::Unary(op, x) => self.domain.unary(*op, &self.term(x, point)?),
             Term::Binary(op, a, b) => self.domain.binary(*op, &self.term(a, point)?, &self.term(b, point)?),
             Term::Select(c, a, b) => {
-                if self.domain.holds(&self.term(c, point)?) {
-                    self.term(a, point)?
-                } else {
-                    self.term(b, point)?
-                }
+                let holds = self.term(c, point)?;
+                choose(self.domain, &holds, [&|| self.term(a, point), &|| self.term(b, point)])?
             }
         })
     }

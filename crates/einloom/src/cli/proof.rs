@@ -44,6 +44,8 @@ struct NumericJson {
     sensitive: usize,
     undetermined_elements: usize,
     less_precise: usize,
+    /// Forms without a plan at some sizes, and why.
+    unplanned: Vec<String>,
     missing_sizes: Vec<String>,
     worst_rel_error: BTreeMap<String, f64>,
     worst_rel_error_as_declared: BTreeMap<String, f64>,
@@ -142,6 +144,7 @@ fn numeric(proof: &Proof) -> NumericJson {
         sensitive: proof.sensitive,
         undetermined_elements: proof.undetermined,
         less_precise: proof.less_precise,
+        unplanned: proof.unplanned.values().cloned().collect(),
         missing_sizes: proof.missing.clone(),
         worst_rel_error: proof.worst.clone(),
         worst_rel_error_as_declared: proof.worst_declared.clone(),
@@ -191,6 +194,9 @@ fn numeric_text(proof: &Proof) -> String {
             "    elements that the text's own rounding does not determine, excused one by one: {}\n",
             proof.undetermined
         );
+    }
+    for why in proof.unplanned.values() {
+        out += &format!("  another form is not run where it has no plan: {why}\n");
     }
     if !proof.missing.is_empty() {
         out += &format!("  not tried, for no such sizes were found: {}\n", proof.missing.join("; "));

@@ -190,7 +190,15 @@ impl Prover {
                 let fuse = if k % 5 == 4 { Fusion::None } else { Fusion::Auto };
                 let tiles = tiles(derived.cascade(), k);
                 let options = PlanOptions { exact, tiles, fuse, ..PlanOptions::default() };
-                let planned = derived.plan_bound(bound.clone(), machine, &options)?;
+                let planned = match derived.plan_bound(bound.clone(), machine, &options) {
+                    // Another form need not have a plan: then none runs it.
+                    Err(Error::Plan(e)) if number > 0 => {
+                        let form = 1 + k % (forms.len() - 1);
+                        self.proof.unplanned.entry(form).or_insert_with(|| e.to_string());
+                        continue;
+                    }
+                    planned => planned?,
+                };
                 let compiled = planned.compile()?;
                 for (j, &(kind, seed)) in tried.iter().enumerate() {
                     // The cascade is that of every form.
@@ -236,6 +244,11 @@ impl Prover {
                 return Ok(());
             }
             (Ok(_), Err(MeaningError::OutOfRange { span, .. })) if gathered::under_condition(cascade, span) => {
+                self.proof.undefined += 1;
+                return Ok(());
+            }
+            // What nothing is made of need not be read where there is nothing.
+            (Ok(_), Err(MeaningError::OutOfRange { elements: 0, .. })) => {
                 self.proof.undefined += 1;
                 return Ok(());
             }

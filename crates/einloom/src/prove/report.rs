@@ -30,6 +30,8 @@ pub struct Proof {
     /// Inputs on which the derived form, equal in exact arithmetic, loses more digits than the text, as bounds on its rounding
     /// errors allow.
     pub less_precise: usize,
+    /// Forms that have no plan for some sizes, by their number, and why: there they were not run.
+    pub unplanned: BTreeMap<usize, String>,
     /// Largest relative error per output with everything in f64.
     pub worst: BTreeMap<String, f64>,
     /// Largest relative error per output in the declared number types.
@@ -55,6 +57,7 @@ impl Proof {
                 *worst = worst.max(error);
             }
         }
+        self.unplanned.extend(more.unplanned);
         self.disagreements.extend(more.disagreements);
     }
 }
