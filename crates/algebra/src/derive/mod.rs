@@ -6,6 +6,7 @@
 
 mod addends;
 mod alike;
+mod along;
 mod apart;
 mod arg;
 mod attained;
@@ -103,7 +104,7 @@ pub fn derive(cascade: &Cascade) -> Derivation {
     let steps = after(steps);
     let waiting = Some(streaming(&start, true)).filter(|w| w.graph != derived && w.unanchored == unanchored);
     let passes = passes::compare(&written, &derived);
-    let (rewritten, refused) = reassociate::alternatives(&start);
+    let (mut rewritten, refused) = reassociate::alternatives(&start);
     refusals.extend(refused);
     let (mut nested, refused) = distribute::alternatives(&start);
     refusals.extend(refused);
@@ -127,6 +128,7 @@ pub fn derive(cascade: &Cascade) -> Derivation {
         alternatives.push(one);
         alternatives.extend(chunked);
     }
+    rewritten.extend(along::alternative(&start));
     for r in rewritten {
         let Streamed { graph: derived, steps: own, refusals, .. } = streaming(&r.graph, false);
         let name = named(&r.steps);

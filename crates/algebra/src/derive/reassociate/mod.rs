@@ -46,12 +46,12 @@ pub(super) struct Rewriting {
     pub graph: Graph,
     pub steps: Vec<Step>,
     /// Sums that have changed places on the way.
-    exchanged: Vec<Exchange>,
+    pub exchanged: Vec<Exchange>,
 }
 
 /// Sums of one statement that have changed places: the ranks of what was the outer one, and of what was inside.
 #[derive(Clone, PartialEq)]
-struct Exchange {
+pub(super) struct Exchange {
     statement: Option<usize>,
     outer: BTreeSet<RankId>,
     inner: BTreeSet<RankId>,
