@@ -2,7 +2,7 @@
 
 use crate::{Def, Graph, Node, NodeId, Recurrence, Reduction, Streaming, Term};
 use einloom_cascade::{
-    Cascade, DType, Expr, ExprKind, IndexExpr, IndexId, Kind, Monoid, RankId, Role, SizeExpr, Statement, Step, TensorId,
+    Cascade, DType, Expr, ExprKind, IndexExpr, IndexId, Kind, Monoid, RankId, Role, SizeExpr, Statement, Step, TensorId, UnaryOp,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -475,8 +475,44 @@ fn split_and(e: &Expr, out: &mut Vec<Expr>) {
             split_and(a, out);
             split_and(b, out);
         }
-        _ => out.push(e.clone()),
+        _ => match within(e) {
+            Some(bounds) => out.extend(bounds),
+            None => out.push(e.clone()),
+        },
     }
+}
+
+/// `abs(m - n) <= c` as its two bounds, `m - n <= c` and `n - m <= c`, where it is a condition on positions alone: each of them is a bound
+/// on a loop.
+fn within(e: &Expr) -> Option<[Expr; 2]> {
+    use einloom_cascade::BinaryOp::{Ge, Gt, Le, Lt, Sub};
+    let ExprKind::Binary(op, a, b) = &e.kind else { return None };
+    let (op, inner, most) = match (op, &a.kind, &b.kind) {
+        (Le | Lt, ExprKind::Unary(UnaryOp::Abs, x), _) => (*op, x, b),
+        (Ge, _, ExprKind::Unary(UnaryOp::Abs, x)) => (Le, x, a),
+        (Gt, _, ExprKind::Unary(UnaryOp::Abs, x)) => (Lt, x, a),
+        _ => return None,
+    };
+    let reads = |e: &Expr| {
+        let mut found = false;
+        visit_reads(e, &mut |_, _| found = true);
+        found || has_reduction(e)
+    };
+    if reads(inner) || reads(most) {
+        return None;
+    }
+    let other = match &inner.kind {
+        ExprKind::Binary(Sub, x, y) => ExprKind::Binary(Sub, y.clone(), x.clone()),
+        _ => ExprKind::Unary(UnaryOp::Neg, inner.clone()),
+    };
+    let bound = |x: Box<Expr>| Expr::new(ExprKind::Binary(op, x, most.clone()), e.span);
+    Some([bound(inner.clone()), bound(Box::new(Expr::new(other, inner.span)))])
+}
+
+fn has_reduction(e: &Expr) -> bool {
+    let mut found = matches!(e.kind, ExprKind::Reduce { .. });
+    e.for_each_child(&mut |c| found |= has_reduction(c));
+    found
 }
 
 fn visit_reads(e: &Expr, f: &mut dyn FnMut(TensorId, &[IndexExpr])) {

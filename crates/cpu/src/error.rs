@@ -160,7 +160,8 @@ impl fmt::Display for RunError {
                 write!(
                     f,
                     "kernel {kernel}: coordinate {coordinate} in dimension {dimension} of `{tensor}` is outside \
-                     0..{size}, at {}",
+                     0..{size}{}{}",
+                    if at.is_empty() { "" } else { ", at " },
                     at.join(", ")
                 )
             }

@@ -37,7 +37,10 @@ impl Derived {
         {
             return Err(NoFormula { reason: format!("its states are partial: {shares}") });
         }
-        let stored: Vec<&str> = planned.kernels().iter().flat_map(|k| &k.materialised).map(String::as_str).collect();
+        // What only the plan stores, such as another kernel's partial states, is none of the form's.
+        let known = |name: &&str| form.graph.nodes.iter().any(|n| n.name == *name);
+        let stored = planned.kernels().iter().flat_map(|k| &k.materialised).map(String::as_str);
+        let stored: Vec<&str> = stored.filter(known).collect();
         let roots: Vec<&str> = plan.materialised.iter().map(String::as_str).collect();
         let diagram = Diagram::of_kernel(form.graph, &roots, &stored)?;
         let mut groups = groups(planned, plan)?;

@@ -50,7 +50,8 @@ impl Work {
 
     /// All of them.
     pub fn total(&self) -> f64 {
-        self.by_type.values().sum()
+        // A sum of no floating-point numbers is -0.
+        self.by_type.values().fold(0.0, |all, n| all + n)
     }
 
     /// What does them, in which number type, and how many.

@@ -105,6 +105,9 @@ impl Emitter<'_> {
                 None => Err(self.unsupported(n, "it has no slice at position 0 to start from")),
             },
             (_, Some(position), None) if position == last && self.finals.contains_key(&n) => Ok(self.finals[&n]),
+            (Some((i, 0 | 1)), _, None) if i == axes[dim] => {
+                Err(self.unsupported(n, "another loop reads its slices, and only its own has them as they are made"))
+            }
             _ => Err(self.unsupported(n, "it is read at a position that is neither t, t + 1, 0 nor the last")),
         }
     }
