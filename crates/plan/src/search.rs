@@ -259,6 +259,24 @@ impl<'a> Search<'a> {
                     break;
                 }
             }
+            // What is multiplied is stored by all its factors or by none: one alone leaves the others to be computed again.
+            let points = self.points(&best, &base);
+            if better.is_none()
+                && points.len() > 1
+                && !self.is_over()
+                && let Ok(Some(mut division)) =
+                    self.divide_below(&base.union(&points).copied().collect(), WORTH_A_CUT * best.seconds)
+                && division.seconds < WORTH_A_CUT * best.seconds
+            {
+                let names: Vec<&str> = points.iter().map(|&n| self.p[n].name.as_str()).collect();
+                let [with, without] = [division.seconds, best.seconds].map(time);
+                let why = format!("{} go through memory: predicted {with} in all, {without} otherwise", names.join(", "));
+                division.notes = best.notes.clone();
+                division.note(&why);
+                memory.extend(points);
+                best = division;
+                continue;
+            }
             let Some((n, mut division)) = better else {
                 if let Some((n, seconds)) = refused {
                     self.explain_no_cut(&mut best, n, seconds);
@@ -294,7 +312,8 @@ impl<'a> Search<'a> {
         // What went through memory in a division that lost is known to gain nothing, and so is what is as large.
         let seen: BTreeSet<usize> = self.seen.iter().flat_map(|s| stored(&s.1)).map(|n| self.elements(n)).collect();
         let cuts = || self.candidates(division, memory).into_iter().filter(|&n| !seen.contains(&self.elements(n)));
-        idle && most(&mut cuts()) <= most(&mut stored(division).into_iter())
+        // What is computed again in every block is better stored first.
+        idle && most(&mut cuts()) <= most(&mut stored(division).into_iter()) && self.points(division, memory).len() < 2
     }
 
     /// The division with more in memory than need be.
@@ -415,6 +434,36 @@ impl<'a> Search<'a> {
         out.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
         out.truncate(16);
         out
+    }
+
+    /// Of the candidates those that are computed more often than once and pointwise, of what is in memory, as far as there is room.
+    fn points(&self, division: &Division, memory: &BTreeSet<NodeId>) -> BTreeSet<NodeId> {
+        let (budget, mut spent) = self.room(memory);
+        let mut out = BTreeSet::new();
+        let again = |n: NodeId| division.kernels.iter().any(|k| k.repeats && k.cone.computed.contains(&n));
+        for n in self.candidates(division, memory) {
+            let after = spent.saturating_add(self.elements(n));
+            if again(n) && after <= budget && self.is_pointwise(n, memory) {
+                out.insert(n);
+                spent = after;
+            }
+        }
+        out
+    }
+
+    /// Whether it is made of what is in memory without a reduction.
+    fn is_pointwise(&self, n: NodeId, memory: &BTreeSet<NodeId>) -> bool {
+        let (mut todo, mut seen) = (vec![n], BTreeSet::new());
+        while let Some(n) = todo.pop() {
+            match self.p[n].def {
+                ItemDef::Map(_) => todo.extend(
+                    self.p.needed(n).iter().copied().filter(|m| !memory.contains(m)).filter(|m| seen.insert(*m)),
+                ),
+                ItemDef::Input => {}
+                _ => return false,
+            }
+        }
+        true
     }
 
     fn elements(&self, n: NodeId) -> usize {
