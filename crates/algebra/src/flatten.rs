@@ -2,7 +2,8 @@
 
 use crate::{Def, Graph, Node, NodeId, Recurrence, Reduction, Streaming, Term};
 use einloom_cascade::{
-    Cascade, DType, Expr, ExprKind, IndexExpr, IndexId, Kind, Monoid, RankId, Role, SizeExpr, Statement, Step, TensorId, UnaryOp,
+    Cascade, DType, Expr, ExprKind, IndexExpr, IndexId, Kind, Monoid, RankId, Role, SizeExpr, Statement, Step,
+    TensorId, UnaryOp,
 };
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -52,9 +52,8 @@ fn section(kernel: &Kernel, part: &Part, tensor: TensorId) -> [Option<usize>; 2]
     let has = |index: &str| {
         let mut places = vec![];
         accesses(&kernel.body, tensor, &mut places);
-        let alone = |c: &Coord| {
-            matches!(c.terms.as_slice(), [(1, CoordAtom::Axis(a))] if kernel.axes[a.at()].name == index)
-        };
+        let alone =
+            |c: &Coord| matches!(c.terms.as_slice(), [(1, CoordAtom::Axis(a))] if kernel.axes[a.at()].name == index);
         let dims = places.first().map_or(0, |at| at.len());
         (0..dims).any(|d| places.iter().all(|at| at.get(d).is_some_and(alone)))
     };

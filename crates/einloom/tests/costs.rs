@@ -338,3 +338,25 @@ fn a_program_of_several_kernels_is_held_against_its_inputs_and_outputs() {
     assert_eq!(number(&data["bytes"]), moved);
     assert!(moved >= 6 * 4096 * 4096 * 4);
 }
+
+/// Parts of a kernel are one: what they read together bounds the program, and a comparison takes their joint bound.
+#[test]
+fn parts_of_a_kernel_count_as_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = "cascade product\ninput A[m,k]: f32, B[k,n]: f32\noutput C: f32\nC[m,n] = sum(k) A[m,k] * B[k,n]\n";
+    let file = folder.path().join("product.ein");
+    std::fs::write(&file, text).expect("a program");
+    let file = file.to_str().expect("a path");
+    let sizes = ["--size", "M=512,N=512,K=512", "--json"];
+    let run = |args: &[&str]| json(&einloom(folder.path(), &[args, &sizes].concat()));
+    let plan = run(&["plan", file, "--machine", "two-level", "--capacity", "4096"]);
+    let number = |v: &Value| v.as_u64().expect("a number");
+    let kernels = plan["kernels"].as_array().expect("kernels");
+    assert!(kernels.len() > 1 && kernels.iter().all(|k| k["part"].is_object()), "{kernels:?}");
+    assert_eq!(number(&plan["least_bytes"]), 3 * 512 * 512 * 4);
+    let compared = run(&["compare", file, "--machine", "two-level"]);
+    let row = &compared[0];
+    assert_eq!(number(&row["bytes"]), number(&plan["bytes"]));
+    assert_eq!(row["bound_bytes"], kernels[0]["part"]["bound_bytes"], "{row}");
+    assert!(row["ratio"].as_f64().expect("a ratio") < 1.05, "{row}");
+}

@@ -145,7 +145,17 @@ impl Draw {
     /// What tiles do not say: an index that gives way, and that none is made rounder.
     fn style(self, kernel: &str) -> Style {
         let parallel_first = self.chance("gives way", kernel, 50);
-        Style { rows: 2, cols: 2, stream: 2, whole: 1, whole_stored: 1, steps: [1, 1], even: false, parallel_first, open: false }
+        Style {
+            rows: 2,
+            cols: 2,
+            stream: 2,
+            whole: 1,
+            whole_stored: 1,
+            steps: [1, 1],
+            even: false,
+            parallel_first,
+            open: false,
+        }
     }
 }
 

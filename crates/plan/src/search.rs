@@ -270,7 +270,8 @@ impl<'a> Search<'a> {
             {
                 let names: Vec<&str> = points.iter().map(|&n| self.p[n].name.as_str()).collect();
                 let [with, without] = [division.seconds, best.seconds].map(time);
-                let why = format!("{} go through memory: predicted {with} in all, {without} otherwise", names.join(", "));
+                let why =
+                    format!("{} go through memory: predicted {with} in all, {without} otherwise", names.join(", "));
                 division.notes = best.notes.clone();
                 division.note(&why);
                 memory.extend(points);

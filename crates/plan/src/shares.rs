@@ -244,7 +244,8 @@ impl Idle {
         let over = sets.into_iter().filter_map(|(index, folds)| {
             let extent = p[index].extent;
             // Of all indices of the reduction over the fewest.
-            let positions = |n: &NodeId| Some(p.fold(*n)?.over.iter().map(|&i| p[i].extent).fold(1, usize::saturating_mul));
+            let positions =
+                |n: &NodeId| Some(p.fold(*n)?.over.iter().map(|&i| p[i].extent).fold(1, usize::saturating_mul));
             let together = folds.iter().filter_map(positions).min()?;
             let least = LEAST.div_ceil((together / extent.max(1)).max(1));
             let wanted = index == longest || extent * points >= machine.cores;

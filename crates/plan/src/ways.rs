@@ -24,8 +24,17 @@ const MOST_WRITTEN: usize = 3072;
 /// Reduced indices of a kernel, at most, of which each is tried in the place of an index of the grid that gave way.
 const MOST_CROWDED: usize = 2;
 /// A style in which only tiles that are asked for matter.
-const WHATEVER: Style =
-    Style { rows: 2, cols: 2, stream: 2, whole: 1, whole_stored: 1, steps: [1, 1], even: true, parallel_first: false, open: true };
+const WHATEVER: Style = Style {
+    rows: 2,
+    cols: 2,
+    stream: 2,
+    whole: 1,
+    whole_stored: 1,
+    steps: [1, 1],
+    even: true,
+    parallel_first: false,
+    open: true,
+};
 
 /// A kernel and the indices whose tiles are to be found.
 pub(crate) type Way = (Tried, Vec<IndexId>);

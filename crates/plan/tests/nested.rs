@@ -75,7 +75,7 @@ fn chosen(text: &str, sizes: &str) -> (String, f64) {
 #[test]
 fn sizes_choose_the_order() {
     let (name, gain) = chosen(CHAIN, "I=256,J=256,K=256,L=256");
-    assert!(name == "y over l, then k, then j" && gain > 1000.0, "{name}: {gain}");
+    assert!(name == "y over l, then k, then j" && gain > 500.0, "{name}: {gain}");
     // The one with the smaller product first.
     let (name, gain) = chosen(MATRICES, "I=1024,J=1024,K=16,L=1024");
     assert!(name == "Y over j, then k" && gain > 4.0, "{name}: {gain}");

@@ -40,6 +40,16 @@ fn moved(path: &str, sizes: &str, capacity: u64) -> f64 {
     kernels.iter().map(|k| k.levels[0].bytes).sum::<u64>() as f64 / element as f64
 }
 
+/// An index of two positions is cut where that fits better, as any other.
+#[test]
+fn two_positions_are_cut_like_more() {
+    for sizes in ["M=2, N=2, K=2", "M=3, N=3, K=3", "M=2, N=5, K=1", "M=5, N=2, K=2"] {
+        moved("cascades/matmul.ein", sizes, 3);
+    }
+    // Rows one by one: 109 columns of 75, two times, in tiles of 4 sums.
+    assert!(moved("cascades/matmul.ein", "M=2, N=109, K=75", 6) <= 21_000.0);
+}
+
 #[test]
 fn matmul_at_two_levels_moves_what_is_possible() {
     // 2 abc / sqrt(M) + ac: Hong and Kung 1981; COSMA, arXiv 1908.09606.
@@ -147,10 +157,10 @@ fn thirty_statements_are_no_more_work_than_two_seconds() {
     let bound = sized(&layer, "B=1, M=2048, C=4096, H=32, G=8, D=128, F=14336");
     let plan = planned(&layer, &bound, &machine("h200"));
     assert!(layer.statements.len() >= 30 && plan.work.tilings <= 10_000, "{:?}", plan.work);
-    // On a processor until 2200, which take longer; then what was begun is finished, here the second of two forms.
+    // On a processor until 2200, which take longer; then what was begun is finished, here the second of three forms, and the third.
     for sizes in ["B=1, M=2048, C=4096, H=32, G=8, D=128, F=14336", "B=1, M=1024, C=1024, H=16, G=4, D=64, F=4096"] {
         let plan = planned(&layer, &sized(&layer, sizes), &machine("cpu-generic"));
-        assert!(plan.work.tilings <= 3500 && plan.work.kernels <= 350, "{:?}", plan.work);
+        assert!(plan.work.tilings <= 5000 && plan.work.kernels <= 550, "{:?}", plan.work);
     }
 }
 

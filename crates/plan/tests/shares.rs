@@ -143,6 +143,30 @@ fn few_rows_are_divided() {
     assert!(planned_on(&two, &cascade, &sized(&cascade, "N=1000000"), true, &options).shares.is_empty());
 }
 
+/// A sum over two indices goes in shares of the outer one, which are read in a row, and all sums of one loop do at once.
+#[test]
+fn a_reduction_over_two_indices_is_divided_along_either() {
+    let h200 = built_in("h200").expect("built in");
+    let on = |text: &str, sizes: &str| {
+        let cascade = read(text);
+        planned_on(&h200, &cascade, &sized(&cascade, sizes), true, &Options::default())
+    };
+    let whole = "input C[m,n]: f32, F[m]: f32, G[n]: f32\noutput L: f32\nL = sum(m,n) C[m,n] * exp(F[m] + G[n])";
+    let plan = on(whole, "M=4096, N=4096");
+    let [shares] = plan.shares.as_slice() else { panic!("{:?}", told(&plan)) };
+    assert!(shares.index == "m" && shares.count > h200.cores, "{:?}", told(&plan));
+    assert!(plan.seconds < 100e-6, "64 MiB are read once: {} s", plan.seconds);
+    let pairs = "input X[n,d]: f32\noutput A: f32, B: f32\nindex m in N\nK[n,m] = exp(-(sum(d) (X[n,d] - X[m,d])^2))\n\
+        A = sum(n,m) K[n,m]\nB = sum(n,m) K[n,m]^2";
+    let plan = on(pairs, "N=4096, D=8");
+    let partial = |name: &str| plan.kernels.iter().filter(|k| k.materialised.iter().any(|m| m.contains(name))).count();
+    assert_eq!((plan.shares.len(), partial("_share")), (1, 1), "{:?}", told(&plan));
+    // As written, whichever index is divided.
+    for (index, count) in [("m", 5), ("n", 5), ("m", 12)] {
+        in_shares(whole, "M=12, N=7", index, count, 3);
+    }
+}
+
 /// Halves of the results' columns read the same keys, and long sequences leave L2 before both have.
 #[test]
 fn blocks_that_would_come_apart_share_nothing() {

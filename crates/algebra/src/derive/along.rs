@@ -4,8 +4,8 @@
 //! no slice need be kept for a second traversal. Chunks of the recurrence are given up for it, so this makes an alternative.
 
 use super::inline;
-use super::rebuild::renumber;
 use super::reassociate::{Rewriting, insert, placeholder};
+use super::rebuild::renumber;
 use crate::{Def, Graph, Node, NodeId, Operand, Recurrence, Reduction, Rule, Step, Streaming, Term, flatten, show};
 use einloom_cascade::{BinaryOp, DType, IndexExpr, IndexId, Monoid, SizeExpr};
 use std::collections::BTreeSet;
@@ -47,7 +47,7 @@ fn taken_along(graph: &Graph, id: NodeId) -> Option<(Graph, Step)> {
     };
     let of = |(k, all): (usize, &Recurrence)| {
         let over = r.over.iter().copied().find(|&i| graph.cascade[i].rank == all.rank)?;
-        let body = opened(graph, &body, &all.members);
+        let body = opened(graph, &body, &all.members, &mut MOST_OPENED.clone());
         let own = all.within.is_empty() && !node.axes.contains(&all.index) && !r.over.contains(&all.index);
         (own || over == all.index).then_some(())?;
         goes_along(graph, &body, over, &all.members).then_some((k, over, body))
@@ -142,16 +142,23 @@ fn integers(graph: &Graph, body: &Term) -> bool {
     body.any_read(&integer) && !body.any_read(&|n| !integer(n))
 }
 
-/// The body with pointwise definitions of these nodes in place of what reads them.
-fn opened(graph: &Graph, t: &Term, members: &[NodeId]) -> Term {
+/// More definitions than this are not put in place of what reads them: each may be read twice by the next.
+const MOST_OPENED: usize = 64;
+
+/// The body with pointwise definitions of these nodes in place of what reads them, as long as there are `left`.
+fn opened(graph: &Graph, t: &Term, members: &[NodeId], left: &mut usize) -> Term {
     t.replace_reads(&mut |n, at| {
         let node = &graph[n];
         let Def::Map(def) = &node.def else { return None };
-        if members.contains(&n) || inline::rounds(node) || !def.any_read(&|m| members.contains(&m) || made_of(graph, m, members)) {
+        if members.contains(&n)
+            || inline::rounds(node)
+            || !def.any_read(&|m| members.contains(&m) || made_of(graph, m, members))
+        {
             return None;
         }
         let place = |i: IndexId| node.axes.iter().position(|&a| a == i).map(|k| at[k].clone());
-        def.substitute(&place).map(|t| opened(graph, &t, members))
+        *left = left.checked_sub(1)?;
+        def.substitute(&place).map(|t| opened(graph, &t, members, left))
     })
 }
 

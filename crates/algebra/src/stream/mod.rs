@@ -11,8 +11,8 @@ use einloom_cascade::meaning::{Array, Arrays};
 use einloom_cascade::{BinaryOp, Bound, IndexAtom, IndexExpr, IndexId, Monoid};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use domain::{Domain, Followed, Made, Reals, apply, combine};
 use domain::choose;
+pub use domain::{Domain, Followed, Made, Reals, apply, combine};
 
 /// How every reduction's index space is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use super::Resolver;
 use super::build::Built;
+use super::elsewhere;
 use super::scope::Frame;
 use crate::syntax::ast::{Expr, Name, OpItem, Program};
 use crate::{BinaryOp, Diagnostic, ExprKind, MonoidDef, MonoidId, Span, UnaryOp};
@@ -180,6 +181,8 @@ impl<'p> Resolver<'p> {
             d = d.hint(format!("`{0}` is a tensor: read it with brackets, `{0}[…]`", name.text));
         } else if self.names.monoids.contains_key(name.text) {
             d = d.hint(format!("`{0}` is a monoid: write `reduce {0}(n) X[n]`", name.text));
+        } else if let Some(way) = elsewhere::function(name.text) {
+            d = d.hint(way);
         } else if let Some(near) = self.report.suggest(name.text, functions.chain(self.names.ops.keys().copied())) {
             d = d.hint(format!("did you mean `{near}`?"));
         } else {

@@ -1,6 +1,7 @@
 //! Declarations: params, ops, monoids, ranks, indices, inputs, and number types.
 
 use super::Resolver;
+use super::elsewhere;
 use super::names::{Op, TensorName, implied_rank, is_index_name, is_rank_name};
 use crate::syntax::ast::{Expr, ExprKind, Name, Program};
 use crate::{DType, Diagnostic, Index, IndexId, Param, ParamId, Rank, RankId, Role, SizeExpr, Span, Tensor, TensorId};
@@ -216,7 +217,9 @@ impl<'p> Resolver<'p> {
         if found.is_none() {
             let mut d =
                 Diagnostic::error("unknown-dtype", name.span, format!("there is no number type `{}`", name.text));
-            if let Some(near) = self.report.suggest(name.text, DType::ALL.into_iter().map(DType::name)) {
+            let near = elsewhere::dtype(name.text);
+            if let Some(near) = near.or_else(|| self.report.suggest(name.text, DType::ALL.into_iter().map(DType::name)))
+            {
                 d = d.hint(format!("did you mean `{near}`?"));
             }
             self.report.add(d.hint(all_dtypes()));

@@ -6,6 +6,7 @@ mod canonical;
 mod checks;
 mod declarations;
 mod dependencies;
+mod elsewhere;
 mod expressions;
 mod indices;
 mod laws;

@@ -17,9 +17,7 @@ pub(super) fn in_turn<'s>(kernel: &Kernel, steps: &'s [Step]) -> Cow<'s, [Step]>
         c.coefficient(s.axis) == 0 && (tile(k) == 1 || c.coefficient(steps[k].axis) > 0)
     };
     let passes = |k: usize| {
-        let past = |s: &Step| {
-            s.together != Together::Largest && about(&steps[k], s).all(|c| goes_along(k, s, c))
-        };
+        let past = |s: &Step| s.together != Together::Largest && about(&steps[k], s).all(|c| goes_along(k, s, c));
         steps[k].together == Together::Each && steps[k + 1..=place].iter().all(past)
     };
     let most = (0..place).filter(|&k| passes(k)).max_by_key(|&k| count(k)).filter(|&k| count(k) > count(place));

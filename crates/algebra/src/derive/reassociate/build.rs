@@ -1,10 +1,10 @@
 //! The nodes that take the place of a sum.
 
-use super::{Exchange, Rewriting};
 use super::insert::{insert, placeholder};
 use super::prefix::{GATHERED, Prefix, Why};
 use super::sides::Sides;
 use super::site::Site;
+use super::{Exchange, Rewriting};
 use crate::derive::guard;
 use crate::{Def, Graph, Node, NodeId, Reduction, Streaming, Term, show, sign};
 use einloom_cascade::{BinaryOp, IndexExpr, IndexId, Monoid, SizeExpr};

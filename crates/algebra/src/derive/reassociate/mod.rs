@@ -33,7 +33,7 @@ pub(super) use weights::{Base, Body, Weight};
 
 use super::guard;
 use crate::{Def, Graph, Node, NodeId, Product, Refusal, Rule, Step, Term};
-use einloom_cascade::{BinaryOp, IndexId, Monoid, RankId};
+use einloom_cascade::{BinaryOp, Monoid, RankId};
 use first::Equal;
 use reverse::{Reversed, reversed};
 use std::collections::BTreeSet;
@@ -204,25 +204,8 @@ fn guarded(graph: &Graph, node: &Node) -> Option<NodeId> {
     (is_guard(graph, c) && same).then_some(*n)
 }
 
-/// The term with pointwise definitions in place of what reads them, and axes in one order.
-fn opened(graph: &Graph, t: &Term) -> Term {
-    t.replace_reads(&mut |n, at| {
-        let node = &graph[n];
-        if let Some(whole) = guarded(graph, node) {
-            return Some(opened(graph, &Term::Read(whole, at.to_vec())));
-        }
-        if let (Def::Map(def), false) = (&node.def, super::inline::rounds(node)) {
-            let place = |i: IndexId| node.axes.iter().position(|&a| a == i).map(|k| at[k].clone());
-            return def.substitute(&place).map(|t| opened(graph, &t));
-        }
-        let mut places: Vec<_> = node.axes.iter().zip(at).collect();
-        places.sort_by_key(|p| *p.0);
-        Some(Term::Read(n, places.into_iter().map(|p| p.1.clone()).collect()))
-    })
-}
-
-/// A number that graphs share if their outputs are computed alike, whatever their nodes are called, wherever constant
-/// factors stand and whatever pointwise definitions have a name.
+/// A number that graphs share if their outputs are computed alike, whatever their nodes are called and wherever constant
+/// factors stand.
 fn shape(graph: &Graph) -> u64 {
     let mut shapes: Vec<u64> = vec![0; graph.nodes.len()];
     for id in graph.ids() {
@@ -232,12 +215,10 @@ fn shape(graph: &Graph) -> u64 {
             continue;
         }
         let known = |n: NodeId| NodeId(shapes[n.0 as usize] as u32);
-        let mut axes = node.axes.clone();
-        axes.sort();
-        let mut parts = vec![format!("{axes:?}")];
+        let mut parts = vec![format!("{:?}", node.axes)];
         // Factors have no order.
         let mut term = |t: &Term| {
-            let p = Product::of(&opened(graph, t), graph);
+            let p = Product::of(t, graph);
             let mut factors: Vec<String> = p
                 .factors
                 .iter()
