@@ -1,6 +1,7 @@
 //! Reductions over the positions of a recurrence, taken along with it: `max(t) r[t + 1]` is a state beside `r`, of which the last slice has all.
 //!
-//! Condition: what is reduced reads the recurrence at its position or the one after, and nothing else that is made of it. Then
+//! Condition: it is a sum, a product or an extremum, of numbers that are not integers (sums of these are exact as they are); what is reduced reads the recurrence at its
+//! position or the one after, and nothing else that is made of it, once at most [`MOST_OPENED`] pointwise definitions are in place of what reads them. Then
 //! no slice need be kept for a second traversal. Chunks of the recurrence are given up for it, so this makes an alternative.
 
 use super::inline;

@@ -393,8 +393,8 @@ impl Prover {
     }
 
     /// What is found, without what the text's own rounding does not determine in arithmetic of this unit roundoff; and of how
-    /// many elements that is said. Nothing is where a condition or a position hangs on rounding: that excuses no element
-    /// by itself.
+    /// many elements that is said. A condition that hangs on rounding leaves its elements both values; nothing is said where a
+    /// position does, or a value that only one side of such a condition has: that excuses no element by itself.
     #[allow(clippy::too_many_arguments)] // All there is to know of an output.
     fn undetermined(
         &self,
