@@ -40,6 +40,8 @@ pub(crate) enum What {
     Moved(usize),
     /// Elements that it touches, each once per iteration of so many loops; whether to lean high.
     Touched(usize, usize, bool),
+    /// Elements of it that are needed.
+    Needed(usize),
     /// Elements that it touches in that iteration of so many loops in which it touches most.
     Largest(usize, usize),
     /// Iterations of so many of its loops.

@@ -1,5 +1,6 @@
 //! A kernel's loops, and what is accessed under them.
 
+use crate::bounds::needed::NeededAt;
 use crate::count::iterations;
 use crate::counts::{Counts, What};
 use crate::element::moved;
@@ -70,6 +71,8 @@ pub(crate) struct Parts {
     pub body: Body,
     /// Per value, the axes that its elements depend on, also those it has no side for.
     pub depends: Vec<BTreeSet<AxisId>>,
+    /// Under which conditions values are needed.
+    pub needed: NeededAt,
     /// Whether what is executed or accessed depends on data.
     pub data_dependent: bool,
 }
@@ -171,6 +174,7 @@ impl Parts {
     fn new(kernel: &Kernel) -> Self {
         let mut parts = Self { depends: vec![BTreeSet::new(); kernel.values.len()], ..Self::default() };
         parts.body = parts.body(kernel, &kernel.body, &mut grid_loops(kernel));
+        parts.needed = NeededAt::new(kernel);
         parts
     }
 

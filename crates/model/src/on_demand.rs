@@ -43,7 +43,8 @@ impl OnDemand {
             self.passes.extend(passing);
         }
         let (reduces, at_hand) = (read.reduces, read.whole + read.lacks.iter().map(Vec::len).sum::<usize>() - stays);
-        let made = usize::from(reduces && read.whole == 0);
+        // What passes is asked for again by the next element, so that no result takes its place.
+        let made = usize::from((reduces || stays > 0) && read.whole == 0);
         if reduces || stays > 0 {
             self.beside = self.beside.max(at_hand + made - usize::from(!reduces && read.whole > 0));
         }

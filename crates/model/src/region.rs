@@ -1,7 +1,7 @@
 //! Distinct elements: how much of a tensor an access touches while its outer loops stand still.
 
 use crate::count::{Factor, Group, Sum, Union};
-use crate::nest::{Access, Nest, coord_axes, tiles};
+use crate::nest::{Access, Loop, Nest, coord_axes, tiles};
 use einloom_tile::{AxisId, Coord, CoordAtom, Kernel, Program, Window};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,9 +23,20 @@ pub(crate) fn touched(
     depth: usize,
     lean: Lean,
 ) -> Vec<Arc<Group>> {
+    touched_in(program, kernel, nest, k, lean, nest.accesses[k].loops.split_at(depth.min(nest.accesses[k].loops.len())))
+}
+
+/// The same for an access that is in other loops: per iteration of the outer ones.
+pub(crate) fn touched_in(
+    program: &Program,
+    kernel: &Kernel,
+    nest: &Nest,
+    k: usize,
+    lean: Lean,
+    (outer, inner): (&[Loop], &[Loop]),
+) -> Vec<Arc<Group>> {
     let access = &nest.accesses[k];
     let factors = nest.counts.factors(k, lean, || factors(program, kernel, nest, access, lean));
-    let (outer, inner) = access.loops.split_at(depth.min(access.loops.len()));
     let apart = if lean == Lean::High { BTreeSet::new() } else { apart(access) };
     let union = if lean == Lean::High { Union::Hull } else { Union::Least(&apart) };
     Sum { kernel, outer, inner, factors: &factors, additive: false, largest: false, union }.groups(&nest.counts)

@@ -1,7 +1,7 @@
 //! The prediction for a whole program.
 
 use crate::blocks::{Blocks, into_shared};
-use crate::bounds::{BoundFrom, Needed, Spaces, compulsory};
+use crate::bounds::{BoundFrom, Needed, Spaces, compulsory_in_any_tiles};
 use crate::counts::Counts;
 use crate::energy::Energy;
 use crate::gpu::{l2_traffic, multiplies};
@@ -320,7 +320,7 @@ impl Found {
         let with = staying.as_ref().map(|s| |kept: &BTreeSet<ValueId>| s.elements(kept));
         let held = with.as_ref().map(|w| w as &KeptElements<'_>);
         let reuse = Reuse { program, kernel, nest: &nest, resident_bytes: held_close, element, held, in_place };
-        let least = in_bytes(program, &compulsory(&reuse).smaller(&innermost));
+        let least = in_bytes(program, &compulsory_in_any_tiles(&reuse).smaller(&innermost));
         let bound = total(&least);
         let mut levels: Vec<LevelTransfers> = vec![];
         let mut inner = innermost.clone();

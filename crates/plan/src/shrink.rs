@@ -19,6 +19,8 @@ use std::sync::Arc;
 
 /// Tilings that are emitted for one kernel, at most, beside those that it begins with.
 const TRIES: usize = 48;
+/// So many times as many where none of them fits.
+const FURTHER: usize = 4;
 /// Axes of a tiling that are cut in half, each for itself.
 const BRANCHES: usize = 3;
 
@@ -27,15 +29,17 @@ struct Wish {
     style: Style,
     /// Tiles that are not the style's.
     tiles: BTreeMap<String, usize>,
-    /// How many times too large the tiling was that this one was made from.
+    /// How many times slower, or larger than shared memory, the tiling was that this one was made from.
     excess: f64,
+    /// How many times too large.
+    times: f64,
 }
 
 /// Why a kernel does not fit.
 struct Excess {
     reason: String,
-    /// How many times too large it is.
-    times: f64,
+    /// How many times slower it is, or larger than shared memory; and how many times too large.
+    excess: [f64; 2],
     /// Bytes of shared memory that it needs, if that is what it lacks.
     needed: Option<u64>,
 }
@@ -73,14 +77,19 @@ impl Workshop<'_> {
         limit: f64,
     ) -> (Vec<Tried>, Option<PlanError>) {
         let given = self.options.tiles.clone();
-        let first = |style| Wish { style, tiles: given.clone(), excess: 0.0 };
+        let first = |style| Wish { style, tiles: given.clone(), excess: 0.0, times: 0.0 };
         let mut open: Vec<Wish> = styles.into_iter().map(first).collect();
         let tries = open.len() + TRIES;
         let mut seen: BTreeSet<Vec<(IndexId, bool, usize)>> = BTreeSet::new();
         let (mut tried, mut failed): (Vec<Tried>, _) = (vec![], None);
         let mut nearest_misfit = f64::INFINITY;
-        for _ in 0..tries {
-            let nearest = (0..open.len()).min_by(|&a, &b| open[a].excess.total_cmp(&open[b].excess));
+        for n in 0..FURTHER * tries {
+            if n >= tries && !tried.is_empty() {
+                break;
+            }
+            // Slowdowns by registers tell little of how far a tiling is from fitting; they are in the order that finds fast tilings soonest.
+            let far = |k: usize| if n < tries { open[k].excess } else { open[k].times };
+            let nearest = (0..open.len()).min_by(|&a, &b| far(a).total_cmp(&far(b)));
             let Some(wish) = nearest.map(|k| open.remove(k)) else { break };
             let (tiling, template) = self.template(templates, cone, roles, &wish.style, &wish.tiles, name);
             let template = match template {
@@ -103,16 +112,16 @@ impl Workshop<'_> {
             let cuts = tiling.cuts.iter();
             let one_cuts: Vec<(String, bool)> =
                 cuts.map(|(&i, c)| (self.p[i].name.clone(), c.kind == AxisKind::Stream)).collect();
-            let excess = match misfit {
+            let [excess, times] = match misfit {
                 None => {
                     tried.push(Tried { cost, ..template.with(self.p, tiling) });
                     // Smaller ones may leave room to copy ahead.
-                    if alone { 1.0 } else { continue }
+                    if alone { [1.0; 2] } else { continue }
                 }
-                Some(Excess { reason, times: excess, needed }) => {
+                Some(Excess { reason, excess, needed }) => {
                     // The smallest tells what would fit.
-                    if excess < nearest_misfit {
-                        nearest_misfit = excess;
+                    if excess[0] < nearest_misfit {
+                        nearest_misfit = excess[0];
                         let reason = format!("its tiles do not fit a core: {reason}");
                         failed = Some(PlanError { needed, ..PlanError::unsupported(name, reason) });
                     }
@@ -124,7 +133,7 @@ impl Workshop<'_> {
             open.extend(halves.into_iter().filter(|h| !fits || streams(&h.0)).map(|(axis, tile)| {
                 let mut tiles = wish.tiles.clone();
                 tiles.insert(axis, tile);
-                Wish { style: wish.style, tiles, excess }
+                Wish { style: wish.style, tiles, excess, times }
             }));
         }
         tried.sort_by(|a, b| a.cost.seconds.total_cmp(&b.cost.seconds));
@@ -152,9 +161,11 @@ impl Workshop<'_> {
             true => fit.shared_needed() as f64 / fit.shared_limit.max(1) as f64,
             false => fit.slowdown(),
         };
+        let excess = [excess, fit.excess()];
         let needed = Some(fit.shared_needed()).filter(|&n| n > fit.shared_limit);
-        let misfit = fit.misfit().map(|reason| Excess { reason, times: excess, needed });
-        let refused = || refused.map(|t| Excess { reason: t.to_string(), times: excess.max(1.0), needed: None });
+        let misfit = fit.misfit().map(|reason| Excess { reason, excess, needed });
+        let refused =
+            || refused.map(|t| Excess { reason: t.to_string(), excess: excess.map(|e| e.max(1.0)), needed: None });
         let misfit = misfit.or_else(refused);
         // The time of what does not fit is of no interest.
         let cost = match misfit {

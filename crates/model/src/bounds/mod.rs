@@ -25,7 +25,9 @@ mod between;
 mod few;
 mod filled;
 mod flow;
+mod least;
 mod lines;
+pub(crate) mod needed;
 mod nest;
 mod orders;
 mod prices;
@@ -35,6 +37,7 @@ mod spaces;
 mod tiles;
 
 pub use beside::Beside;
+pub(crate) use least::compulsory_in_any_tiles;
 pub use nest::{Exponents, Incoming, NestArray, ProjectiveNest};
 pub(crate) use spaces::{Needed, Spaces};
 
@@ -124,7 +127,7 @@ impl BoundFrom {
     }
 }
 
-/// Elements that must be read and written, per tensor.
+/// Elements that must be read and written with these tiles, per tensor.
 pub(crate) fn compulsory(reuse: &Reuse<'_>) -> Traffic {
     let mut traffic = Traffic::new();
     reuse.region(&reuse.nest.body.all, 0, Lean::Low, &mut traffic);

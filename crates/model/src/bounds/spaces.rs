@@ -3,6 +3,7 @@
 use super::apart::Apart;
 use super::between::between;
 use super::flow::Flow;
+use super::needed::under;
 use super::{Beside, BoundFrom, Incoming, NestArray, ProjectiveNest};
 use crate::count::elements;
 use crate::nest::{Loop, Nest, grid_loops, side_set, sides};
@@ -13,7 +14,6 @@ use einloom_tile::{
 };
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// Axes that steer others are counted position by position up to this many.
 const COUNTED: usize = 1 << 20;
@@ -513,9 +513,10 @@ impl<'a> Finder<'a> {
         Some(ProjectiveNest { extents, points, shortest, longer, arrays })
     }
 
-    /// Number of points. Conditions of streams count exactly, as if tiles were single positions.
+    /// Number of points. Conditions of streams, and those under which sums need their terms, count exactly, as if tiles were single positions.
     fn points(&self, c: &Contraction<'_>, points: &BTreeSet<AxisId>, summed: &BTreeSet<AxisId>) -> Option<Points> {
-        let loops = settled(c.loops.iter().filter(|l| points.contains(&l.axis)).cloned().collect());
+        let loops = c.loops.iter().filter(|l| points.contains(&l.axis)).cloned().collect();
+        let loops = under(loops, &self.nest.needed.terms(&c.factors, c.result));
         let mut steering: BTreeSet<AxisId> = BTreeSet::new();
         let mut conditional = BTreeSet::new();
         for l in &loops {
@@ -605,25 +606,6 @@ struct Runs {
     most: u64,
     /// The points of those sums that have at least so many.
     longer: Vec<(f64, u64)>,
-}
-
-/// The same loops, each condition at the innermost of those that it depends on.
-fn settled(mut loops: Vec<Loop>) -> Vec<Loop> {
-    for k in 0..loops.len() {
-        let mentions = |form: &Affine, l: &Loop| form.terms.iter().any(|t| t.1 == l.axis);
-        let place = |form: &Affine| (0..=k).rev().find(|&o| mentions(form, &loops[o])).unwrap_or(k);
-        let placed: Vec<(usize, Affine)> = loops[k].conditions().iter().map(|f| (place(f), f.clone())).collect();
-        if placed.iter().all(|&(o, _)| o == k) {
-            continue;
-        }
-        let mut all: Vec<Vec<Affine>> = loops.iter().map(|l| l.conditions().to_vec()).collect();
-        all[k].clear();
-        placed.into_iter().for_each(|(o, form)| all[o].push(form));
-        for (l, all) in loops.iter_mut().zip(all) {
-            l.within = l.within.take().or((!all.is_empty()).then(Arc::default)).map(|_| Arc::new(Predicate { all }));
-        }
-    }
-    loops
 }
 
 /// The stream that computes a contraction in its body.

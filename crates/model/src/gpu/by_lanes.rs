@@ -78,6 +78,12 @@ impl ByLanes {
         (self.registers > bearable).then(|| format!("{} registers a thread are more than {bearable}", self.registers))
     }
 
+    /// How many times too large it is where it fits least; 1 or less if it fits.
+    pub fn excess(&self) -> f64 {
+        let shared = self.shared_needed() as f64 / self.shared_limit.max(1) as f64;
+        shared.max(self.registers as f64 / (SPILLED * self.register_limit).max(1) as f64)
+    }
+
     /// Bytes of shared memory without which no block runs.
     pub fn shared_needed(&self) -> u64 {
         self.shared_bytes.max(SHARED_RESERVE)

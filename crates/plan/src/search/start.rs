@@ -45,8 +45,9 @@ impl Search<'_> {
         let budget = self.p.order.iter().filter(|n| given(n)).fold(0, sum);
         // What waits for its reader is a few at a time.
         let times = if self.room > 1 { 2 * self.room } else { 1 };
-        // States of shares are not a choice of what is stored.
-        let chosen = |n: &&NodeId| !given(n) && !self.p.partial_of.contains_key(n);
+        // States of shares are not a choice of what is stored, nor is what is stored however the program is divided.
+        let forced = |n: &NodeId| self.p[*n].stored || matches!(self.p[*n].def, ItemDef::Iterative(_));
+        let chosen = |n: &&NodeId| !given(n) && !forced(n) && !self.p.partial_of.contains_key(n);
         (budget.saturating_mul(times), memory.iter().filter(chosen).fold(0, sum))
     }
 
