@@ -271,8 +271,32 @@ impl Problem {
             }
         }
         problem.straighten(exprs);
+        (0..problem.loops.len()).for_each(|r| problem.let_go(r, exprs));
         problem.order = problem.topological(exprs);
         Ok(problem)
+    }
+
+    /// Lets those members of a recurrence that goes position by position go that need none of its states: the gates of a cell have a part that is
+    /// made of inputs alone, which may be computed for all positions at once.
+    fn let_go(&mut self, r: usize, exprs: &Exprs) {
+        if !self.loops[r].within.is_empty() {
+            return;
+        }
+        let members = std::mem::take(&mut self.loops[r].members);
+        let is_state = |m: &&NodeId| matches!(self[**m].def, ItemDef::Iterative(_));
+        let mut stay: BTreeSet<NodeId> = members.iter().filter(is_state).copied().collect();
+        loop {
+            let joins = |m: &&NodeId| !stay.contains(m) && !self.needs(**m, exprs).is_disjoint(&stay);
+            let more: Vec<NodeId> = members.iter().filter(joins).copied().collect();
+            if more.is_empty() {
+                break;
+            }
+            stay.extend(more);
+        }
+        for m in members.iter().filter(|m| !stay.contains(m)) {
+            self.items[m.0 as usize].recurrence = None;
+        }
+        self.loops[r].members = members.into_iter().filter(|m| stay.contains(m)).collect();
     }
 
     /// The index over whose chunk this one runs, if it does.
