@@ -354,6 +354,16 @@ fn what_cancels_still_does() {
     }
 }
 
+/// Logarithms of weights far from 0, summed with their weights: of all rows at once as of each row.
+#[test]
+fn entropies_of_distant_scores() {
+    let weights = "input X[m,n]: f64, W[m,n]: f64\noutput H: f64\nS[m,n] = -1e11 * (X[m,n] + 5)^2\n\
+        l[m,n] = S[m,n] - logsumexp(n) S[m,n]\n";
+    for sum in ["H[m] = sum(n) exp(l[m,n]) * (l[m,n] + W[m,n])", "H = sum(m,n) exp(l[m,n]) * (l[m,n] + W[m,n])"] {
+        as_precise(&format!("{weights}{sum}\n"), &|_, _, v, _| v);
+    }
+}
+
 /// A step visits the elements of its slice and no others: with all of them at every step this would take hours.
 #[test]
 fn long_recurrences() {
