@@ -111,9 +111,9 @@ impl<'a> Fields<'a> {
             _ if x.int == Some(1) => [0; COUNT],
             (None, None) => random(x),
             (None, Some((mean, lead))) => {
-                let rest = match mean {
-                    [0, 0, 0, 0] => [1; COUNT],
-                    _ => self.exponential(&Value::finite(each(|k| field::negate(mean[k], k)), x.degree)).fields,
+                let rest = match mean == [0; COUNT] {
+                    true => [1; COUNT],
+                    false => self.exponential(&Value::finite(each(|k| field::negate(mean[k], k)), x.degree)).fields,
                 };
                 let rest = each(|k| field::mul(field::mul(x.fields[k], lead.scale[k], k), rest[k], k));
                 let rest = random(&Value { fields: rest, ..*x });
