@@ -356,6 +356,54 @@ mod tests {
     }
 
     #[test]
+    fn numbers_that_are_too_small_are_the_texts_own_and_a_wrong_kernel_beside_them_is_not() {
+        // The first divides by what is below the smallest normal number, and nothing else does.
+        let text = "input X[t]: f32, V[t]: f32\noutput Y: f32\noutput W: f32\n\
+            w[t] = exp(-90 - 5 * abs(X[t]))\nY[t] = w[t] * V[t] / w[t]\nW[t] = 2 * X[t]\n";
+        for wrong in [false, true] {
+            let (mut all, _) = batteries(&einloom_cascade::parse(text).cascade, Effort::SMALL, 0);
+            let battery = &mut all[0];
+            let mut derivation = battery.derived.derivation().clone();
+            for node in derivation.derived.nodes.iter_mut().filter(|n| wrong && n.name == "W") {
+                node.def = Def::Map(einloom_algebra::Term::Number(0.25));
+            }
+            battery.derived = Derived::from_derivation(derivation);
+            for checked in run(battery) {
+                assert!(!checked.outputs[0].agrees());
+                assert_eq!((checked.outputs[1].agrees(), checked.leaves_range().is_some()), (!wrong, !wrong));
+                let Some(finding) = checked.leaves_range() else { continue };
+                assert!(["w", "Y"].contains(&finding.statement.as_str()), "{finding}");
+                assert!((finding.value as f32).is_subnormal(), "{finding}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_overflows_in_some_order_is_the_texts_own_and_finite_numbers_beside_it_are_not() {
+        // States grow without bounds: infinities meet in one order of a sum and not in another.
+        let text = "input K[t,c]: f32, R[t,c]: f32, V[t,e]: f32\noutput O: f32\nS[0,e,c] = 0\n\
+            p[t,e] = sum(c) S[t,e,c] * K[t,c]\nS[t+1,e,c] = S[t,e,c] - 9000 * p[t,e] * K[t,c] + V[t,e] * K[t,c]\n\
+            O[t,e] = sum(c) S[t+1,e,c] * R[t,c]\n";
+        let cascade = einloom_cascade::parse(text).cascade;
+        let (mut all, _) = batteries(&cascade, Effort::SMALL, 0);
+        let checked = run(&all[0]);
+        assert!(checked.iter().any(|c| !c.agrees()), "some leave the range");
+        assert!(checked.iter().all(|c| c.agrees() || c.leaves_range().is_some()), "{checked:?}");
+        let mut derivation = all[0].derived.derivation().clone();
+        for node in derivation.derived.nodes.iter_mut().filter(|n| n.name == "p") {
+            let Def::Reduce(r) = &mut node.def else { continue };
+            r.body = einloom_algebra::Term::Binary(
+                einloom_cascade::BinaryOp::Mul,
+                Box::new(r.body.clone()),
+                Box::new(einloom_algebra::Term::Number(0.5)),
+            );
+        }
+        all[0].derived = Derived::from_derivation(derivation);
+        let wrong = run(&all[0]);
+        assert!(wrong.iter().any(|c| !c.agrees() && c.leaves_range().is_none()), "half of p is seen");
+    }
+
+    #[test]
     fn positions_made_of_integers_stay_inside_or_the_case_is_not_tried() {
         let text =
             |at: &str| format!("input K[n,d]: f32, b[c]: i32\noutput O: f32\nat[c]: i32 = {at}\nO[c,d] = K[at[c],d]\n");

@@ -147,7 +147,7 @@ impl Draw<'_> {
             // What is too much work, or fits no relation, is tried with ever smaller ones; in the end with few of each, and in
             // place of sizes that the text itself names.
             let last = attempt >= ATTEMPTS - ATTEMPTS / 4;
-            let named = if last && !known { &self.named[..] } else { &[] };
+            let named = if last && !known { self.named } else { &[] };
             for &rank in self.free.iter().chain(named) {
                 let pool = match pools(rank) {
                     pool if pool.len() > 1 && last => FEW,
