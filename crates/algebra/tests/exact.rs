@@ -82,6 +82,26 @@ fn certifies_sequences() {
     ]);
 }
 
+/// Each iteration takes the logarithm of a sum of exponentials of the one before: as deep as the fields go.
+#[test]
+fn certifies_two_iterations_of_sinkhorn_and_sees_them_wrong() {
+    let text = "input C[m,n]: f64\noutput L: f64\nf[m] = -(logsumexp(n) (-C[m,n]))\ng[n] = -(logsumexp(m) (f[m] - C[m,n]))\n\
+        h[m] = -(logsumexp(n) (g[n] - C[m,n]))\nk[n] = -(logsumexp(m) (h[m] - C[m,n]))\n\
+        L = sum(m,n) exp(h[m] + k[n] - C[m,n]) * C[m,n]\n";
+    let (right, bound) = derivation(text);
+    match certify(&right, &bound, 4) {
+        Certificate::Certified { bits, .. } => assert!(bits > 100, "{bits} bits"),
+        other => panic!("{other:?}"),
+    }
+    let square = |f: &Term| Term::Binary(BinaryOp::Mul, Box::new(f.clone()), Box::new(f.clone()));
+    let wrongs: [&dyn Fn(&Term) -> Term; 2] = [&square, &|_| Term::Number(1.0)];
+    for wrong in wrongs {
+        let mut d = right.clone();
+        sabotage(&mut d, wrong);
+        assert_eq!(certify(&d, &bound, 1), Certificate::NotCertified { output: "L".into() });
+    }
+}
+
 /// What roots and absolute values have besides being functions, and what they must not be given.
 #[test]
 fn knows_that_roots_multiply() {

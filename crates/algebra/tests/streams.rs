@@ -354,6 +354,29 @@ fn what_cancels_still_does() {
     }
 }
 
+/// Logarithms of weights far from 0, summed with their weights: of all rows at once as of each row.
+#[test]
+fn entropies_of_distant_scores() {
+    let weights = "input X[m,n]: f64, W[m,n]: f64\noutput H: f64\nS[m,n] = -1e11 * (X[m,n] + 5)^2\n\
+        l[m,n] = S[m,n] - logsumexp(n) S[m,n]\n";
+    for sum in ["H[m] = sum(n) exp(l[m,n]) * (l[m,n] + W[m,n])", "H = sum(m,n) exp(l[m,n]) * (l[m,n] + W[m,n])"] {
+        as_precise(&format!("{weights}{sum}\n"), &|_, _, v, _| v);
+    }
+}
+
+/// A step visits the elements of its slice and no others: with all of them at every step this would take hours.
+#[test]
+fn long_recurrences() {
+    let text = "input X[t,e]: f64\noutput Y: f64\nS[0,e] = 0\nS[t+1,e] = S[t,e] / 2 + X[t,e]\nY[t,e] = S[t+1,e]\n";
+    let cascade = einloom_cascade::parse(text).cascade;
+    let given = Given { sizes: [("T".into(), 200_000), ("E".into(), 2)].into(), ..Given::default() };
+    let bound = bind(&cascade, &given).expect("binds");
+    let x = Array { shape: vec![200_000, 2], values: vec![1.0; 400_000] };
+    let inputs: Arrays = [("X".to_string(), x)].into();
+    let got = evaluate(&derive(&cascade).derived, &bound, &inputs, Cut::Whole).expect("reads inside");
+    assert_eq!(got["Y"].values[399_998..], [2.0, 2.0]);
+}
+
 /// A power of a quotient is a number where the quotient of powers is none: in f64 a fourth power of 1e90 is not.
 #[test]
 fn powers_of_quotients_stay_in_range() {

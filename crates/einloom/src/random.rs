@@ -1,7 +1,9 @@
 //! Random tensors that are the same on every machine and in every version.
 
+mod positions;
+
 use crate::{Error, Tensor};
-use einloom_cascade::{BinaryOp, Bound, Cascade, DType, Expr, ExprKind, IndexAtom, IndexExpr, TensorId, numeric};
+use einloom_cascade::{Bound, Cascade, DType, TensorId, numeric};
 
 /// SplitMix64. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014).
 #[derive(Clone, Debug)]
@@ -123,103 +125,20 @@ pub fn random_tensor(
     Ok(tensor)
 }
 
-/// Values of an integer input with which every read that gathers through it stays inside its tensor; small ones if
-/// nothing gathers through it.
+/// Values of an integer input with which every position that is made of it stays inside its tensor, as far as that can be told;
+/// small ones if no position is.
 pub fn integer_range(cascade: &Cascade, bound: &Bound, input: TensorId) -> (i64, i64) {
     let dtype = cascade[input].dtype.unwrap_or(DType::I32);
     let (least, greatest) = dtype.integer_range().unwrap_or((0, 1));
     let small = (least.max(-8), greatest.min(if least < 0 { 7 } else { 15 }));
-    let mut positions = Positions { cascade, bound, input, found: None };
-    for statement in &cascade.statements {
-        positions.expr(&statement.value);
-    }
-    match positions.found {
-        Some((low, high)) => (low.max(least), high.min(greatest)),
-        None => small,
-    }
-}
-
-/// Walks all reads for the positions that an input's values may be.
-struct Positions<'a> {
-    cascade: &'a Cascade,
-    bound: &'a Bound,
-    input: TensorId,
-    found: Option<(i64, i64)>,
-}
-
-impl Positions<'_> {
-    fn expr(&mut self, expr: &Expr) {
-        match &expr.kind {
-            ExprKind::Read { tensor, at } => self.read(*tensor, at),
-            // `index == ids[t]` is a gather written the other way round.
-            ExprKind::Binary(BinaryOp::Eq, a, b) => {
-                for (position, value) in [(a, b), (b, a)] {
-                    if let (ExprKind::Position(i), ExprKind::Read { tensor, .. }) = (&position.kind, &value.kind)
-                        && *tensor == self.input
-                    {
-                        let extent = self.bound.size(self.cascade[*i].rank) as i64;
-                        self.meet(0, extent - 1);
-                    }
-                }
-            }
-            _ => {}
-        }
-        expr.for_each_child(&mut |child| self.expr(child));
-    }
-
-    fn read(&mut self, tensor: TensorId, at: &[IndexExpr]) {
-        for (index, extent) in at.iter().zip(&self.cascade[tensor].extents) {
-            self.within(index, 0, self.bound.extent(extent) - 1);
-        }
-    }
-
-    /// `index` must lie in `low..=high`.
-    fn within(&mut self, index: &IndexExpr, low: i64, high: i64) {
-        for (k, (coefficient, atom)) in index.terms.iter().enumerate() {
-            let c = self.bound.extent(coefficient);
-            let rest = index.terms.iter().enumerate().filter(|(j, _)| *j != k).map(|(_, t)| t);
-            let offset = self.bound.extent(&index.offset);
-            let (rest_low, rest_high) = rest.fold((offset, offset), |(lo, hi), (c, atom)| {
-                let (a, b) = self.reach(self.bound.extent(c), atom);
-                (lo.saturating_add(a), hi.saturating_add(b))
-            });
-            let (low, high) = (low.saturating_sub(rest_low), high.saturating_sub(rest_high));
-            let (low, high) = match c {
-                0 => continue,
-                c if c > 0 => (-(-low).div_euclid(c), high.div_euclid(c)),
-                c => (-high.div_euclid(-c), (-low).div_euclid(-c)),
-            };
-            match atom {
-                IndexAtom::Var(_) => {}
-                IndexAtom::Floor { numerator, denominator } => {
-                    let d = self.bound.extent(denominator).max(1);
-                    self.within(numerator, low.saturating_mul(d), high.saturating_mul(d).saturating_add(d - 1));
-                }
-                IndexAtom::Gather { tensor, at } => {
-                    if *tensor == self.input {
-                        self.meet(low, high);
-                    }
-                    self.read(*tensor, at);
-                }
-            }
-        }
-    }
-
-    /// Smallest and largest value of a term, as far as sizes tell.
-    fn reach(&self, c: i64, atom: &IndexAtom) -> (i64, i64) {
-        let last = match atom {
-            IndexAtom::Var(i) => (self.bound.size(self.cascade[*i].rank) as i64 - 1).max(0),
-            // Zero is a fair guess for what the data will say.
-            IndexAtom::Floor { .. } | IndexAtom::Gather { .. } => 0,
-        };
-        let other = c.saturating_mul(last);
-        (other.min(0), other.max(0))
-    }
-
-    fn meet(&mut self, low: i64, high: i64) {
-        let (l, h) = self.found.unwrap_or((i64::MIN, i64::MAX));
-        self.found = Some((l.max(low), h.min(high)));
-    }
+    let (low, high) = match positions::positions(cascade, bound, input) {
+        // A side that nothing bounds: not far.
+        Some((low, high)) if low.is_infinite() => ((high as i64).min(small.1).saturating_add(small.0), high as i64),
+        Some((low, high)) if high.is_infinite() => (low as i64, (low as i64).max(small.0).saturating_add(small.1)),
+        Some((low, high)) => (low as i64, high as i64),
+        None => return small,
+    };
+    (low.max(least), high.min(greatest))
 }
 
 #[cfg(test)]
@@ -259,6 +178,37 @@ mod tests {
                     Tensor::from_values(dtype, &bound.shape(&cascade, id), &random_values(&cascade, &bound, id, 3));
                 assert_eq!(random_tensor(&cascade, &bound, id, dtype, 3).ok(), expected);
             }
+        }
+    }
+
+    #[test]
+    fn integers_keep_positions_inside() {
+        // What an input is used for, and its values where N is 20 and C is 3.
+        for (uses, low, high) in [
+            ("O[c] = X[i[c]]", 0, 19),
+            ("O[c] = X[2 * i[c] + 1]", 0, 9),
+            ("O[c] = X[i[c] / 4 + c]", 0, 71),
+            ("at[c]: i32 = 2 * i[c] + 1\nO[c] = X[at[c]]", 0, 9),
+            ("at[c]: i32 = 2 * i[c] + 1\nO[c] = X[at[c] - 3]", 1, 10),
+            ("at[c]: i32 = 5 - i[c]\nO[c] = X[at[c]]", -14, 5),
+            ("at[c]: i32 = floor(i[c] / 4) + 6 * c\nO[c] = X[at[c]]", 0, 31),
+            ("at[c]: i32 = i[c] + j[c]\nO[c] = X[at[c]]", 0, 9),
+            ("at[c]: i32 = max(i[c], 0)\nO[c] = X[at[c]]", -1, 19),
+            ("at[c]: i32 = where(c < 1, i[c], i[c] + 3)\nO[c] = X[at[c]]", 0, 16),
+            ("a[c]: i32 = i[c] - 1\nb[c]: i32 = 2 * a[c]\nO[c] = X[b[c]]", 1, 10),
+            ("at: i32 = sum(c) i[c]\nO[c] = X[at] + i[c]", 0, 6),
+            ("at: i32 = argmax(c) X[c]\nO[c] = X[i[c] + at]", 0, 17),
+            ("at[c]: i32 = 2 * i[c]\nO[c] = sum(n: n == at[c]) X[n]", 0, 9),
+            ("O[c] = X[c] * i[c]", -8, 7),
+        ] {
+            let text = format!("input X[n]: f32, i[c]: i32, j[c]: i32\noutput O: f32\n{uses} + 0 * j[c]\n");
+            let parsed = einloom_cascade::parse(&text);
+            assert!(!parsed.diagnostics.iter().any(|d| d.is_error()), "{:?}", parsed.diagnostics);
+            let sizes = [("N".to_string(), 20), ("C".to_string(), 3)].into();
+            let given = einloom_cascade::Given { sizes, ..Default::default() };
+            let bound = einloom_cascade::bind(&parsed.cascade, &given).expect("sizes");
+            let input = parsed.cascade.tensor("i").expect("declared");
+            assert_eq!(integer_range(&parsed.cascade, &bound, input), (low, high), "{uses}");
         }
     }
 

@@ -107,19 +107,18 @@ fn compare(
                 (distance, undetermined) = (among, moved.undetermined.len());
             }
             if !tolerance.allows(&distance) {
-                let own = range::leaves_range(cascade, planned.bound(), &inputs, id, expected, &found.values());
-                let agrees = |rest: &[f64]| {
-                    tolerance.allows(&crate::compare::distance(rest, &expected.values, row, precision.floor(dtype)))
+                let agrees = |found: &[f64], expected: &[f64]| {
+                    tolerance.allows(&crate::compare::distance(found, expected, row, precision.floor(dtype)))
                 };
-                range = own.filter(|(_, rest)| agrees(rest)).map(|(finding, _)| finding);
-                if range.is_none() {
-                    let own = range::meaning_leaves_range(cascade, planned.bound(), &inputs, id, expected);
-                    let agrees = |truth: &[f64]| {
-                        let apart = crate::compare::distance(&found.values(), truth, row, precision.floor(dtype));
-                        tolerance.allows(&apart)
-                    };
-                    range = own.filter(|(_, truth)| agrees(truth)).map(|(finding, _)| finding);
-                }
+                let found = found.values();
+                let pair = [&expected.values[..], &found];
+                let scale = (row, tolerance.total(), precision.longest);
+                let but_its_own = |rest: &[f64]| agrees(rest, &expected.values);
+                let bound = planned.bound();
+                range = range::leaves_range(cascade, bound, &inputs, id, pair, scale, &but_its_own);
+                let over_wide = |truth: &[f64]| agrees(&found, truth);
+                let values = &expected.values;
+                range = range.or_else(|| range::meaning_leaves_range(cascade, bound, &inputs, id, values, &over_wide));
             }
         }
         all.push(Verified { output: name.clone(), distance, tolerance, undetermined, range });

@@ -17,6 +17,24 @@ impl Deriver<'_> {
 
     /// Of a reduction over these.
     pub(super) fn inner_of(&self, monoid: Monoid, over: &[IndexId], body: &Term) -> Option<Vec<IndexId>> {
+        let inner = self.waited_for(monoid, over, body)?;
+        let each = |body: &Term| self.split(body, &inner, 0).is_ok() || self.addends_split(body, &inner);
+        let separates = match monoid {
+            Monoid::Sum => each(body) || each(&self.opened(body, &inner, &mut vec![])),
+            monoid => self.ends(monoid, body, &inner, 0).is_some() || self.leaves(body, &inner),
+        };
+        separates.then_some(inner)
+    }
+
+    /// Of a sum over these whose body separates inside as a whole: what cancels between its addends then is about the same centre,
+    /// where sums of addends cancel when they are complete.
+    pub(super) fn inner_whole(&self, over: &[IndexId], body: &Term) -> Option<Vec<IndexId>> {
+        let inner = self.waited_for(Monoid::Sum, over, body)?;
+        self.split(body, &inner, 0).is_ok().then_some(inner)
+    }
+
+    /// The indices of what a body waits for, where there are others and nothing that it waits for is over these.
+    fn waited_for(&self, monoid: Monoid, over: &[IndexId], body: &Term) -> Option<Vec<IndexId>> {
         if over.len() < 2 {
             return None;
         }
@@ -31,12 +49,7 @@ impl Deriver<'_> {
         let waited: Vec<IndexId> = barriers.iter().flat_map(of).collect();
         let (inner, outer): (Vec<IndexId>, Vec<IndexId>) = over.iter().partition(|i| waited.contains(i));
         let apart = barriers.iter().all(|n| !of(n).iter().any(|i| outer.contains(i)));
-        let each = |body: &Term| self.split(body, &inner, 0).is_ok() || self.addends_split(body, &inner);
-        let separates = match monoid {
-            Monoid::Sum => each(body) || each(&self.opened(body, &inner, &mut vec![])),
-            monoid => self.ends(monoid, body, &inner, 0).is_some() || self.leaves(body, &inner),
-        };
-        (!inner.is_empty() && !outer.is_empty() && apart && separates).then_some(inner)
+        (!inner.is_empty() && !outer.is_empty() && apart).then_some(inner)
     }
 
     /// What those factors of a sum's body wait for that carry the indices and wait: the others leave.

@@ -122,6 +122,11 @@ impl Deriver<'_> {
                     found = Some((floor, parts));
                     break;
                 }
+                // As a whole it is centred inside, where addends that are taken apart cancel.
+                Err(_) if floor == 0 && self.inner_whole(&r.over, &body).is_some() => {
+                    let inner = self.inner_whole(&r.over, &body).unwrap_or_default();
+                    return self.one_in_another(id, node, Reduction { body, ..r }, inner, before);
+                }
                 Err(_) if floor == 0 && self.addends_split(&body, &r.over) => {
                     return self.sum_of_sums(id, node, Reduction { body, ..r }, before);
                 }

@@ -4,15 +4,21 @@
 //! Operations name the field by its number. Their operands are elements of it, less than its prime.
 
 /// How many fields there are; between them are as many levels of exponentials as a program may nest, less one.
-pub const COUNT: usize = 4;
+pub const COUNT: usize = 6;
 /// The fields' primes, `PRIMES[k + 1] = c·PRIMES[k] + 1`. Values are compared in the last.
-pub const PRIMES: [u64; COUNT] =
-    [36_028_797_018_962_381, 72_057_594_037_924_763, 432_345_564_227_548_579, 1_729_382_256_910_194_317];
+pub const PRIMES: [u64; COUNT] = [
+    36_028_797_151_187_129,
+    72_057_594_302_374_259,
+    144_115_188_604_748_519,
+    288_230_377_209_497_039,
+    576_460_754_418_994_079,
+    4_611_686_035_351_952_633,
+];
 /// Of order `PRIMES[k]` in the field after it: `2^((PRIMES[k + 1] - 1) / PRIMES[k])`.
-pub const GENERATORS: [u64; COUNT - 1] = [4, 64, 16];
+pub const GENERATORS: [u64; COUNT - 1] = [4, 4, 4, 4, 256];
 
 /// Bits of each prime `p`, and `floor(4^bits / p)`: what a division by it is made of.
-const BITS: [u32; COUNT] = [55, 56, 59, 61];
+const BITS: [u32; COUNT] = [56, 57, 58, 59, 60, 63];
 const INVERSES: [u64; COUNT] = {
     let mut out = [0; COUNT];
     let mut k = 0;

@@ -111,9 +111,9 @@ impl<'a> Fields<'a> {
             _ if x.int == Some(1) => [0; COUNT],
             (None, None) => random(x),
             (None, Some((mean, lead))) => {
-                let rest = match mean {
-                    [0, 0, 0, 0] => [1; COUNT],
-                    _ => self.exponential(&Value::finite(each(|k| field::negate(mean[k], k)), x.degree)).fields,
+                let rest = match mean == [0; COUNT] {
+                    true => [1; COUNT],
+                    false => self.exponential(&Value::finite(each(|k| field::negate(mean[k], k)), x.degree)).fields,
                 };
                 let rest = each(|k| field::mul(field::mul(x.fields[k], lead.scale[k], k), rest[k], k));
                 let rest = random(&Value { fields: rest, ..*x });
@@ -322,6 +322,7 @@ impl<'a> Fields<'a> {
     /// Sums and products with an infinity.
     fn special(&self, op: BinaryOp, a: &Value, b: &Value) -> Option<Value> {
         use Special::{Finite, Infinite, Undefined};
+        let sign = |v: &Value| v.quotient().filter(|q| q.0 != 0).map(|q| q.0 > 0);
         match (op, a.special, b.special) {
             (_, Finite, Finite) => None,
             (_, Undefined, _) | (_, _, Undefined) => Some(Value::undefined()),
@@ -331,9 +332,13 @@ impl<'a> Fields<'a> {
             (BinaryOp::Add, Infinite(s), Infinite(t)) if s == t => Some(Value::infinite(s)),
             (BinaryOp::Sub, Infinite(s), Infinite(t)) if s != t => Some(Value::infinite(s)),
             (BinaryOp::Div, Finite, Infinite(_)) => Some(Value::integer(0)),
-            // A product with a known positive number keeps the sign; fields have no order for others.
-            (BinaryOp::Mul, Infinite(s), Finite) if b.int.is_some_and(|v| v > 0) => Some(Value::infinite(s)),
-            (BinaryOp::Mul, Finite, Infinite(s)) if a.int.is_some_and(|v| v > 0) => Some(Value::infinite(s)),
+            // A product with a known number has a sign, and none with 0; fields have no order for others.
+            (BinaryOp::Mul, Infinite(s), Finite) if sign(b).is_some() => {
+                sign(b).map(|positive| Value::infinite(s == positive))
+            }
+            (BinaryOp::Mul, Finite, Infinite(s)) if sign(a).is_some() => {
+                sign(a).map(|positive| Value::infinite(s == positive))
+            }
             (BinaryOp::Mul | BinaryOp::Div, Infinite(s), Finite) if b.int.is_none() => Some(Value::infinite(s)),
             (BinaryOp::Max | BinaryOp::Min, _, _) => {
                 let larger = if self.compare(BinaryOp::Gt, a, b) { a } else { b };

@@ -1,6 +1,6 @@
 //! Recurrences that advance chunk by chunk.
 
-use super::{Cut, Domain, Point, Run, for_each};
+use super::{Cut, Domain, Places, Point, Run};
 use crate::{Def, NodeId, Recurrence};
 use einloom_cascade::{IndexExpr, IndexId};
 
@@ -12,9 +12,11 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Whether a position of these indices lies in the chunk.
-    pub(super) fn holds(&self, indices: &[IndexId], at: &[usize]) -> bool {
-        indices.iter().zip(at).all(|(i, p)| !self.within.contains(i) || (self.start..self.end).contains(p))
+    /// Of positions of these indices leaves those that lie in the chunk.
+    pub(super) fn restrict(&self, indices: &[IndexId], places: &mut Places) {
+        for (d, _) in indices.iter().enumerate().filter(|(_, i)| self.within.contains(i)) {
+            places.within(d, self.start..self.end);
+        }
     }
 }
 
@@ -41,27 +43,28 @@ impl<D: Domain> Run<'_, D> {
     /// The elements of one member that belong to the chunk.
     fn member(&mut self, m: NodeId) -> Option<()> {
         let node = &self.graph[m];
-        let (start, end) = self.window.as_ref().map(|w| (w.start, w.end))?;
-        let mut points = vec![];
-        for_each(&self.shapes[m.0 as usize], &mut |at| points.push(at.to_vec()));
-        for at in points {
-            let mut place: Vec<i64> = at.iter().map(|&p| p as i64).collect();
-            match &node.def {
-                // Once, for the slice at the end.
-                Def::Iterative { dim, .. } if at[*dim] != start => continue,
-                Def::Iterative { dim, .. } => place[*dim] = end as i64,
-                _ if !self.window.as_ref()?.holds(&node.axes, &at) => continue,
-                _ => {}
+        let window = self.window.as_ref()?;
+        let end = window.end;
+        let mut places = Places::of(&self.shapes[m.0 as usize]);
+        let mut last = None;
+        match &node.def {
+            // Once, for the slice at the end.
+            Def::Iterative { dim, .. } => {
+                places.within(*dim, window.start..window.start + 1);
+                last = Some(*dim);
             }
-            let at = node.axes.iter().copied().zip(at.iter().map(|&p| p as i64)).collect();
-            let point = Point { at, ..Point::new() };
+            _ => window.restrict(&node.axes, &mut places),
+        }
+        while let Some(at) = places.next() {
+            let point = Point::new(&node.axes, at);
             let value = match &node.def {
                 Def::Map(t) | Def::Iterative { step: t, .. } => self.term(t, &point)?,
                 Def::Reduce(r) => self.reduce(r, &point)?,
                 Def::Input => continue,
             };
             let value = node.dtype.map_or(value.clone(), |d| self.domain.round(d, value));
-            let offset = self.offset(m, &place)?;
+            let place = at.iter().enumerate().map(|(d, &p)| if last == Some(d) { end as i64 } else { p as i64 });
+            let offset = self.offset(m, place.map(Some))?;
             self.values[m.0 as usize][offset] = value;
         }
         Some(())
@@ -72,7 +75,6 @@ impl<D: Domain> Run<'_, D> {
         let Def::Iterative { dim, .. } = &self.graph[n].def else { return None };
         let start = self.window.as_ref()?.start as i64;
         let place = |(d, e): (usize, &IndexExpr)| if d == *dim { Some(start) } else { self.index(e, point) };
-        let at = at.iter().enumerate().map(place).collect::<Option<Vec<_>>>()?;
-        self.values[n.0 as usize].get(self.offset(n, &at)?).cloned()
+        self.values[n.0 as usize].get(self.offset(n, at.iter().enumerate().map(place))?).cloned()
     }
 }

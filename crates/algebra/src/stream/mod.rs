@@ -5,6 +5,7 @@
 
 mod chunk;
 mod domain;
+mod places;
 
 use crate::{Def, Graph, NodeId, Reduction, Repair, Term};
 use einloom_cascade::meaning::{Array, Arrays};
@@ -13,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::choose;
 pub use domain::{Domain, Followed, Made, Reals, apply, combine};
+use places::{Places, Standing};
 
 /// How every reduction's index space is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,14 +78,14 @@ struct Run<'a, D: Domain> {
 /// Where every index stands, and the running values of anchors.
 #[derive(Clone)]
 struct Point<V> {
-    at: BTreeMap<IndexId, i64>,
+    at: Standing,
     new: BTreeMap<NodeId, V>,
     old: BTreeMap<NodeId, V>,
 }
 
 impl<V> Point<V> {
-    fn new() -> Self {
-        Self { at: BTreeMap::new(), new: BTreeMap::new(), old: BTreeMap::new() }
+    fn new(axes: &[IndexId], at: &[usize]) -> Self {
+        Self { at: Standing::new(axes, at), new: BTreeMap::new(), old: BTreeMap::new() }
     }
 }
 
@@ -106,29 +108,21 @@ impl<D: Domain> Run<'_, D> {
     }
 
     /// Computes a node, or the slice of it where one index stands still.
-    fn node(&mut self, id: NodeId, fixed: Option<(IndexId, i64)>) -> Option<()> {
+    fn node(&mut self, id: NodeId, fixed: Option<(IndexId, usize)>) -> Option<()> {
         let node = &self.graph[id];
         if node.def == Def::Input {
             return Some(());
         }
-        let shape = self.shapes[id.0 as usize].clone();
-        let mut points = vec![];
-        for_each(&shape, &mut |at| points.push(at.to_vec()));
-        for at in points {
-            let mut point = Point::new();
-            let mut place = at.clone();
-            for (axis, &p) in node.axes.iter().zip(&at) {
-                point.at.insert(*axis, p as i64);
-            }
-            if let Some((index, t)) = fixed
-                && let Some(d) = node.axes.iter().position(|&a| a == index)
-            {
-                let last = matches!(node.def, Def::Iterative { .. });
-                if at[d] as i64 != t {
-                    continue;
-                }
-                place[d] += usize::from(last);
-            }
+        let mut places = Places::of(&self.shapes[id.0 as usize]);
+        // Of a step nothing else is visited: there are as many steps as slices.
+        let fixed = fixed.and_then(|(index, t)| Some((node.axes.iter().position(|&a| a == index)?, t)));
+        let next = matches!(node.def, Def::Iterative { .. });
+        let ahead = fixed.filter(|_| next).map(|(d, _)| d);
+        if let Some((d, t)) = fixed {
+            places.within(d, t..t + 1);
+        }
+        while let Some(at) = places.next() {
+            let point = Point::new(&node.axes, at);
             let value = match &node.def {
                 Def::Map(t) => self.term(t, &point)?,
                 Def::Iterative { step, .. } => self.term(step, &point)?,
@@ -138,7 +132,8 @@ impl<D: Domain> Run<'_, D> {
             let value = node.dtype.map_or(value.clone(), |d| self.domain.round(d, value));
             let slice = node.tensor.is_some() && matches!(node.def, Def::Iterative { .. });
             let value = if slice { self.domain.slice(value) } else { value };
-            let offset = self.offset(id, &place.iter().map(|&p| p as i64).collect::<Vec<_>>())?;
+            let place = at.iter().enumerate().map(|(d, &p)| p as i64 + i64::from(ahead == Some(d)));
+            let offset = self.offset(id, place.map(Some))?;
             self.values[id.0 as usize][offset] = value;
         }
         Some(())
@@ -151,15 +146,13 @@ impl<D: Domain> Run<'_, D> {
             let Def::Iterative { dim, initial, .. } = &node.def else { continue };
             for (position, term) in initial {
                 let position = self.bound.extent(position);
-                let shape = self.shapes[m.0 as usize].clone();
-                let mut points = vec![];
-                for_each(&shape, &mut |at| points.push(at.to_vec()));
-                for at in points.into_iter().filter(|at| at[*dim] as i64 == position) {
-                    let at: Vec<i64> = at.iter().map(|&p| p as i64).collect();
-                    let point =
-                        Point { at: node.axes.iter().copied().zip(at.iter().copied()).collect(), ..Point::new() };
-                    let value = self.term(term, &point)?;
-                    let offset = self.offset(m, &at)?;
+                let mut places = Places::of(&self.shapes[m.0 as usize]);
+                // None, where it lies outside.
+                let position = usize::try_from(position).unwrap_or(usize::MAX);
+                places.within(*dim, position..position.saturating_add(1));
+                while let Some(at) = places.next() {
+                    let value = self.term(term, &Point::new(&node.axes, at))?;
+                    let offset = self.offset(m, at.iter().map(|&p| Some(p as i64)))?;
                     self.values[m.0 as usize][offset] =
                         node.dtype.map_or(value.clone(), |d| self.domain.round(d, value));
                 }
@@ -168,7 +161,7 @@ impl<D: Domain> Run<'_, D> {
         if !r.within.is_empty() {
             return self.by_chunks(r);
         }
-        for t in 0..self.bound.size(r.rank) as i64 {
+        for t in 0..self.bound.size(r.rank) {
             for &m in &r.members {
                 self.node(m, Some((r.index, t)))?;
             }
@@ -178,11 +171,14 @@ impl<D: Domain> Run<'_, D> {
 
     fn reduce(&self, r: &Reduction, point: &Point<D::Value>) -> Option<D::Value> {
         let sizes: Vec<usize> = r.over.iter().map(|&i| self.bound.size(self.graph.cascade[i].rank)).collect();
-        let mut all = vec![];
-        for_each(&sizes, &mut |at| all.push(at.to_vec()));
-        if let Some(w) = &self.window {
-            all.retain(|at| w.holds(&r.over, at));
-        }
+        let all: Vec<usize> = match &self.window {
+            None => (0..sizes.iter().product()).collect(),
+            Some(w) => {
+                let mut places = Places::of(&sizes);
+                w.restrict(&r.over, &mut places);
+                places.numbers(&sizes)
+            }
+        };
         let group = self.group(r);
         let init = || State {
             anchors: group.iter().map(|&a| (a, self.domain.identity(self.reduction(a).monoid))).collect(),
@@ -218,7 +214,7 @@ impl<D: Domain> Run<'_, D> {
         &self,
         r: &Reduction,
         state: State<D::Value>,
-        chunk: &[Vec<usize>],
+        chunk: &[usize],
         point: &Point<D::Value>,
     ) -> Option<State<D::Value>> {
         let mut moved = Point { old: state.anchors.clone(), new: BTreeMap::new(), ..point.clone() };
@@ -283,21 +279,24 @@ impl<D: Domain> Run<'_, D> {
         })
     }
 
-    /// `start ⊕ ⊕ chunk`. For arg-extrema `best` is the extremum so far.
+    /// `start ⊕ ⊕ chunk`, of positions as they are counted row-major. For arg-extrema `best` is the extremum so far.
     fn fold(
         &self,
         r: &Reduction,
         start: D::Value,
         best: &mut Option<D::Value>,
-        chunk: &[Vec<usize>],
+        chunk: &[usize],
         point: &Point<D::Value>,
         over: &[IndexId],
     ) -> Option<D::Value> {
         let mut acc = start;
         let mut inner = point.clone();
-        for at in chunk {
-            for (i, &p) in over.iter().zip(at) {
-                inner.at.insert(*i, p as i64);
+        let sizes: Vec<usize> = over.iter().map(|&i| self.bound.size(self.graph.cascade[i].rank)).collect();
+        for &number in chunk {
+            let mut rest = number;
+            for (&i, &size) in over.iter().zip(&sizes).rev() {
+                inner.at.set(i, (rest % size) as i64);
+                rest /= size;
             }
             let position = matches!(r.monoid, Monoid::ArgMax | Monoid::ArgMin);
             let (mut holds, mut doubt) = (true, None);
@@ -317,8 +316,7 @@ impl<D: Domain> Run<'_, D> {
             }
             let v = self.term(&r.body, &inner)?;
             if position {
-                let sizes = over.iter().map(|&i| self.bound.size(self.graph.cascade[i].rank));
-                let here = self.domain.integer(sizes.zip(at).fold(0, |acc, (size, &p)| acc * size + p) as i64);
+                let here = self.domain.integer(number as i64);
                 let (later, position) = match best {
                     Some(best) => self.domain.extremum(r.monoid, [best, &v], [acc, here]),
                     None => (true, here),
@@ -363,7 +361,7 @@ impl<D: Domain> Run<'_, D> {
             Term::Number(v) => self.domain.number(*v),
             Term::Param(p) => self.domain.param(*p),
             Term::Size(s) => self.domain.integer(self.bound.extent(s)),
-            Term::Position(i) => self.domain.integer(*point.at.get(i)?),
+            Term::Position(i) => self.domain.integer(point.at.get(*i)?),
             Term::Old(n, at) => match point.old.get(n) {
                 Some(v) => v.clone(),
                 None => self.at_start(*n, at, point)?,
@@ -371,8 +369,8 @@ impl<D: Domain> Run<'_, D> {
             Term::Read(n, at) => match point.new.get(n) {
                 Some(v) => v.clone(),
                 None => {
-                    let at = at.iter().map(|e| self.index(e, point)).collect::<Option<Vec<_>>>()?;
-                    self.values[n.0 as usize].get(self.offset(*n, &at)?)?.clone()
+                    let offset = self.offset(*n, at.iter().map(|e| self.index(e, point)))?;
+                    self.values[n.0 as usize].get(offset)?.clone()
                 }
             },
             Term::Argument(_) => return None,
@@ -389,14 +387,14 @@ impl<D: Domain> Run<'_, D> {
         let mut sum = self.bound.extent(&e.offset);
         for (c, atom) in &e.terms {
             let v = match atom {
-                IndexAtom::Var(i) => *point.at.get(i)?,
+                IndexAtom::Var(i) => point.at.get(*i)?,
                 IndexAtom::Floor { numerator, denominator } => {
                     self.index(numerator, point)?.div_euclid(self.bound.extent(denominator))
                 }
                 IndexAtom::Gather { tensor, at } => {
-                    let at = at.iter().map(|e| self.index(e, point)).collect::<Option<Vec<_>>>()?;
                     let n = self.graph.node_of(*tensor)?;
-                    self.domain.position(self.values[n.0 as usize].get(self.offset(n, &at)?)?)?
+                    let offset = self.offset(n, at.iter().map(|e| self.index(e, point)))?;
+                    self.domain.position(self.values[n.0 as usize].get(offset)?)?
                 }
             };
             sum += self.bound.extent(c) * v;
@@ -404,13 +402,11 @@ impl<D: Domain> Run<'_, D> {
         Some(sum)
     }
 
-    fn offset(&self, n: NodeId, at: &[i64]) -> Option<usize> {
+    fn offset(&self, n: NodeId, at: impl Iterator<Item = Option<i64>>) -> Option<usize> {
         let mut offset = 0;
-        for (&p, &extent) in at.iter().zip(&self.shapes[n.0 as usize]) {
-            if p < 0 || p as usize >= extent {
-                return None;
-            }
-            offset = offset * extent + p as usize;
+        for (p, &extent) in at.zip(&self.shapes[n.0 as usize]) {
+            let p = usize::try_from(p?).ok().filter(|&p| p < extent)?;
+            offset = offset * extent + p;
         }
         Some(offset)
     }
@@ -424,27 +420,4 @@ struct State<V> {
     value: V,
     /// For arg-extrema: the extremum.
     best: Option<V>,
-}
-
-/// Calls `f` on every position of a shape, row-major.
-fn for_each(shape: &[usize], f: &mut dyn FnMut(&[usize])) {
-    if shape.contains(&0) {
-        return;
-    }
-    let mut at = vec![0; shape.len()];
-    loop {
-        f(&at);
-        let mut d = shape.len();
-        loop {
-            if d == 0 {
-                return;
-            }
-            d -= 1;
-            at[d] += 1;
-            if at[d] < shape[d] {
-                break;
-            }
-            at[d] = 0;
-        }
-    }
 }

@@ -24,11 +24,13 @@ struct VerifyJson {
     programs: usize,
     failures: usize,
     out_of_range: usize,
+    outside: usize,
     missing_sizes: Vec<String>,
     cases: Vec<CaseJson>,
 }
 
-/// A case. `verdict` is `agrees`, `range`, `disagrees` or `stopped`; `range` and `stopped` with `why`.
+/// A case. `verdict` is `agrees`, `range`, `disagrees`, `stopped`, or `outside` where the text has no meaning for the inputs that were
+/// drawn; `range`, `stopped` and `outside` with `why`.
 #[derive(Debug, Serialize)]
 struct CaseJson {
     file: String,
@@ -74,19 +76,23 @@ pub(crate) fn command(ui: &mut Ui, args: &VerifyArgs) -> Result<(), Failure> {
     let files = files(&args.paths)?;
     let (subjects, missing) = subjects(ui, &files, args)?;
     let done = check(ui, args, &subjects, runner, &machine);
-    let count = |verdicts: [&str; 2]| done.iter().filter(|d| verdicts.contains(&verdict(&d.2))).count();
-    let (failures, out_of_range) = (count(["disagrees", "stopped"]), count(["range", "range"]));
+    let count = |verdicts: &[&str]| done.iter().filter(|d| verdicts.contains(&verdict(&d.2))).count();
+    let (failures, out_of_range, outside) = (count(&["disagrees", "stopped"]), count(&["range"]), count(&["outside"]));
     let data = VerifyJson {
         backend: if gpu.is_some() { "cuda" } else { "cpu" },
         device: gpu.as_ref().map_or_else(|| machine.name.clone(), Gpu::description),
         programs: files.len(),
         failures,
         out_of_range,
+        outside,
         missing_sizes: missing,
         cases: done.iter().map(case_json).collect(),
     };
     ui.result(|| text(args, &done, &data), &data)?;
-    if failures + out_of_range == 0 { Ok(()) } else { Err(Failure::Told) }
+    // A program of which nothing was compared is not verified.
+    let untried = |file: &str| done.iter().filter(|d| d.0.file == file).all(|d| verdict(&d.2) == "outside");
+    let all_tried = subjects.iter().all(|s| !untried(&s.file));
+    if failures + out_of_range == 0 && all_tried { Ok(()) } else { Err(Failure::Told) }
 }
 
 /// The programs that are named, and those in folders that are named, each folder's in the order of their names.
@@ -189,6 +195,7 @@ fn agrees(result: &Result<Checked, String>) -> bool {
 fn verdict(result: &Result<Checked, String>) -> &'static str {
     match result {
         Ok(checked) if checked.agrees() => "agrees",
+        Ok(checked) if checked.outside.is_some() => "outside",
         Ok(checked) if checked.leaves_range().is_some() => "range",
         Ok(_) => "disagrees",
         Err(_) => "stopped",
@@ -217,7 +224,7 @@ fn case_json((subject, case, result): &Done<'_>) -> CaseJson {
         verdict: verdict(result),
         why: match result {
             Err(why) => Some(why.clone()),
-            Ok(checked) => checked.leaves_range().map(ToString::to_string),
+            Ok(checked) => checked.outside.clone().or_else(|| checked.leaves_range().map(ToString::to_string)),
         },
         empty_rows: checked.map_or(0, |c| c.empty_rows),
         outputs: Ordered(outputs.collect()),
@@ -230,6 +237,7 @@ struct Worst {
     cases: usize,
     failures: usize,
     out_of_range: usize,
+    outside: usize,
     error: f64,
     plain: f64,
     /// Of the output's error in what it may be.
@@ -244,6 +252,7 @@ impl Worst {
         self.cases += 1;
         self.failures += usize::from(["disagrees", "stopped"].contains(&verdict(result)));
         self.out_of_range += usize::from(verdict(result) == "range");
+        self.outside += usize::from(verdict(result) == "outside");
         let Ok(checked) = result else { return };
         for output in &checked.outputs {
             let (error, allowed) = (output.run.distance.scaled, output.run.tolerance.total());
@@ -288,6 +297,8 @@ fn text(args: &VerifyArgs, done: &[Done<'_>], data: &VerifyJson) -> String {
     for (subject, worst) in &groups {
         let number = |x: f64| if x.is_finite() { format!("{x:.1e}") } else { "inf".to_string() };
         let verdict = match (worst.failures, worst.out_of_range) {
+            (0, 0) if worst.outside == worst.cases => "not tried".to_string(),
+            (0, 0) if worst.outside > 0 => format!("agrees, {} not tried", worst.outside),
             (0, 0) => "agrees".to_string(),
             (0, n) => format!("{n} out of range"),
             (n, _) => format!("{n} FAILED"),
@@ -329,12 +340,20 @@ fn text(args: &VerifyArgs, done: &[Done<'_>], data: &VerifyJson) -> String {
             }
         };
         let (file, types) = (&subject.file, subject.battery.types);
+        if let Some(outside) = result.as_ref().ok().and_then(|checked| checked.outside.as_ref()) {
+            let why = "the text reads outside a tensor with the inputs that were drawn";
+            out += &format!("not tried, for {why}: {file} {types} at {sizes}: {outside}\n");
+            continue;
+        }
         out += &match result.as_ref().ok().and_then(Checked::leaves_range) {
             Some(finding) => format!("OUT OF RANGE {file} {types} at {sizes}: {finding}; everything else agrees\n"),
             None => format!("FAILED {file} {types} at {sizes}: {what}\n"),
         };
     }
     out += &format!("{} cases, {} failed", done.len(), data.failures);
+    if data.outside > 0 {
+        out += &format!(", {} not tried", data.outside);
+    }
     if data.out_of_range > 0 {
         out += &format!(", {} out of range by the text itself", data.out_of_range);
     }

@@ -7,7 +7,7 @@ use crate::random::random_values;
 use crate::road::{Derived, Outcome, PlanOptions, Planned, RunOptions};
 use crate::{Error, Tensor};
 use einloom_algebra::Derivation;
-use einloom_cascade::meaning::{Array, Arrays};
+use einloom_cascade::meaning::{Array, Arrays, MeaningError};
 use einloom_cascade::{Bound, Cascade, DType, Role, meaning, numeric};
 use einloom_cuda::Target;
 use einloom_cuda::runtime::POISON;
@@ -106,6 +106,8 @@ pub struct Checked {
     pub path: Option<Path>,
     /// Every output: its error, what it may be, and the error of a plain evaluation.
     pub outputs: Vec<Compared>,
+    /// What the text reads outside a tensor with the inputs that were drawn: it has no meaning for them, and nothing was run.
+    pub outside: Option<String>,
     /// Rows of outputs (fibres along the last dimension) that the meaning makes 0 or not finite, as those that all conditions
     /// mask are.
     pub empty_rows: usize,
@@ -126,7 +128,7 @@ pub struct Compared {
 impl Checked {
     /// Whether every output agrees with the meaning.
     pub fn agrees(&self) -> bool {
-        self.outputs.iter().all(Compared::agrees)
+        self.outside.is_none() && self.outputs.iter().all(Compared::agrees)
     }
 
     /// Why outputs do not agree where that is the text's own doing alone: all others agree.
@@ -184,6 +186,13 @@ impl Battery {
         let options = PlanOptions { exact, narrow_contractions, ..PlanOptions::default() };
         let planned = self.derived.plan_bound(bound.clone(), machine, &options)?;
         let inputs = self.inputs(bound, seed.wrapping_add(case as u64))?;
+        let expected = match planned.meaning(&inputs, &mut |_| {}) {
+            Err(Error::Meaning(outside @ MeaningError::OutOfRange { .. })) => {
+                let outside = Some(outside.to_string());
+                return Ok(Checked { path: None, outputs: vec![], outside, empty_rows: 0 });
+            }
+            expected => expected?,
+        };
         let (outcome, path) = match runner {
             Runner::Cpu => (poisoned(&planned, &inputs)?, None),
             Runner::Cuda(gpu, target) => {
@@ -191,7 +200,6 @@ impl Battery {
                 (program.run(&inputs)?, Some(program.path()))
             }
         };
-        let expected = planned.meaning(&inputs, &mut |_| {})?;
         let plain = self.plain(bound, &options, &inputs);
         let cascade = planned.cascade();
         let precision = Precision::of(cascade, bound, planned.program());
@@ -206,7 +214,7 @@ impl Battery {
         });
         let floats = cascade.outputs.iter().filter(|&&o| planned.dtype(o).is_float());
         let empty_rows = floats.filter_map(|&o| expected.get(&cascade[o].name)).map(empty_rows).sum();
-        Ok(Checked { path, outputs: outputs.collect(), empty_rows })
+        Ok(Checked { path, outputs: outputs.collect(), outside: None, empty_rows })
     }
 
     /// Random inputs, as the number types hold them.
@@ -345,6 +353,70 @@ mod tests {
             assert!(checked.iter().any(|c| !c.agrees()), "{text}");
             assert!(checked.iter().all(|c| c.agrees() || c.leaves_range().is_none()), "{text}");
         }
+    }
+
+    #[test]
+    fn numbers_that_are_too_small_are_the_texts_own_and_a_wrong_kernel_beside_them_is_not() {
+        // The first divides by what is below the smallest normal number, and nothing else does.
+        let text = "input X[t]: f32, V[t]: f32\noutput Y: f32\noutput W: f32\n\
+            w[t] = exp(-90 - 5 * abs(X[t]))\nY[t] = w[t] * V[t] / w[t]\nW[t] = 2 * X[t]\n";
+        for wrong in [false, true] {
+            let (mut all, _) = batteries(&einloom_cascade::parse(text).cascade, Effort::SMALL, 0);
+            let battery = &mut all[0];
+            let mut derivation = battery.derived.derivation().clone();
+            for node in derivation.derived.nodes.iter_mut().filter(|n| wrong && n.name == "W") {
+                node.def = Def::Map(einloom_algebra::Term::Number(0.25));
+            }
+            battery.derived = Derived::from_derivation(derivation);
+            for checked in run(battery) {
+                assert!(!checked.outputs[0].agrees());
+                assert_eq!((checked.outputs[1].agrees(), checked.leaves_range().is_some()), (!wrong, !wrong));
+                let Some(finding) = checked.leaves_range() else { continue };
+                assert!(["w", "Y"].contains(&finding.statement.as_str()), "{finding}");
+                assert!((finding.value as f32).is_subnormal(), "{finding}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_overflows_in_some_order_is_the_texts_own_and_finite_numbers_beside_it_are_not() {
+        // States grow without bounds: infinities meet in one order of a sum and not in another.
+        let text = "input K[t,c]: f32, R[t,c]: f32, V[t,e]: f32\noutput O: f32\nS[0,e,c] = 0\n\
+            p[t,e] = sum(c) S[t,e,c] * K[t,c]\nS[t+1,e,c] = S[t,e,c] - 9000 * p[t,e] * K[t,c] + V[t,e] * K[t,c]\n\
+            O[t,e] = sum(c) S[t+1,e,c] * R[t,c]\n";
+        let cascade = einloom_cascade::parse(text).cascade;
+        let (mut all, _) = batteries(&cascade, Effort::SMALL, 0);
+        let checked = run(&all[0]);
+        assert!(checked.iter().any(|c| !c.agrees()), "some leave the range");
+        assert!(checked.iter().all(|c| c.agrees() || c.leaves_range().is_some()), "{checked:?}");
+        let mut derivation = all[0].derived.derivation().clone();
+        for node in derivation.derived.nodes.iter_mut().filter(|n| n.name == "p") {
+            let Def::Reduce(r) = &mut node.def else { continue };
+            r.body = einloom_algebra::Term::Binary(
+                einloom_cascade::BinaryOp::Mul,
+                Box::new(r.body.clone()),
+                Box::new(einloom_algebra::Term::Number(0.5)),
+            );
+        }
+        all[0].derived = Derived::from_derivation(derivation);
+        let wrong = run(&all[0]);
+        assert!(wrong.iter().any(|c| !c.agrees() && c.leaves_range().is_none()), "half of p is seen");
+    }
+
+    #[test]
+    fn positions_made_of_integers_stay_inside_or_the_case_is_not_tried() {
+        let text =
+            |at: &str| format!("input K[n,d]: f32, b[c]: i32\noutput O: f32\nat[c]: i32 = {at}\nO[c,d] = K[at[c],d]\n");
+        let of = |at: &str| {
+            let (all, _) = batteries(&einloom_cascade::parse(&text(at)).cascade, Effort::SMALL, 0);
+            all.iter().flat_map(|b| (0..b.len()).map(|k| b.sizes(k)).zip(run(b))).collect::<Vec<_>>()
+        };
+        for (sizes, checked) in of("2 * b[c] + 1") {
+            // Of one row there is no second.
+            assert_eq!((checked.agrees(), checked.outside.is_some()), (sizes["N"] > 1, sizes["N"] == 1), "{checked:?}");
+        }
+        assert!(of("floor(b[c] / 3)").iter().all(|(_, checked)| checked.agrees()));
+        assert!(of("b[c] - b[c] - 1").iter().all(|(_, c)| c.outside.is_some() && !c.agrees()));
     }
 
     #[test]

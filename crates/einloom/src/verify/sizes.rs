@@ -70,7 +70,8 @@ pub(super) fn sets(cascade: &Cascade, small: bool, work: f64, seed: u64) -> (Vec
             wanted.push((false, format!("a long {name}"), but(rank, LONG, FEW)));
         }
     }
-    let mut draw = Draw { cascade, free: &ranks.free, random: Random::new(seed, "sizes"), work, seen: BTreeSet::new() };
+    let (free, named, random) = (&ranks.free, &ranks.named, Random::new(seed, "sizes"));
+    let mut draw = Draw { cascade, free, named, random, work, seen: BTreeSet::new() };
     let (mut found, mut missing) = (vec![], vec![]);
     for (first, name, pools) in wanted {
         match draw.bind(&*pools) {
@@ -86,6 +87,8 @@ pub(super) fn sets(cascade: &Cascade, small: bool, work: f64, seed: u64) -> (Vec
 /// The ranks whose sizes are free, and their places in tensors.
 struct Ranks {
     free: Vec<RankId>,
+    /// Of a size that the text names, as it is part of what the text means: a table of 16 codes, 20 levels.
+    named: Vec<RankId>,
     /// Along which the elements of some input are adjacent.
     rows: BTreeSet<RankId>,
     /// Carried by every floating-point input of three dimensions or more and never reduced: many of them make more of the
@@ -95,7 +98,8 @@ struct Ranks {
 
 impl Ranks {
     fn of(cascade: &Cascade) -> Self {
-        let free = (0..cascade.ranks.len() as u32).map(RankId).filter(|&r| is_free(cascade, r)).collect();
+        let free = (0..cascade.ranks.len() as u32).map(RankId).filter(|&r| is_free(cascade, r));
+        let (named, free) = free.partition(|&r| cascade[r].default.is_some());
         let inputs = || cascade.tensors.iter().filter(|t| t.role == Role::Input && t.dtype.is_none_or(DType::is_float));
         let rows: BTreeSet<RankId> = inputs().filter_map(|t| t.ranks.last().copied()).collect();
         let mut reduced = BTreeSet::new();
@@ -105,7 +109,7 @@ impl Ranks {
         let mut batch = large.next().unwrap_or_default();
         large.for_each(|other| batch.retain(|r| other.contains(r)));
         batch.retain(|r| !rows.contains(r) && !reduced.contains(r));
-        Self { free, rows, batch }
+        Self { free, named, rows, batch }
     }
 }
 
@@ -126,6 +130,7 @@ enum Drawn {
 struct Draw<'a> {
     cascade: &'a Cascade,
     free: &'a [RankId],
+    named: &'a [RankId],
     random: Random,
     work: f64,
     seen: BTreeSet<Vec<usize>>,
@@ -139,9 +144,11 @@ impl Draw<'_> {
             for param in self.cascade.params.iter().filter(|p| p.default.is_none()) {
                 given.params.insert(param.name.clone(), 0.5);
             }
-            // What is too much work, or fits no relation, is tried with ever smaller ones; in the end with few of each.
+            // What is too much work, or fits no relation, is tried with ever smaller ones; in the end with few of each, and in
+            // place of sizes that the text itself names.
             let last = attempt >= ATTEMPTS - ATTEMPTS / 4;
-            for &rank in self.free {
+            let named = if last && !known { self.named } else { &[] };
+            for &rank in self.free.iter().chain(named) {
                 let pool = match pools(rank) {
                     pool if pool.len() > 1 && last => FEW,
                     pool => &pool[..pool.len() - pool.len() * attempt / ATTEMPTS],
@@ -213,6 +220,18 @@ mod tests {
         assert_eq!(missing, Vec::<String>::new());
         assert!(all.len() > 10, "{}", all.len());
         assert!(all.iter().all(|(_, b)| meaning::work(&cascade, b) <= 1e6));
+    }
+
+    #[test]
+    fn sizes_that_the_text_names_stay_unless_they_are_too_much_work() {
+        let text = |l: usize| format!("rank L = {l}\ninput X[m,l]: f32\noutput Y: f32\nY[m] = sum(l) X[m,l]\n");
+        let (sizes, missing) = found(&text(20), false);
+        assert!(
+            missing.is_empty() && sizes.len() > 5 && sizes.iter().all(|s| s.contains(&20)),
+            "{sizes:?} {missing:?}"
+        );
+        let (sizes, missing) = found(&text(1 << 28), false);
+        assert!(missing.is_empty() && sizes.len() > 5, "{sizes:?} {missing:?}");
     }
 
     #[test]
