@@ -265,6 +265,8 @@ fn what_cannot_be_is_told() {
         ),
         ([&["plan"], &sized(&["--machine", "h200", "--size", "M=0"])[..]].concat(), 1, "M is 64 by one --size, but 0"),
         (vec!["plan", "matmul.ein", "--size", "M=0,N=4,K=4"], 1, "M is 0"),
+        (vec!["plan", "conv1d.ein", "--size", "B=1,C=1,O=1,L=1,R=2"], 1, "I is 0, by the sizes that it depends on"),
+        ([&["plan"], &sized(&["--machine", "two-level", "--capacity", "-1"])[..]].concat(), 2, "invalid value '-1'"),
         ([&["plan"], &sized(&["--tile", "m=8,m=16"])[..]].concat(), 1, "two sizes are given for tiles of m"),
         ([&["plan"], &sized(&["--tile", "q=8"])[..]].concat(), 1, "the program has no such index"),
         ([&["plan"], &sized(&["--tile", "q=8"])[..]].concat(), 1, "help: its indices are"),

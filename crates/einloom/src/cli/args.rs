@@ -141,7 +141,7 @@ pub(crate) struct Target {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub threads: Option<u32>,
     /// Elements that the innermost memory of an abstract machine (two-level) holds
-    #[arg(long, value_name = "ELEMENTS")]
+    #[arg(long, value_name = "ELEMENTS", allow_negative_numbers = true)]
     pub capacity: Option<Count>,
 }
 
@@ -213,7 +213,7 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "TYPE", value_delimiter = ',')]
     pub dtype: Vec<String>,
     /// Elements that the innermost memory of abstract machines (two-level) holds
-    #[arg(long, value_name = "ELEMENTS")]
+    #[arg(long, value_name = "ELEMENTS", allow_negative_numbers = true)]
     pub capacity: Option<Count>,
 }
 

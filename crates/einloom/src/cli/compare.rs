@@ -59,7 +59,7 @@ pub(crate) fn command(ui: &mut Ui, args: &CompareArgs) -> Result<(), Failure> {
         }
     }
     let given = prepare::given(&args.sizing, BTreeMap::new())?;
-    prepare::not_empty(&args.sizing)?;
+    prepare::not_empty(program.cascade(), &args.sizing, &given)?;
     let types: Vec<Option<DType>> = if types.is_empty() { vec![None] } else { types.into_iter().map(Some).collect() };
     let mut rows = vec![];
     for machine in &machines {

@@ -154,7 +154,7 @@ struct TensorJson {
 pub(crate) fn command(ui: &mut Ui, args: &PlanArgs) -> Result<(), Failure> {
     let derived = source::checked(ui, &args.source)?.derive();
     let given = prepare::given(&args.sizing, BTreeMap::new())?;
-    prepare::not_empty(&args.sizing)?;
+    prepare::not_empty(derived.cascade(), &args.sizing, &given)?;
     // A plan for a GPU is that of the GPU's backend.
     let machine = prepare::machine(&args.target, Backend::Cpu, None)?;
     prepare::threads_fit(&args.target, &machine)?;

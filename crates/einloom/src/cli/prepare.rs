@@ -6,7 +6,7 @@ use super::ui::Ui;
 use super::units;
 use super::values::{Assignment, Count};
 use einloom::{Derived, Error, Finding, PlanOptions, Planned};
-use einloom_cascade::Given;
+use einloom_cascade::{Cascade, Given, bind};
 use einloom_cuda::Arch;
 use einloom_machine::Machine;
 use einloom_plan::PlanError;
@@ -43,16 +43,26 @@ pub(crate) fn given(sizing: &Sizing, shapes: BTreeMap<String, Vec<usize>>) -> Re
     }
 }
 
-/// Refuses sizes of 0, over which there is nothing to plan; a program can be run over them.
-pub(crate) fn not_empty(sizing: &Sizing) -> Result<(), Failure> {
-    match sizing.sizes.iter().find(|a| a.size == 0) {
-        None => Ok(()),
-        Some(a) => {
-            let message = format!("{} is 0: nothing moves and nothing is computed", a.rank);
-            Err(Error::Input(Finding::error("empty-size", message).hint(Some("a size to plan for is at least 1")))
-                .into())
-        }
+/// Refuses sizes of 0, over which there is nothing to plan, and sizes that leave no output an element; a program can be run over them.
+pub(crate) fn not_empty(cascade: &Cascade, sizing: &Sizing, given: &Given) -> Result<(), Failure> {
+    let refused =
+        |message: String, hint: &str| Err(Error::Input(Finding::error("empty-size", message).hint(Some(hint))).into());
+    if let Some(a) = sizing.sizes.iter().find(|a| a.size == 0) {
+        let message = format!("{} is 0: nothing moves and nothing is computed", a.rank);
+        return refused(message, "a size to plan for is at least 1");
     }
+    // What does not bind is told with more words than these.
+    let Ok(bound) = bind(cascade, given) else { return Ok(()) };
+    if cascade.outputs.iter().any(|&t| !bound.shape(cascade, t).contains(&0)) {
+        return Ok(());
+    }
+    let zero =
+        cascade.ranks.iter().zip(bound.sizes()).filter(|(_, size)| **size == 0).map(|(rank, _)| rank.name.as_str());
+    let message = match zero.collect::<Vec<_>>().as_slice() {
+        [] => "the outputs have no elements: nothing is computed".to_string(),
+        ranks => format!("{} is 0, by the sizes that it depends on: the outputs have no elements", ranks.join(", ")),
+    };
+    refused(message, "other sizes leave something to plan for")
 }
 
 /// Plans for the machine that the arguments name, or for the backend's own; for GPUs, with the matrix units that code for

@@ -73,7 +73,7 @@ pub(crate) fn command(ui: &mut Ui, args: &SweepArgs) -> Result<(), Failure> {
     let machine = einloom::machines::find(&args.machine)?;
     let level = level(&machine, &args.over.level)?;
     let given = prepare::given(&args.sizing, BTreeMap::new())?;
-    prepare::not_empty(&args.sizing)?;
+    prepare::not_empty(derived.cascade(), &args.sizing, &given)?;
     let (mut points, mut sizes, mut dtypes) = (vec![], BTreeMap::new(), BTreeSet::new());
     for capacity in capacities(args.over.from, args.over.to, args.points.map(|n| n as usize)) {
         let point = match machine.clone().with_level_capacity(level, Bytes(capacity)) {
