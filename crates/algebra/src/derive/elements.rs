@@ -12,8 +12,11 @@ use crate::{Def, Graph, Node, NodeId, Reduction, Rule, Step, Streaming, Term, fl
 use einloom_cascade::{IndexExpr, IndexId, SizeExpr};
 use std::collections::BTreeSet;
 
+/// What the form is called in which such elements are computed alone.
+pub(super) const ALONE: &str = "elements alone where few are read";
+
 /// What the form is called in which such reductions are whole.
-pub(super) const NAME: &str = "whole where few elements are read";
+pub(super) const WHOLE: &str = "whole where few elements are read";
 
 /// Definitions are followed this far.
 const DEPTH: usize = 8;

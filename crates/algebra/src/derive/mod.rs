@@ -101,9 +101,14 @@ impl Derivation {
 pub fn derive(cascade: &Cascade) -> Derivation {
     let written = flatten(cascade);
     let (start, picks, unsolved) = pick::picked(&written);
-    let (start, few) = elements::few(&start);
-    // What is whole may be there in any case, or be faster through memory: as written as well.
-    let whole = (!few.is_empty()).then(|| window::unrolled(&written));
+    let (alone, few) = elements::few(&start);
+    // What is whole may be there in any case, or be faster through memory: either is a form. That which is written comes first, and where an
+    // equation has been solved that in which what it picks from need not be in memory, as it needed not before.
+    let other = (!few.is_empty()).then(|| match picks.is_empty() {
+        true => (elements::ALONE, window::unrolled(&alone), few.clone()),
+        false => (elements::WHOLE, window::unrolled(&written), vec![]),
+    });
+    let (start, few) = if picks.is_empty() { (start, vec![]) } else { (alone, few) };
     let (start, windows) = window::unrolled(&start);
     let first: Vec<Step> = [picks, few, windows].concat();
     let after = |own: Vec<Step>| -> Vec<Step> { first.iter().cloned().chain(own).collect() };
@@ -137,9 +142,9 @@ pub fn derive(cascade: &Cascade) -> Derivation {
         alternatives.extend(chunked);
     }
     rewritten.extend(along::alternative(&start));
-    if let Some((graph, first)) = whole {
+    if let Some((name, (graph, windows), few)) = other {
         let Streamed { graph: derived, steps: own, refusals, .. } = streaming(&graph, false);
-        let (name, steps) = (elements::NAME.into(), [first, own].concat());
+        let (name, steps) = (name.into(), [few, windows, own].concat());
         let passes = passes::compare(&written, &derived);
         let (one, chunked) =
             in_chunks(Alternative { name, derived, steps, refusals, passes, cost: None, within_one: vec![] });
