@@ -2,7 +2,7 @@
 
 use crate::sign::{self, DEPTH};
 use crate::{Def, Graph, Product, Term, product};
-use einloom_cascade::{BinaryOp, UnaryOp};
+use einloom_cascade::{BinaryOp, DType, UnaryOp};
 
 /// Whether the term lies between -1 and 1 wherever it is a number.
 pub fn within_one(term: &Term, graph: &Graph) -> bool {
@@ -27,7 +27,9 @@ pub(crate) fn is_within_one(term: &Term, graph: &Graph, depth: usize) -> bool {
         Term::Binary(BinaryOp::Min | BinaryOp::Max, ..) => {
             is_one_at_most(term, graph, depth - 1) && is_minus_one_at_least(term, graph, depth - 1)
         }
-        Term::Binary(BinaryOp::Div, a, b) => go(a) && sign::is_one_and_more(b, graph, depth - 1),
+        Term::Binary(BinaryOp::Div, a, b) => {
+            go(a) && sign::is_one_and_more(b, graph, depth - 1) || is_part(a, b, graph, depth - 1)
+        }
         // What is left of 1, or of less.
         Term::Binary(BinaryOp::Sub, a, b) => {
             matches!(**a, Term::Number(v) if (0.0..=1.0).contains(&v))
@@ -48,6 +50,45 @@ pub(crate) fn is_within_one(term: &Term, graph: &Graph, depth: usize) -> bool {
         Term::Read(n, _) => matches!(&graph[*n].def, Def::Map(t) if go(t)),
         _ => false,
     }
+}
+
+/// Whether `a` is a part of `b`: at least 0 and no more than that, as `f` is of `f + i` for an `i` that is not negative. Then `a / b` lies
+/// between 0 and 1, and is no number where both are 0. Sums and quotients that are rounded are so as well: they are monotone.
+fn is_part(a: &Term, b: &Term, graph: &Graph, depth: usize) -> bool {
+    sign::at_least_zero(a, graph, depth) && is_no_more(a, b, graph, depth)
+}
+
+fn is_no_more(a: &Term, b: &Term, graph: &Graph, depth: usize) -> bool {
+    if depth == 0 {
+        return false;
+    }
+    let go = |a: &Term, b: &Term| is_no_more(a, b, graph, depth - 1);
+    let mut more = product::sum(b);
+    product::append(&mut more, product::sum(a), -1.0);
+    let nonnegative = |(c, t): &(f64, Term)| match *c > 0.0 {
+        true => sign::at_least_zero(t, graph, depth - 1),
+        false => sign::at_most_zero(t, graph, depth - 1),
+    };
+    if more.iter().all(nonnegative) {
+        return true;
+    }
+    match (a, b) {
+        (_, Term::Binary(BinaryOp::Max, x, y)) => go(a, x) || go(a, y),
+        (Term::Binary(BinaryOp::Min, x, y), _) => go(x, b) || go(y, b),
+        // One definition at a time: what is added may be a definition that both have.
+        _ => opened(b, graph).is_some_and(|b| go(a, &b)) || opened(a, graph).is_some_and(|a| go(&a, b)),
+    }
+}
+
+/// What a read of a pointwise definition that does not round reads.
+fn opened(t: &Term, graph: &Graph) -> Option<Term> {
+    let Term::Read(n, at) = t else { return None };
+    let node = &graph[*n];
+    let Def::Map(def) = &node.def else { return None };
+    if !matches!(node.dtype, None | Some(DType::F64 | DType::F32)) {
+        return None;
+    }
+    def.substitute(&|i| node.axes.iter().position(|&a| a == i).map(|k| at[k].clone()))
 }
 
 /// Whether a sum is of parts of what lies between -1 and 1: of numbers of times that come to 1 at most, or `x·a + (1 - x)·b` for an x

@@ -33,6 +33,10 @@ pub enum Rule {
     Halves,
     /// A reduction over a few positions near one is its elements one after the other.
     Window,
+    /// A reduction over an index that an equation leaves one position of is what stands there.
+    Pick,
+    /// A reduction of which few elements are read is computed for these alone.
+    Elements,
     /// Positions of a recurrence are taken in chunks.
     Scan,
     /// A reduction that another statement computes is not computed again.
@@ -57,6 +61,8 @@ impl Rule {
             Self::Reverse => "reverse",
             Self::Halves => "halves",
             Self::Window => "window",
+            Self::Pick => "pick",
+            Self::Elements => "elements",
             Self::Scan => "scan",
             Self::Share => "share",
         }
@@ -102,6 +108,12 @@ impl Rule {
             }
             Self::Window => {
                 "an index that is bounded on both sides at fixed distances from a position takes a few values there, and each element that exists is read where it is"
+            }
+            Self::Pick => {
+                "an equation with a whole number that does not move with an index leaves one position of it, or none: what stands there is read, and else there is nothing to reduce"
+            }
+            Self::Elements => {
+                "which elements of a reduction are read is told by fewer indices than it has, so these are computed by themselves, under the conditions under which they are read"
             }
             Self::Scan => {
                 "steps that are affine in the slice before compose into such a step, so a chunk of them is one step and a sum within the chunk"

@@ -15,6 +15,7 @@ mod cancels;
 mod chunk;
 mod condition;
 mod distribute;
+mod elements;
 mod ends;
 mod extremum;
 mod filter;
@@ -24,6 +25,7 @@ mod logarithm;
 mod moments;
 mod nested;
 mod next;
+mod pick;
 mod pieces;
 mod polynomial;
 mod powers;
@@ -98,10 +100,21 @@ impl Derivation {
 /// Derives the streaming form of a cascade (which must be free of errors).
 pub fn derive(cascade: &Cascade) -> Derivation {
     let written = flatten(cascade);
-    let (start, windows) = window::unrolled(&written);
-    let after = |own: Vec<Step>| -> Vec<Step> { windows.iter().cloned().chain(own).collect() };
+    let (start, picks, unsolved) = pick::picked(&written);
+    let (alone, few) = elements::few(&start);
+    // What is whole may be there in any case, or be faster through memory: either is a form. That which is written comes first, and where an
+    // equation has been solved that in which what it picks from need not be in memory, as it needed not before.
+    let other = (!few.is_empty()).then(|| match picks.is_empty() {
+        true => (elements::ALONE, window::unrolled(&alone), few.clone()),
+        false => (elements::WHOLE, window::unrolled(&written), vec![]),
+    });
+    let (start, few) = if picks.is_empty() { (start, vec![]) } else { (alone, few) };
+    let (start, windows) = window::unrolled(&start);
+    let first: Vec<Step> = [picks, few, windows].concat();
+    let after = |own: Vec<Step>| -> Vec<Step> { first.iter().cloned().chain(own).collect() };
     let Streamed { graph: derived, steps, mut refusals, unanchored } = streaming(&start, false);
     let steps = after(steps);
+    refusals.extend(unsolved);
     let waiting = Some(streaming(&start, true)).filter(|w| w.graph != derived && w.unanchored == unanchored);
     let passes = passes::compare(&written, &derived);
     let (mut rewritten, refused) = reassociate::alternatives(&start);
@@ -129,6 +142,15 @@ pub fn derive(cascade: &Cascade) -> Derivation {
         alternatives.extend(chunked);
     }
     rewritten.extend(along::alternative(&start));
+    if let Some((name, (graph, windows), few)) = other {
+        let Streamed { graph: derived, steps: own, refusals, .. } = streaming(&graph, false);
+        let (name, steps) = (name.into(), [few, windows, own].concat());
+        let passes = passes::compare(&written, &derived);
+        let (one, chunked) =
+            in_chunks(Alternative { name, derived, steps, refusals, passes, cost: None, within_one: vec![] });
+        alternatives.push(one);
+        alternatives.extend(chunked);
+    }
     for r in rewritten {
         let Streamed { graph: derived, steps: own, refusals, .. } = streaming(&r.graph, false);
         let name = named(&r.steps);

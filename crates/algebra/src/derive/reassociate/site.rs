@@ -211,6 +211,11 @@ impl Site {
         if tied.is_empty() {
             return Ok(None);
         }
+        // Without a bound by a position it is not meant as a prefix.
+        let bounds = |f: &Term| self.over.len() > 1 || super::bound(f, self.over[0]).is_some();
+        if !parts.filter.iter().any(bounds) {
+            return Ok(None);
+        }
         let mut factors = parts.factors.factors.iter().map(|f| &f.0);
         if let Some(t) = factors.find(|t| carries_both(t) && reads_both(t, &self.over, &asks)) {
             // Other data that carries both is what a sum per position is for; no rule is missed.
@@ -222,9 +227,7 @@ impl Site {
         }
         let by_value = |f: &&Term| f.mentions(&self.over) && f.mentions(&self.node.axes) && f.any_read(&|_| true);
         if let Some(f) = parts.filter.iter().find(by_value) {
-            // Without a bound by a position beside it, it is not meant as a prefix.
-            let bounds = |f: &Term| matches!(self.over.as_slice(), &[n] if super::bound(f, n).is_some());
-            if !parts.filter.iter().any(bounds) {
+            if self.over.len() > 1 {
                 return Ok(None);
             }
             let [n, m] = [&self.over, &asks].map(|list| self.index_names(list));
