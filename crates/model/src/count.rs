@@ -5,9 +5,10 @@
 //! Within a group, only axes that steer another loop (through the condition of a stream) are enumerated.
 
 use crate::counts::{Counts, lock};
+use crate::guarded::{Left, are_few, axes};
 use crate::nest::Loop;
 use crate::ranges::{Stretch, Windows, covered, stretches};
-use einloom_tile::{AxisId, AxisKind, Kernel, Predicate, Window, initial_windows, stream_range};
+use einloom_tile::{AxisId, AxisKind, Guard, Kernel, Predicate, Window, initial_windows, stream_range};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -89,6 +90,8 @@ struct Step {
     axis: AxisId,
     extent: usize,
     within: Option<Arc<Predicate>>,
+    /// Those that leave chunks out.
+    guards: Arc<[Guard]>,
     /// How the iterations count together.
     together: Together,
     /// Of iterations of which only the largest counts, the one that is: see [`Most`].
@@ -128,6 +131,8 @@ type Tiles = (u64, u64);
 /// Loops that conditions and factors connect, and the factors.
 pub(crate) struct Group {
     steps: Vec<Step>,
+    /// The same without guards, for tiles with which there are too many chunks to tell apart; none if there are no guards.
+    plain: Vec<Step>,
     factors: Vec<Arc<Factor>>,
     totals: Mutex<Totals>,
 }
@@ -154,7 +159,8 @@ impl Group {
     pub fn total(&self, kernel: &Kernel) -> u64 {
         let mut totals = lock(&self.totals);
         let Totals { windows, known, last } = &mut *totals;
-        let mut make = || self.walk(kernel, &in_turn(kernel, &self.steps), windows);
+        let steps = if self.tells_apart(kernel) { &self.steps } else { &self.plain };
+        let mut make = || self.walk(kernel, &in_turn(kernel, steps), windows);
         let Some(tiles) = self.tiles(kernel) else { return make() };
         if let Some((_, total)) = last.filter(|l| l.0 == tiles) {
             return total;
@@ -165,6 +171,12 @@ impl Group {
         };
         *last = Some((tiles, total));
         total
+    }
+
+    /// Whether the chunks that guards leave are told apart with these tiles.
+    fn tells_apart(&self, kernel: &Kernel) -> bool {
+        let few = |s: &Step| s.guards.is_empty() || are_few(kernel, s.axis, &s.guards);
+        self.plain.is_empty() || self.steps.iter().all(few)
     }
 
     /// The tiles of all loops, two in a number or three; `None` if there are too many, or too large ones.
@@ -192,7 +204,11 @@ impl Group {
             return 0;
         }
         let base = low - low % tile;
-        let union = Window { base, len: high - base };
+        let all = Window { base, len: high - base };
+        if !step.guards.is_empty() {
+            return self.walk_left(kernel, (step, rest), all, windows);
+        }
+        let union = all;
         let count = union.len.div_ceil(tile);
         if let [inner] = rest
             && let Some(total) = self.together(kernel, (step, inner), union, windows)
@@ -231,6 +247,43 @@ impl Group {
         // Closed again: nothing outside a stream may see its window.
         windows[axis.at()] = Window::default();
         total
+    }
+
+    /// The sum over the chunks that a loop's guards leave of all.
+    fn walk_left(&self, kernel: &Kernel, (step, rest): (&Step, &[Step]), all: Window, windows: &mut [Window]) -> u64 {
+        let (axis, tile) = (step.axis, kernel.axis(step.axis).tile);
+        let left = Left::of(&step.guards, (axis, tile), all, windows);
+        if left.count() == 0 {
+            return 0;
+        }
+        let mut at = |window| {
+            windows[axis.at()] = window;
+            self.walk(kernel, rest, windows)
+        };
+        // Only lengths add up over windows that are apart.
+        let even = self.even(axis);
+        let total = match step.together {
+            Together::Union => at(if even { left.joined() } else { left.hull() }),
+            Together::Each => left.chunks().map(&mut at).fold(0, u64::saturating_add),
+            Together::Largest => left.chunks().map(&mut at).max().unwrap_or(0),
+            Together::Full => at(Window { base: left.hull().base, len: left.joined().len.min(tile) }),
+            Together::Alike => (left.count() as u64).saturating_mul(at(left.hull())),
+            Together::FullAndLast => {
+                let (mut full, mut others) = (0u64, 0);
+                for window in left.chunks() {
+                    if window.len == tile { full += 1 } else { others = at(window) }
+                }
+                let each = if full > 0 { at(Window { base: left.hull().base, len: tile }) } else { 0 };
+                full.saturating_mul(each).saturating_add(others)
+            }
+        };
+        windows[axis.at()] = Window::default();
+        total
+    }
+
+    /// Whether an axis's window matters by its length alone, in proportion.
+    fn even(&self, axis: AxisId) -> bool {
+        self.factors.iter().all(|f| f.lengths || !f.axes.contains(&axis))
     }
 
     /// The sum over the windows of the last loop, from `base` to `high`: one value for all of those that stand where it stays the same. `None` where that is
@@ -277,7 +330,7 @@ impl Group {
         all: Window,
         windows: &mut [Window],
     ) -> Option<u64> {
-        let within = inner.within.as_ref()?;
+        let within = inner.within.as_ref().filter(|_| inner.guards.is_empty())?;
         let inside = |f: &&Arc<Factor>| f.axes.contains(&inner.axis);
         if self.factors.iter().any(|f| f.placed.contains(&outer.axis))
             || self.factors.iter().filter(inside).any(|f| !f.lengths)
@@ -398,6 +451,9 @@ impl Sum<'_> {
                 key.extend([affine.constant as u64, affine.terms.len() as u64]);
                 key.extend(affine.terms.iter().flat_map(|t| [t.0 as u64, u64::from(t.1.0)]));
             }
+            let guards = if l.guards.is_empty() { String::new() } else { format!("{:?}", l.guards) };
+            key.push(guards.len() as u64);
+            key.extend(guards.bytes().map(u64::from));
         }
         for f in factors {
             key.push(f.mark.len() as u64);
@@ -407,8 +463,21 @@ impl Sum<'_> {
     }
 
     fn group(&self, loops: &[(&Loop, bool)], factors: Vec<Arc<Factor>>, windows: &[Window]) -> Group {
-        let steps = (0..loops.len()).map(|k| self.step(loops, k, &factors)).collect();
-        Group { steps, factors, totals: Totals { windows: windows.to_vec(), ..Totals::default() }.into() }
+        let steps = |loops: &[(&Loop, bool)]| (0..loops.len()).map(|k| self.step(loops, k, &factors)).collect();
+        let guarded = loops.iter().any(|l| !l.0.guards.is_empty());
+        // Where the windows of what guards depend on are not known, they leave all.
+        let known = |a: AxisId| self.kernel.axis(a).kind == AxisKind::Whole || loops.iter().any(|l| l.0.axis == a);
+        let placed = loops.iter().all(|l| axes(&l.0.guards).into_iter().all(known));
+        let plain: Vec<Step> = match guarded {
+            true => {
+                let all: Vec<(Loop, bool)> =
+                    loops.iter().map(|l| (Loop { guards: Arc::default(), ..l.0.clone() }, l.1)).collect();
+                steps(&all.iter().map(|l| (&l.0, l.1)).collect::<Vec<_>>())
+            }
+            false => vec![],
+        };
+        let (steps, plain) = if guarded && !placed { (plain, vec![]) } else { (steps(loops), plain) };
+        Group { steps, plain, factors, totals: Totals { windows: windows.to_vec(), ..Totals::default() }.into() }
     }
 
     fn step(&self, loops: &[(&Loop, bool)], k: usize, factors: &[Arc<Factor>]) -> Step {
@@ -418,6 +487,9 @@ impl Sum<'_> {
         let relevant = factors.iter().any(|f| f.axes.contains(&axis));
         let placed = !self.additive && factors.iter().any(|f| f.placed.contains(&axis));
         let steers = loops[k + 1..].iter().any(|l| conditions(l.0).any(|a| a == axis));
+        // Windows that are apart make no union but of lengths.
+        let scattered = !own.guards.is_empty() && factors.iter().any(|f| f.axes.contains(&axis) && !f.lengths);
+        let (steers, placed) = (steers || scattered, placed || scattered);
         let together = match (outer, self.union) {
             (false, Union::Least(apart)) if steers && apart.contains(&axis) => Together::Each,
             (false, Union::Least(_)) if steers => Together::Largest,
@@ -434,19 +506,19 @@ impl Sum<'_> {
         let extent = self.kernel.axis(axis).extent;
         let inside = loops[k + 1..].iter().flat_map(|l| l.0.conditions());
         let moves: Vec<i64> = inside.map(|affine| affine.coefficient(axis)).collect();
-        let most = match factors.iter().all(|f| f.placed.is_empty()) {
+        let guarded = loops[k..].iter().any(|l| !l.0.guards.is_empty());
+        let most = match factors.iter().all(|f| f.placed.is_empty()) && !guarded {
             true if moves.iter().all(|&c| c >= 0) => Most::Last,
             true if moves.iter().all(|&c| c <= 0) => Most::First,
             _ => Most::Any,
         };
-        Step { axis, extent, within: own.within.clone(), together, most }
+        Step { axis, extent, within: own.within.clone(), guards: own.guards.clone(), together, most }
     }
 }
 
 /// The other axes that a loop's range depends on.
 fn conditions(l: &Loop) -> impl Iterator<Item = AxisId> + use<'_> {
-    let terms = l.conditions().iter().flat_map(|e| &e.terms);
-    terms.map(|t| t.1).filter(move |&a| a != l.axis)
+    l.steered_by().filter(move |&a| a != l.axis)
 }
 
 /// Iterations of these loops together.
@@ -512,7 +584,7 @@ mod tests {
                 rows += windows[m.at()].len as u64 * of_point.clone().count() as u64;
                 elements_ += windows[m.at()].len as u64 * of_point.sum::<u64>();
             }
-            let loops = [Loop { axis: m, within: None }, Loop::stream(n, &within)];
+            let loops = [Loop::over(m), Loop::stream(n, &within, &[])];
             let count = |axes: &[AxisId]| elements(kernel, &loops, &axes.iter().copied().collect());
             assert_eq!(count(&[m, n]), elements_, "case {case}: {kernel:?}");
             assert_eq!(count(&[m]), rows, "case {case}: {kernel:?}");
@@ -563,8 +635,9 @@ mod tests {
             });
             let (program, [t, u, v, n]) = (builder.finish().expect("well-formed"), axes.expect("four axes"));
             let kernel = &program.kernels[0];
-            let loops = [t, u].map(|axis| Loop { axis, within: None });
-            let loops: Vec<Loop> = loops.into_iter().chain([Loop::stream(v, &own), Loop::stream(n, &mask)]).collect();
+            let loops = [t, u].map(Loop::over);
+            let loops: Vec<Loop> =
+                loops.into_iter().chain([Loop::stream(v, &own, &[]), Loop::stream(n, &mask, &[])]).collect();
             let factors: Vec<Arc<Factor>> =
                 [t, u, v, n].into_iter().filter(|_| random(0, 1) == 1).map(Factor::length).collect();
             let empty = BTreeSet::new();

@@ -22,6 +22,8 @@ pub struct Counts {
     groups: Known<Vec<u64>, Arc<Group>>,
     /// What an access touches, by its number.
     factors: Known<(usize, Lean), Arc<[Arc<Factor>]>>,
+    /// What is read of an access with any tiles, by its number.
+    least: Known<usize, u64>,
     /// The number of the elements that an access touches, by the number of it and a depth, and those numbers by what they are, as text.
     places: Mutex<Vec<Option<usize>>>,
     texts: Mutex<FxHashMap<String, usize>>,
@@ -77,6 +79,10 @@ impl Counts {
 
     pub(crate) fn tasks(&self, make: impl FnOnce() -> Vec<Task>) -> Arc<[Task]> {
         lock(&self.tasks).get_or_insert_with(|| make().into()).clone()
+    }
+
+    pub(crate) fn least(&self, access: usize, make: impl FnOnce() -> u64) -> u64 {
+        get(&self.least, access, make)
     }
 
     /// A number that is the same for what is the same text; `at` numbers what was asked.

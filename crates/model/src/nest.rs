@@ -1,12 +1,16 @@
 //! A kernel's loops, and what is accessed under them.
 
 use crate::bounds::needed::NeededAt;
+use crate::bounds::read_in_any_tiles;
 use crate::count::iterations;
 use crate::counts::{Counts, What};
 use crate::element::moved;
+use crate::guarded::{are_few, known};
 use crate::region::{Lean, largest, touched};
 use arrayvec::ArrayVec;
-use einloom_tile::{Affine, AxisId, Coord, CoordAtom, Kernel, Op, Predicate, Program, Scalar, TensorId, ValueId};
+use einloom_tile::{
+    Affine, AxisId, Coord, CoordAtom, Guard, Kernel, Op, Predicate, Program, Scalar, TensorId, ValueId,
+};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -18,16 +22,29 @@ pub(crate) struct Loop {
     pub axis: AxisId,
     /// Where the stream runs; `None` for the grid.
     pub within: Option<Arc<Predicate>>,
+    /// Of its guards those that positions alone decide.
+    pub guards: Arc<[Guard]>,
 }
 
 impl Loop {
-    pub fn stream(axis: AxisId, within: &Predicate) -> Self {
-        Self { axis, within: Some(Arc::new(within.clone())) }
+    pub fn stream(axis: AxisId, within: &Predicate, guards: &[Guard]) -> Self {
+        Self { axis, within: Some(Arc::new(within.clone())), guards: known(guards) }
+    }
+
+    /// One that runs over all of its axis.
+    pub fn over(axis: AxisId) -> Self {
+        Self { axis, within: None, guards: known(&[]) }
     }
 
     /// The conditions on where it runs.
     pub fn conditions(&self) -> &[Affine] {
         self.within.as_ref().map_or(&[], |w| &w.all)
+    }
+
+    /// The axes that what it runs over depends on, its own one too where it is mentioned.
+    pub fn steered_by(&self) -> impl Iterator<Item = AxisId> + use<'_> {
+        let terms = self.conditions().iter().flat_map(|e| &e.terms).map(|t| t.1);
+        terms.chain(self.guards.iter().flat_map(Guard::axes))
     }
 }
 
@@ -74,7 +91,9 @@ pub(crate) struct Parts {
     /// Under which conditions values are needed.
     pub needed: NeededAt,
     /// Whether what is executed or accessed depends on data.
-    pub data_dependent: bool,
+    data_dependent: bool,
+    /// Streams with guards that positions alone decide.
+    pub guarded: Vec<(AxisId, Arc<[Guard]>)>,
 }
 
 /// The same for some tiles, with what was counted already: levels ask for the same, and other tiles for much of it.
@@ -119,6 +138,11 @@ impl Nest {
         self.counts.of(kernel, What::Moved(k), parts)
     }
 
+    /// Elements of a load in a stream with guards that are read with any tiles, at least.
+    pub fn read_in_any_tiles(&self, kernel: &Kernel, k: usize) -> u64 {
+        self.counts.least(k, || read_in_any_tiles(kernel, self, k))
+    }
+
     /// Iterations of the first so many loops around an access.
     pub fn iterations(&self, kernel: &Kernel, k: usize, depth: usize) -> u64 {
         self.once(k, depth, 1, || {
@@ -126,6 +150,11 @@ impl Nest {
             let parts = || iterations(kernel, &loops[..depth.min(loops.len())]).groups(&self.counts);
             self.counts.of(kernel, What::Iterations(k, depth), parts)
         })
+    }
+
+    /// Whether more may be counted than happens: data decide it, or what guards leave is not told apart with these tiles.
+    pub fn data_dependent(&self, kernel: &Kernel) -> bool {
+        self.data_dependent || self.guarded.iter().any(|(axis, guards)| !are_few(kernel, *axis, guards))
     }
 
     /// One of the two numbers of an access and a depth, counted if it was not asked for yet.
@@ -212,11 +241,15 @@ impl Parts {
                     self.depends[dst.at()] = depends;
                 }
                 Op::Stream { axis, within, guards, states, body: inner } => {
-                    self.data_dependent |= !guards.is_empty();
+                    let known = known(guards);
+                    self.data_dependent |= known.len() < guards.len();
+                    if !known.is_empty() {
+                        self.guarded.push((*axis, known));
+                    }
                     for state in states {
                         self.depends[state.value.at()] = side_set(kernel, state.value);
                     }
-                    loops.push(Loop::stream(*axis, within));
+                    loops.push(Loop::stream(*axis, within, guards));
                     body.streams.push(self.body(kernel, inner, loops));
                     loops.pop();
                     for state in states {
@@ -243,8 +276,8 @@ impl Parts {
     ) -> usize {
         let moves: Vec<bool> = loops.iter().map(|l| at.iter().any(|c| mentions(c, l.axis))).collect();
         let steered = |j: usize| {
-            let mut terms = loops[j..].iter().flat_map(Loop::conditions).flat_map(|e| &e.terms);
-            terms.any(|t| loops[..=j].iter().any(|l| l.axis == t.1))
+            let mut axes = loops[j..].iter().flat_map(Loop::steered_by);
+            axes.any(|a| loops[..=j].iter().any(|l| l.axis == a))
         };
         let again = (0..loops.len()).map(|j| !moves[j] && !steered(j)).collect();
         let gathers = at.iter().any(|c| !tiles(c).is_empty());
@@ -284,7 +317,7 @@ impl Parts {
 
 /// The loops around a kernel's body.
 pub(crate) fn grid_loops(kernel: &Kernel) -> Vec<Loop> {
-    kernel.grid.iter().map(|&axis| Loop { axis, within: None }).collect()
+    kernel.grid.iter().map(|&axis| Loop::over(axis)).collect()
 }
 
 /// The axes of a tile's sides, ascending, each once.

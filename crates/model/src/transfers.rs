@@ -5,6 +5,7 @@ use crate::bounds::{BoundFrom, Needed, Spaces, compulsory_in_any_tiles};
 use crate::counts::Counts;
 use crate::energy::Energy;
 use crate::gpu::{l2_traffic, multiplies};
+use crate::guarded::has_guards;
 use crate::held::{Held, Staying};
 use crate::levels::{KeptElements, Reuse, Traffic};
 use crate::nest::Nest;
@@ -14,8 +15,8 @@ use crate::work::Work;
 use einloom_cascade::UnaryOp;
 use einloom_machine::{Bytes, Level, Machine};
 use einloom_tile::{
-    AxisId, Kernel, Op, Predicate, Program, Scalar, TensorId, ValueId, alike, chunks, grid_points, initial_windows,
-    set_grid_point,
+    AxisId, Guard, Kernel, Op, Predicate, Program, Scalar, TensorId, ValueId, alike, grid_points, initial_windows,
+    set_grid_point, unknown, visited,
 };
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
@@ -55,7 +56,7 @@ pub struct KernelTransfers {
     /// Energy of what it moves and computes.
     pub energy: Energy,
     /// Data decide how much is executed or loaded: chunks may be skipped, or a gather with a fill may miss its
-    /// tensor. Every number is then for the case that no chunk is skipped and no gather misses, the largest.
+    /// tensor; or there are too many chunks to tell which of them positions leave. Every number is then for the case that no chunk is skipped and no gather misses, the largest.
     pub data_dependent: bool,
 }
 
@@ -373,7 +374,7 @@ impl Found {
         // The memories were gone through from the inside.
         resident[1..].reverse();
         levels.iter_mut().zip(resident).for_each(|(level, bytes)| level.resident_bytes = bytes);
-        Self { levels, innermost, least, resident_bytes, data_dependent: nest.data_dependent }
+        Self { levels, innermost, least, resident_bytes, data_dependent: nest.data_dependent(kernel) }
     }
 }
 
@@ -454,7 +455,8 @@ fn by_squares(kernel: &Kernel, side: usize) -> Option<Kernel> {
     masks(&kernel.body, &mut found);
     let axes: BTreeSet<AxisId> =
         found.iter().flat_map(|p| &p.all).flat_map(|affine| &affine.terms).map(|term| term.1).collect();
-    if axes.is_empty() {
+    // Guards leave whole chunks.
+    if axes.is_empty() || has_guards(&kernel.body) {
         return None;
     }
     let mut kernel = kernel.clone();
@@ -488,12 +490,13 @@ fn working(kernel: &Kernel) -> usize {
     let points = grid_points(kernel);
     let streams = || {
         kernel.body.iter().filter_map(|op| match op {
-            Op::Stream { axis, within, .. } => Some((*axis, within)),
+            Op::Stream { axis, within, guards, .. } => Some((*axis, within, guards)),
             _ => None,
         })
     };
-    let on_grid =
-        |(axis, within): (AxisId, &Predicate)| within.all.iter().any(|form| form.terms.iter().all(|t| t.1 != axis));
+    let on_grid = |(axis, within, _): (AxisId, &Predicate, &Vec<Guard>)| {
+        within.all.iter().any(|form| form.terms.iter().all(|t| t.1 != axis))
+    };
     if points == 0 || streams().next().is_none() || !streams().all(on_grid) {
         return points;
     }
@@ -502,7 +505,8 @@ fn working(kernel: &Kernel) -> usize {
     let step = if points > MOST_POINTS { (points / MOST_POINTS) | 1 } else { 1 };
     let busy = (0..points).step_by(step).filter(|&point| {
         set_grid_point(kernel, point, &mut windows);
-        streams().any(|(axis, within)| chunks(kernel, axis, within, &windows).next().is_some())
+        streams()
+            .any(|(axis, within, guards)| visited(kernel, (axis, within, guards), &windows, &unknown).next().is_some())
     });
     (busy.count() * step).clamp(1, points)
 }

@@ -117,8 +117,8 @@ impl<'k> Tasks<'_, 'k> {
                     let t = scalar(*dst);
                     self.add(loops, &side_set(kernel, *src), (1, (t, t), None), &[(Kind::Arithmetic, t, 1)]);
                 }
-                Op::Stream { axis, within, body, .. } => {
-                    loops.push(Loop::stream(*axis, within));
+                Op::Stream { axis, within, guards, body, .. } => {
+                    loops.push(Loop::stream(*axis, within, guards));
                     self.ops(body, loops);
                     loops.pop();
                 }

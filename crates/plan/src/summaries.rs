@@ -6,7 +6,7 @@
 
 use crate::PlannedKernel;
 use einloom_machine::Machine;
-use einloom_model::kernel_transfers;
+use einloom_model::{counts_what_guards_leave, kernel_transfers};
 use einloom_tile::{
     Axis, AxisId, AxisKind, Coord, CoordAtom, Extremes, Guard, Kernel, Op, Program, TensorDecl, TensorId, TensorRole,
     TileMonoid, ValueDecl, ValueId, guard::integers, print_guard,
@@ -63,9 +63,14 @@ fn tell(program: &Program, kernel: &Kernel, notes: &mut Vec<String>) {
     guards(&kernel.body, &mut |axis, guard| {
         let text = print_guard(program, kernel, guard);
         let n = &kernel.axis(axis).name;
-        let how = if guard.is_static() { "positions alone tell which" } else { "data tells which" };
-        let note =
-            format!("chunks of {n} in which `{text}` holds nowhere are left out: {how}; the work counts them all");
+        let (how, work) = match guard.is_static() {
+            true if counts_what_guards_leave(kernel, axis, std::slice::from_ref(guard)) => {
+                ("positions alone tell which", "the work is that of the others")
+            }
+            true => ("positions alone tell which", "they are too many to tell apart, and the work counts them all"),
+            false => ("data tells which", "the work counts them all"),
+        };
+        let note = format!("chunks of {n} in which `{text}` holds nowhere are left out: {how}; {work}");
         if told.insert(note.clone()) {
             notes.push(note);
         }

@@ -35,8 +35,12 @@ pub(crate) fn compulsory_in_any_tiles(reuse: &Reuse<'_>) -> Traffic {
 fn needed(reuse: &Reuse<'_>, k: usize) -> u64 {
     let (access, kernel) = (&reuse.nest.accesses[k], reuse.kernel);
     let conditions = reuse.nest.needed.of(access.tile);
-    if conditions.is_empty() && access.loops.iter().all(|l| l.conditions().is_empty()) {
+    let guarded = access.loops.iter().any(|l| !l.guards.is_empty());
+    if conditions.is_empty() && !guarded && access.loops.iter().all(|l| l.conditions().is_empty()) {
         return u64::MAX;
+    }
+    if guarded {
+        return reuse.nest.read_in_any_tiles(kernel, k);
     }
     let loops = under(access.loops.clone(), conditions);
     let Some(single) = in_single_steps(kernel, &loops) else { return u64::MAX };

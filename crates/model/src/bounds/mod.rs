@@ -26,6 +26,7 @@ mod few;
 mod filled;
 mod flow;
 mod least;
+mod left;
 mod lines;
 pub(crate) mod needed;
 mod nest;
@@ -38,6 +39,7 @@ mod tiles;
 
 pub use beside::Beside;
 pub(crate) use least::compulsory_in_any_tiles;
+pub(crate) use left::read_in_any_tiles;
 pub use nest::{Exponents, Incoming, NestArray, ProjectiveNest};
 pub(crate) use spaces::{Needed, Spaces};
 
@@ -131,5 +133,14 @@ impl BoundFrom {
 pub(crate) fn compulsory(reuse: &Reuse<'_>) -> Traffic {
     let mut traffic = Traffic::new();
     reuse.region(&reuse.nest.body.all, 0, Lean::Low, &mut traffic);
+    // Of iterations that guards steer only the largest was taken.
+    for &k in reuse.nest.body.all.iter().filter(|&&k| reuse.nest.accesses[k].loops.iter().any(|l| !l.guards.is_empty()))
+    {
+        let access = &reuse.nest.accesses[k];
+        if !access.store {
+            let (read, _) = traffic.of(access.tensor);
+            *read = (*read).max(reuse.nest.read_in_any_tiles(reuse.kernel, k));
+        }
+    }
     traffic
 }

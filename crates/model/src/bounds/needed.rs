@@ -197,7 +197,7 @@ pub(crate) fn under(mut loops: Vec<Loop>, conditions: &[Affine]) -> Vec<Loop> {
     let axes: BTreeSet<AxisId> = conditions.iter().flat_map(|c| &c.terms).map(|t| t.1).collect();
     let moved = |a: &AxisId, loops: &[Loop]| loops.iter().any(|l| l.axis == *a);
     let others: Vec<AxisId> = axes.into_iter().filter(|a| !moved(a, &loops)).collect();
-    loops.extend(others.into_iter().map(|axis| Loop { axis, within: None }));
+    loops.extend(others.into_iter().map(Loop::over));
     if let Some(last) = loops.last_mut() {
         let mut all = last.conditions().to_vec();
         more(&mut all, conditions);

@@ -38,7 +38,8 @@ impl Spaces {
         let flow = Flow::new(kernel, &nest.depends);
         let finder = Finder { program, kernel, nest, machine, defs, summed, flow, counted: RefCell::default() };
         let mut out = Self { single: vec![], chains: vec![], placed: machine.element.is_some() };
-        if nest.data_dependent {
+        // Of what guards leave the projections are not known.
+        if nest.data_dependent(kernel) || !nest.guarded.is_empty() {
             return out;
         }
         for def in finder.defs.values() {
@@ -155,11 +156,11 @@ fn definitions(kernel: &Kernel) -> (BTreeMap<ValueId, Def<'_>>, BTreeMap<ValueId
                 | Op::Pick { dst, .. } => {
                     out.insert(*dst, Def { op, loops: loops.clone() });
                 }
-                Op::Stream { axis, within, states, body, .. } => {
+                Op::Stream { axis, within, guards, states, body } => {
                     let adds = |op: &Op, s: &State| matches!(op, Op::Mma { dst, acc, .. } if *dst == s.next && *acc == Some(s.value));
                     let summed = states.iter().filter(|s| body.iter().any(|op| adds(op, s)));
                     sums.extend(summed.map(|s| (s.value, s.next)));
-                    loops.push(Loop::stream(*axis, within));
+                    loops.push(Loop::stream(*axis, within, guards));
                     go(body, loops, out, sums);
                     loops.pop();
                 }

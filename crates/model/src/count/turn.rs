@@ -10,7 +10,9 @@ use std::sync::Arc;
 /// that one's own positions: then it bounds those of the loop that passes, which leaves the lengths of its windows as they are if it cuts
 /// whole windows from the beginning, or all have one position.
 pub(super) fn in_turn<'s>(kernel: &Kernel, steps: &'s [Step]) -> Cow<'s, [Step]> {
-    let Some(place) = steps.len().checked_sub(2).filter(|&p| p > 0) else { return Cow::Borrowed(steps) };
+    // Guards need the windows that they depend on.
+    let guarded = steps.iter().any(|s| !s.guards.is_empty());
+    let Some(place) = steps.len().checked_sub(2).filter(|&p| p > 0 && !guarded) else { return Cow::Borrowed(steps) };
     let tile = |k: usize| kernel.axis(steps[k].axis).tile;
     let count = |k: usize| steps[k].extent.div_ceil(tile(k));
     let goes_along = |k: usize, s: &Step, c: &Affine| {

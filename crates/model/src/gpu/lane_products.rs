@@ -135,8 +135,8 @@ impl<'a> Count<'a> {
         for op in ops {
             match op {
                 Op::Mma { dst, a, b, .. } if !self.in_unit.contains_key(a) => self.product([*dst, *a, *b], loops),
-                Op::Stream { axis, within, body, .. } => {
-                    loops.push(Loop::stream(*axis, within));
+                Op::Stream { axis, within, guards, body, .. } => {
+                    loops.push(Loop::stream(*axis, within, guards));
                     self.ops(body, loops);
                     loops.pop();
                 }

@@ -3,6 +3,7 @@
 use super::block::Block;
 use super::cycles::{Bound, Busy, CoreTime, Team};
 use super::uses::each;
+use crate::guarded::{Left as GuardsLeave, axes, counts_what_guards_leave, known as known_guards};
 use einloom_tile::{
     AxisId, Op, Predicate, Scalar, Window, coverage, grid_steps, initial_windows, set_grid_point, stream_range,
 };
@@ -166,8 +167,9 @@ impl Block<'_> {
     fn samples(&self, points: usize) -> Vec<usize> {
         let mut steering = BTreeSet::new();
         each(&self.kernel.body, &mut |op| {
-            if let Op::Stream { within, .. } = op {
+            if let Op::Stream { within, guards, .. } = op {
                 steering.extend(within.all.iter().flat_map(|e| &e.terms).map(|t| t.1));
+                steering.extend(axes(&known_guards(guards)));
             }
         });
         let steps = |a: &AxisId| if steering.contains(a) { grid_steps(self.kernel.axis(*a)) } else { 1 };
@@ -240,16 +242,20 @@ impl Block<'_> {
         // Neighbours come together however many positions are on their way.
         busy.waits /= (together / busy.neighbours.max(1.0)).max(1.0);
         for op in ops {
-            let Op::Stream { axis, within, body, .. } = op else { continue };
+            let Op::Stream { axis, within, guards, body, .. } = op else { continue };
             let decl = self.kernel.axis(*axis);
             let (low, high) = stream_range(decl.extent, *axis, within, windows);
             let first = low - low % decl.tile;
-            let count = (high - first).div_ceil(decl.tile);
+            let all = Window { base: first, len: high.saturating_sub(first) };
+            let left = counts_what_guards_leave(self.kernel, *axis, guards)
+                .then(|| GuardsLeave::of(&known_guards(guards), (*axis, decl.tile), all, windows));
+            let count = left.as_ref().map_or((high - first).div_ceil(decl.tile), GuardsLeave::count);
             let before = windows[axis.at()];
             let together = self.together(*axis, body);
             for (k, part) in self.picks(*axis, count) {
-                let base = first + k * decl.tile;
-                windows[axis.at()] = Window { base, len: decl.tile.min(high - base) };
+                let plain = |base: usize| Window { base, len: decl.tile.min(high - base) };
+                let chunk = left.as_ref().and_then(|l| l.chunks().nth(k));
+                windows[axis.at()] = chunk.unwrap_or_else(|| plain(first + k * decl.tile));
                 self.bodies(body, windows, times * part as f64, (false, together), (&mut *known, &mut *out));
             }
             windows[axis.at()] = before;
