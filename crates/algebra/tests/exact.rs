@@ -3,9 +3,9 @@
 
 use einloom_algebra::exact::{Certificate, certify};
 use einloom_algebra::{Def, Derivation, Term, derive};
-use einloom_cascade::{BinaryOp, Given, bind, parse};
+use einloom_cascade::{BinaryOp, Bound, Given, bind, parse};
 
-fn derivation(text: &str) -> (Derivation, einloom_cascade::Bound) {
+fn derivation(text: &str) -> (Derivation, Bound) {
     let parsed = parse(text);
     assert!(!parsed.diagnostics.iter().any(|d| d.is_error()), "{:?}", parsed.diagnostics);
     let mut given = Given::default();
@@ -93,13 +93,7 @@ fn certifies_two_iterations_of_sinkhorn_and_sees_them_wrong() {
         Certificate::Certified { bits, .. } => assert!(bits > 100, "{bits} bits"),
         other => panic!("{other:?}"),
     }
-    let square = |f: &Term| Term::Binary(BinaryOp::Mul, Box::new(f.clone()), Box::new(f.clone()));
-    let wrongs: [&dyn Fn(&Term) -> Term; 2] = [&square, &|_| Term::Number(1.0)];
-    for wrong in wrongs {
-        let mut d = right.clone();
-        sabotage(&mut d, wrong);
-        assert_eq!(certify(&d, &bound, 1), Certificate::NotCertified { output: "L".into() });
-    }
+    sees_wrong_factors(&right, &bound, "L");
 }
 
 /// What roots and absolute values have besides being functions, and what they must not be given.
@@ -171,13 +165,7 @@ fn knows_that_logarithms_add() {
 fn certifies_what_a_step_reduces_and_sees_it_wrong() {
     let (right, bound) = derivation(&library("hmm_forward"));
     assert!(certify(&right, &bound, 2).is_certified());
-    let square = |f: &Term| Term::Binary(BinaryOp::Mul, Box::new(f.clone()), Box::new(f.clone()));
-    let wrongs: [&dyn Fn(&Term) -> Term; 2] = [&square, &|_| Term::Number(1.0)];
-    for wrong in wrongs {
-        let mut d = right.clone();
-        sabotage(&mut d, wrong);
-        assert_eq!(certify(&d, &bound, 1), Certificate::NotCertified { output: "L".into() });
-    }
+    sees_wrong_factors(&right, &bound, "L");
 }
 
 /// Programs of two bodies each: the second is certified as a form of the first if it is told to be equal.
@@ -258,6 +246,17 @@ fn knows_the_order_of_the_reals() {
         if let Certificate::InRegions { bits, .. } = found {
             assert!(bits > 40, "{a} and {b}: {bits} bits");
         }
+    }
+}
+
+/// With its first repair's factor squared, or left out, a derivation is not certified.
+fn sees_wrong_factors(right: &Derivation, bound: &Bound, output: &str) {
+    let square = |f: &Term| Term::Binary(BinaryOp::Mul, Box::new(f.clone()), Box::new(f.clone()));
+    let wrongs: [&dyn Fn(&Term) -> Term; 2] = [&square, &|_| Term::Number(1.0)];
+    for wrong in wrongs {
+        let mut d = right.clone();
+        sabotage(&mut d, wrong);
+        assert_eq!(certify(&d, bound, 1), Certificate::NotCertified { output: output.into() });
     }
 }
 

@@ -18,6 +18,7 @@ use crate::grid_order::orders;
 use crate::in_caches::{blocks, shared_cache};
 use crate::indices::Indices;
 use crate::problem::Problem;
+use crate::ways::WHATEVER;
 use crate::{Chunks, Merging, Options, Plan, PlanError};
 use einloom_cascade::IndexId;
 use einloom_machine::Machine;
@@ -145,17 +146,7 @@ impl Draw {
     /// What tiles do not say: an index that gives way, and that none is made rounder.
     fn style(self, kernel: &str) -> Style {
         let parallel_first = self.chance("gives way", kernel, 50);
-        Style {
-            rows: 2,
-            cols: 2,
-            stream: 2,
-            whole: 1,
-            whole_stored: 1,
-            steps: [1, 1],
-            even: false,
-            parallel_first,
-            open: false,
-        }
+        Style { even: false, parallel_first, open: false, ..WHATEVER }
     }
 }
 

@@ -24,7 +24,7 @@ const MOST_WRITTEN: usize = 3072;
 /// Reduced indices of a kernel, at most, of which each is tried in the place of an index of the grid that gave way.
 const MOST_CROWDED: usize = 2;
 /// A style in which only tiles that are asked for matter.
-const WHATEVER: Style = Style {
+pub(crate) const WHATEVER: Style = Style {
     rows: 2,
     cols: 2,
     stream: 2,
