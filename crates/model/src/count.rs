@@ -159,8 +159,10 @@ impl Group {
     pub fn total(&self, kernel: &Kernel) -> u64 {
         let mut totals = lock(&self.totals);
         let Totals { windows, known, last } = &mut *totals;
-        let steps = if self.tells_apart(kernel) { &self.steps } else { &self.plain };
-        let mut make = || self.walk(kernel, &in_turn(kernel, steps), windows);
+        let mut make = || {
+            let steps = if self.tells_apart(kernel) { &self.steps } else { &self.plain };
+            self.walk(kernel, &in_turn(kernel, steps), windows)
+        };
         let Some(tiles) = self.tiles(kernel) else { return make() };
         if let Some((_, total)) = last.filter(|l| l.0 == tiles) {
             return total;

@@ -5,12 +5,18 @@
 //! and what holds everywhere holds everywhere: intervals only shrink with the windows. So runs of chunks are decided at
 //! once where they can be, and halved where they cannot.
 
-use einloom_tile::{AxisId, AxisKind, Coverage, Guard, Interval, Kernel, Op, Window, verdict};
+use einloom_tile::{
+    AxisId, AxisKind, Coverage, Guard, Interval, Kernel, Op, Window, initial_windows, verdict,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Chunks at all positions of what guards depend on, at most, that are told apart for one tiling.
+/// Chunks at all positions of what guards depend on that are told apart for one tiling however guards leave them, at most.
 const MOST: usize = 1 << 17;
+/// Decisions for one tiling, at most, where there are more chunks and runs of them are decided at once.
+const MOST_DECIDED: usize = 1 << 16;
+/// Positions of what guards depend on besides of which decisions are numbered, to tell how many all take.
+const SAMPLES: usize = 8;
 
 /// The guards that positions alone decide.
 pub(crate) fn known(guards: &[Guard]) -> Arc<[Guard]> {
@@ -31,11 +37,42 @@ pub fn counts_what_guards_leave(kernel: &Kernel, axis: AxisId, guards: &[Guard])
 
 /// Whether there are not too many chunks to tell apart.
 pub(crate) fn are_few(kernel: &Kernel, axis: AxisId, guards: &[Guard]) -> bool {
-    let mut axes = axes(guards);
-    axes.insert(axis);
-    let steps = axes.into_iter().map(|a| kernel.axis(a)).filter(|a| a.kind != AxisKind::Whole);
-    let all = steps.map(|a| a.extent.div_ceil(a.tile.max(1))).try_fold(1usize, usize::checked_mul);
-    all.is_some_and(|n| n <= MOST)
+    let tile = |a: AxisId| kernel.axis(a).tile.max(1);
+    let steps = |a: AxisId| kernel.axis(a).extent.div_ceil(tile(a));
+    let stepped = |a: &AxisId| kernel.axis(*a).kind != AxisKind::Whole;
+    let others: Vec<AxisId> = axes(guards).into_iter().filter(|a| *a != axis && stepped(a)).collect();
+    let positions = others.iter().map(|&a| steps(a)).try_fold(1usize, usize::checked_mul);
+    let chunks = if stepped(&axis) { steps(axis) } else { 1 };
+    match positions {
+        Some(n) if n.checked_mul(chunks).is_some_and(|all| all <= MOST) => true,
+        Some(n) => are_decided_soon(kernel, (axis, guards), &others, n),
+        None => false,
+    }
+}
+
+/// Whether few decisions are enough at all positions of the other axes, by those at some of them.
+fn are_decided_soon(kernel: &Kernel, (axis, guards): (AxisId, &[Guard]), others: &[AxisId], positions: usize) -> bool {
+    let most = MOST_DECIDED / positions.max(1) * SAMPLES;
+    let all = Window { base: 0, len: kernel.axis(axis).extent };
+    let mut windows = initial_windows(kernel);
+    let mut decided = 0;
+    for k in 0..SAMPLES {
+        let mut at = positions.saturating_sub(1) / (SAMPLES - 1) * k;
+        for &a in others {
+            let (extent, tile) = (kernel.axis(a).extent, kernel.axis(a).tile.max(1));
+            let steps = extent.div_ceil(tile).max(1);
+            let base = at % steps * tile;
+            windows[a.at()] = Window { base, len: tile.min(extent.saturating_sub(base)) };
+            at /= steps;
+        }
+        let mut left = Left { runs: vec![], tile: kernel.axis(axis).tile.max(1) };
+        let budget = most.saturating_sub(decided);
+        decided += left.add(guards, axis, all, &mut windows, budget);
+        if decided >= most {
+            return false;
+        }
+    }
+    true
 }
 
 /// Whether some stream has guards that counts go by.
@@ -58,29 +95,36 @@ impl Left {
     pub fn of(guards: &[Guard], (axis, tile): (AxisId, usize), all: Window, windows: &mut [Window]) -> Self {
         let mut out = Self { runs: vec![], tile };
         let before = windows[axis.at()];
-        out.add(guards, axis, all, windows);
+        out.add(guards, axis, all, windows, usize::MAX);
         windows[axis.at()] = before;
         out
     }
 
-    fn add(&mut self, guards: &[Guard], axis: AxisId, part: Window, windows: &mut [Window]) {
-        if part.len == 0 {
-            return;
+    /// How many decisions it took, if that is less than `most`; else that many of them were made.
+    fn add(&mut self, guards: &[Guard], axis: AxisId, part: Window, windows: &mut [Window], most: usize) -> usize {
+        if part.len == 0 || most == 0 {
+            return 0;
         }
         windows[axis.at()] = part;
         let count = part.len.div_ceil(self.tile);
+        let mut decided = 1;
         match verdict(guards, windows, &|_| Interval::ANY) {
             Coverage::Empty => {}
             Coverage::Partial if count > 1 => {
                 let half = count / 2 * self.tile;
-                self.add(guards, axis, Window { base: part.base, len: half }, windows);
-                self.add(guards, axis, Window { base: part.base + half, len: part.len - half }, windows);
+                for half in [
+                    Window { base: part.base, len: half },
+                    Window { base: part.base + half, len: part.len - half },
+                ] {
+                    decided += self.add(guards, axis, half, windows, most - decided);
+                }
             }
             _ => match self.runs.last_mut().filter(|r| r.base + r.len == part.base) {
                 Some(run) => run.len += part.len,
                 None => self.runs.push(part),
             },
         }
+        decided
     }
 
     /// From the first to the last chunk.

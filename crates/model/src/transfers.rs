@@ -4,7 +4,7 @@ use crate::blocks::{Blocks, into_shared};
 use crate::bounds::{BoundFrom, Needed, Spaces, compulsory_in_any_tiles};
 use crate::counts::Counts;
 use crate::energy::Energy;
-use crate::gpu::{l2_traffic, multiplies};
+use crate::gpu::{l2_traffic, multiplies, some_unit_takes};
 use crate::guarded::has_guards;
 use crate::held::{Held, Staying};
 use crate::levels::{KeptElements, Reuse, Traffic};
@@ -232,7 +232,7 @@ pub fn kernel_transfers(program: &Program, kernel: &Kernel, machine: &Machine) -
     kernel_transfers_counted(program, kernel, machine, &Arc::default())
 }
 
-/// The same where something was counted of the kernel already: `counts` are those of the kernel, for all sizes of its tiles.
+/// The same where something was counted of the kernel already, and products are as fast as the machine multiplies their types: `counts` are those of the kernel, for all sizes of its tiles.
 pub fn kernel_transfers_counted(
     program: &Program,
     kernel: &Kernel,
@@ -413,18 +413,22 @@ fn placed_by_programs(machine: &Machine) -> Option<u64> {
     machine.element.map(|e| e.0.max(1))
 }
 
-/// Seconds of a kernel's arithmetic if its data were there.
+/// Seconds of a kernel's arithmetic if its data were there: all of its products on one matrix unit of a machine whose lanes multiply too, or all by these.
 pub fn compute_seconds(kernel: &Kernel, machine: &Machine) -> f64 {
-    compute_seconds_counted(kernel, machine, &Counts::default())
+    compute_seconds_of(kernel, machine, &Counts::default(), machine.lanes.is_some() && !some_unit_takes(kernel, machine))
 }
 
 /// The same where something was counted of the kernel already: `counts` are those of the kernel, for all sizes of its tiles.
 pub fn compute_seconds_counted(kernel: &Kernel, machine: &Machine, counts: &Counts) -> f64 {
+    compute_seconds_of(kernel, machine, counts, false)
+}
+
+fn compute_seconds_of(kernel: &Kernel, machine: &Machine, counts: &Counts, lanes: bool) -> f64 {
     let work = match machine.overhead.masked.and_then(|side| by_squares(kernel, side)) {
         Some(kernel) => Work::with(&kernel, counts),
         None => Work::with(kernel, counts),
     };
-    work.seconds(machine) / utilisation(kernel, machine)
+    work.seconds(machine, lanes) / utilisation(kernel, machine)
 }
 
 /// The kernel with the tiles of its masks' axes cut into squares, which are counted one by one where the machine computes

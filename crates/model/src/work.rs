@@ -59,13 +59,16 @@ impl Work {
         self.by_pipe.iter().map(|(&(kind, dtype), &n)| (kind, dtype, n))
     }
 
-    /// Their time if every core works. Factors of two types go at the slower one's rate. Where matrices are multiplied by squares those
-    /// that are not full take as long, or as long as multiply-adds one by one if that is less.
-    pub fn seconds(&self, machine: &Machine) -> f64 {
+    /// Their time if every core works. Factors of two types go at the slower one's rate; by `lanes`, at that of products one by one. Where matrices are
+    /// multiplied by squares those that are not full take as long, or as long as multiply-adds one by one if that is less.
+    pub fn seconds(&self, machine: &Machine, lanes: bool) -> f64 {
         let alone = |t: DType| machine.pipe(Kind::Arithmetic, t).and_then(|p| p.rates.get(&t)).map_or(0.0, |r| r.0);
+        // Where lanes multiply, what has no rate of its own is widened.
+        let widened = |t: DType| if alone(t) > 0.0 { alone(t) } else { alone(DType::F32) };
         let rate = |&(a, b, sides): &(DType, DType, Option<[usize; 2]>)| {
             let (fastest, least) = (machine.rate(a).0.min(machine.rate(b).0), alone(a).min(alone(b)));
             match (sides, machine.overhead.masked) {
+                (Some(_), _) if lanes => widened(a).min(widened(b)),
                 (Some(sides), Some(square)) if least < fastest => {
                     let full = |side: usize| side as f64 / side.next_multiple_of(square) as f64;
                     least.max(fastest * full(sides[0]) * full(sides[1]))

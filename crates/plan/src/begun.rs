@@ -44,8 +44,8 @@ pub(crate) enum Depth<'a> {
     Whole,
     /// Kernels that store this.
     Into(&'a Roots),
-    /// Kernels that store this, in the number types that they have at first: to be compared.
-    Glance(&'a Roots),
+    /// Kernels that store this, in the number types that they have at first, if each takes less than so many seconds: to be compared.
+    Glance(&'a Roots, f64),
     /// All, with kernels that store this to begin with.
     From(&'a Roots),
 }
@@ -103,13 +103,13 @@ impl Maker<'_> {
         shares: &[Shares],
         depth: Depth<'_>,
     ) -> Result<Option<Plan>, PlanError> {
-        let (roots, cut, refined) = match depth {
-            Depth::Whole => (None, true, true),
-            Depth::From(roots) => (Some(roots), true, true),
-            Depth::Into(roots) => (Some(roots), false, true),
-            Depth::Glance(roots) => (Some(roots), false, false),
+        let (roots, cut, refined, limit) = match depth {
+            Depth::Whole => (None, true, true, f64::INFINITY),
+            Depth::From(roots) => (Some(roots), true, true, f64::INFINITY),
+            Depth::Into(roots) => (Some(roots), false, true, f64::INFINITY),
+            Depth::Glance(roots, limit) => (Some(roots), false, false, limit),
         };
-        self.begin(indices, shares, (roots, cut))?.map(|begun| self.finish(begun, cut, refined)).transpose()
+        self.begin(indices, shares, (roots, cut, limit))?.map(|begun| self.finish(begun, cut, refined)).transpose()
     }
 
     /// The same where there is work left to spend and no refusal.
@@ -117,12 +117,13 @@ impl Maker<'_> {
         if self.known.is_spent() { None } else { self.plan(indices, shares, depth).ok().flatten() }
     }
 
-    /// The beginning of such a plan, divided into kernels that store `roots`, if these are given: into these as they are, if it is not to be `cut`.
+    /// The beginning of such a plan, divided into kernels that store `roots`, if these are given: into these as they are, if it is not to be `cut`. Of
+    /// these none may take as long as `limit`.
     pub(crate) fn begin(
         &mut self,
         indices: Indices,
         shares: &[Shares],
-        (roots, cut): (Option<&Roots>, bool),
+        (roots, cut, limit): (Option<&Roots>, bool, f64),
     ) -> Result<Option<Begun>, PlanError> {
         let Self { graph, bound, machine, options, .. } = *self;
         if options.drawn.is_some() {
@@ -193,7 +194,7 @@ impl Maker<'_> {
             return Err(PlanError::unsupported(unit, format!("{} has no such matrix unit; {has}", machine.name)));
         }
         let shop = Workshop::new(&problem, &mut exprs, &mut types, machine, &options, self.known);
-        let search = Search::new(shop).begin(roots, cut)?;
+        let search = Search::new(shop).begin(roots, cut, limit)?;
         Ok(Some(Begun { problem, exprs, types, options, indices, splits, merges, shares: shared, search }))
     }
 

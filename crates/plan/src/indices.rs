@@ -59,7 +59,7 @@ pub(crate) fn best(merge: Merging, maker: &mut Maker<'_>) -> Result<Plan, PlanEr
     let mut begun: Vec<Begun> = vec![];
     // Fewer indices leave more to look at: begun last they would keep one core busy alone.
     let turns: Vec<Indices> = all.iter().rev().copied().collect();
-    let found = maker.each(&turns, |maker, &indices| maker.begin(indices, &[], (None, true)));
+    let found = maker.each(&turns, |maker, &indices| maker.begin(indices, &[], (None, true, f64::INFINITY)));
     for found in found.into_iter().rev() {
         match found {
             Ok(found) => begun.extend(found),

@@ -121,15 +121,16 @@ impl<'a> Search<'a> {
         Self { shop, p, built, left, forced, together, placed, joins, room, seen }
     }
 
-    /// The search with its first division, which is into kernels that store `roots`, if these are given: into these as they are, if it is not to be `cut`.
-    pub(crate) fn begin(mut self, roots: Option<&Roots>, cut: bool) -> Result<Paused, PlanError> {
+    /// The search with its first division, which is into kernels that store `roots`, if these are given: into these as they are, if it is not to be `cut`. Of
+    /// these none may take as long as `limit`.
+    pub(crate) fn begin(mut self, roots: Option<&Roots>, cut: bool, limit: f64) -> Result<Paused, PlanError> {
         let mut memory = self.in_memory();
         let (division, open) = match roots {
             Some(roots) => {
                 memory.extend(roots.iter().flatten());
                 self.begin_like(roots);
                 self.joins &= cut;
-                (self.divide(&memory)?, cut)
+                (self.divide_into(&memory, limit)?, cut)
             }
             None if self.shop.options.fuse == Fusion::None => {
                 (self.divide(&memory).or_else(|why| self.unfused(&why))?, false)
@@ -498,8 +499,13 @@ impl<'a> Search<'a> {
 
     /// Divides into kernels, given which nodes are in memory at least.
     fn divide(&mut self, memory: &BTreeSet<NodeId>) -> Result<Division, PlanError> {
-        let found = self.divide_below(memory, f64::INFINITY)?;
-        found.ok_or_else(|| PlanError::unsupported(&self.p.name, "a kernel takes for ever"))
+        self.divide_into(memory, f64::INFINITY)
+    }
+
+    /// The same, refused if some kernel alone takes as long as `limit`.
+    fn divide_into(&mut self, memory: &BTreeSet<NodeId>, limit: f64) -> Result<Division, PlanError> {
+        let found = self.divide_below(memory, limit)?;
+        found.ok_or_else(|| PlanError::unsupported(&self.p.name, format!("a kernel takes more than {}", time(limit))))
     }
 
     /// The same; `None` if some kernel alone takes as long as `limit`.

@@ -45,6 +45,8 @@ const AT_ONCE: usize = 2;
 const SLOWER: [usize; 2] = [3, 2];
 /// Times the best, beyond which a division is not looked at with other lengths.
 const FAR: f64 = 1.25;
+/// Times the best with shares of one index, beyond which shares of another are not told.
+const HOPELESS: f64 = 2.0;
 /// Positions of a share at least, over all indices of its reductions: a tile of a matrix unit, or a line of a cache.
 const LEAST: usize = 64;
 /// Parts of a share that its length is rounded to, so that tiles divide it.
@@ -268,6 +270,7 @@ impl Idle {
         let mut divided: Vec<(Indices, Roots)> = divided.iter().cloned().chain(own).collect();
         let (mut looks, mut fastest): (Vec<(Plan, Shares)>, _) = (vec![], f64::INFINITY);
         for over in &self.over {
+            let limit = HOPELESS * fastest;
             let lengths = self.lengths(over, maker.machine.cores);
             // From where all cores have something to do, to shorter ones and to longer ones for as long as that is no slower.
             let wanted = (over.extent * self.points).div_ceil(maker.machine.cores);
@@ -279,7 +282,7 @@ impl Idle {
                     if slower >= most || maker.known.is_spent() {
                         break;
                     }
-                    for (found, one) in self.glances((over, lengths), shares, &mut divided, maker) {
+                    for (found, one) in self.glances((over, lengths), shares, &mut divided, limit, maker) {
                         let time = found.as_ref().map_or(f64::INFINITY, |p| p.seconds);
                         slower = if time < fastest { 0 } else { slower + 1 };
                         fastest = fastest.min(time);
@@ -291,36 +294,43 @@ impl Idle {
         looks
     }
 
-    /// The best plan for each of these lengths, if there is one. Divisions that are far from the best of all of them are left out of `divided`.
+    /// The best plan for each of these lengths, if there is one whose kernels take less than `limit`. Divisions that are far from the best of all of them are
+    /// left out of `divided`: of those after the first no more is looked at than tells that they are.
     fn glances(
         &self,
         (over, lengths): (&Over, &[usize]),
         shares: &[Shares],
         divided: &mut Vec<(Indices, Roots)>,
+        limit: f64,
         maker: &mut Maker<'_>,
     ) -> Vec<(Option<Plan>, Shares)> {
         let one = |&each: &usize| Shares::new(over.folds.clone(), over.index, over.extent, each);
         let ones: Vec<Shares> = lengths.iter().map(one).collect();
-        let pairs: Vec<(&Shares, &(Indices, Roots))> =
-            ones.iter().flat_map(|one| divided.iter().map(move |d| (one, d))).collect();
-        let found = maker.each(&pairs, |maker, (one, (indices, roots))| {
-            let all: Vec<Shares> = shares.iter().chain([*one]).cloned().collect();
-            // With what is refused the others go on.
-            maker.plan(*indices, &all, Depth::Glance(roots)).ok().flatten()
-        });
-        let count = divided.len();
-        let mut least = vec![f64::INFINITY; count];
-        for (k, plan) in found.iter().enumerate() {
-            least[k % count] = plan.as_ref().map_or(f64::INFINITY, |p| p.seconds).min(least[k % count]);
-        }
-        let best = least.iter().copied().fold(f64::INFINITY, f64::min);
-        let mut least = least.into_iter();
-        divided.retain(|_| least.next().is_some_and(|time| time <= FAR * best));
-        let mut plans = found.into_iter();
-        let best = |plans: &mut dyn Iterator<Item = Option<Plan>>| {
-            plans.take(count).flatten().min_by(|a, b| a.seconds.total_cmp(&b.seconds))
+        let mut of = |divided: &[(Indices, Roots)], limit: f64| -> Vec<Option<Plan>> {
+            let pairs: Vec<(&Shares, &(Indices, Roots))> =
+                divided.iter().flat_map(|d| ones.iter().map(move |one| (one, d))).collect();
+            maker.each(&pairs, |maker, (one, (indices, roots))| {
+                let all: Vec<Shares> = shares.iter().chain([*one]).cloned().collect();
+                // With what is refused the others go on.
+                maker.plan(*indices, &all, Depth::Glance(roots, limit)).ok().flatten()
+            })
         };
-        ones.into_iter().map(|one| (best(&mut plans), one)).collect()
+        let least = |found: &[Option<Plan>]| found.iter().flatten().map(|p| p.seconds).fold(f64::INFINITY, f64::min);
+        let (first, others) = divided.split_at(1.min(divided.len()));
+        let mut found = of(first, limit);
+        found.extend(of(others, limit.min(FAR * least(&found))));
+        // By division, each with all lengths.
+        let best = least(&found);
+        let mut of_each = found.chunks(ones.len().max(1)).map(|found| least(found) <= FAR * best);
+        divided.retain(|_| of_each.next().unwrap_or(false));
+        let mut out: Vec<(Option<Plan>, Shares)> = ones.iter().map(|one| (None, one.clone())).collect();
+        for (k, plan) in found.into_iter().enumerate().filter_map(|(k, plan)| Some((k, plan?))) {
+            let place = &mut out[k % ones.len()].0;
+            if place.as_ref().is_none_or(|before| plan.seconds < before.seconds) {
+                *place = Some(plan);
+            }
+        }
+        out
     }
 
     /// Lengths of shares, the longest first: those that give all cores something to do, and those of equal shares.

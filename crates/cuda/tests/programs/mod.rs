@@ -159,6 +159,7 @@ pub fn features() -> Vec<Case> {
     out.push(case("state multiplied", linear_attention()));
     out.push(case("state without axes", moving_average()));
     out.push(case("transposed", transposed()));
+    out.push(case("two sums of products", two_sums()));
     out.push(case("temporary", temporary()));
     out.push(case("computed again", computed_again()));
     out.push(case("vectors", vectors()));
@@ -462,6 +463,24 @@ fn moving_average() -> Result<Program, Vec<Defect>> {
             [h, g.map("next", sum + w * h)]
         });
         g.store(z, [c, n], sum * 1.0);
+    });
+    p.finish()
+}
+
+/// Two sums of products of one factor, as in a gated layer: both begin with zeros, and each has registers of its own.
+fn two_sums() -> Result<Program, Vec<Defect>> {
+    let mut p = Builder::new("gated");
+    let x = p.input("X", &[128, 256], DType::Bf16);
+    let [v, w] = ["V", "W"].map(|name| p.input(name, &[256, 128], DType::Bf16));
+    let y = p.output("Y", &[128, 128], DType::F32);
+    p.kernel("gated", |g| {
+        let (m, n, k) = (g.grid("m", 128, 128), g.grid("n", 128, 64), g.stream_axis("k", 256, 64));
+        let sums = [carry("left", [m, n], 0.0), carry("right", [m, n], 0.0)];
+        let [left, right] = g.stream(k, Predicate::always(), sums, |g, [left, right]| {
+            let (x, v, w) = (g.load("x", x, [m, k]), g.load("v", v, [k, n]), g.load("w", w, [k, n]));
+            [g.mma_onto("left.next", left, x, v), g.mma_onto("right.next", right, x, w)]
+        });
+        g.store(y, [m, n], left * right);
     });
     p.finish()
 }

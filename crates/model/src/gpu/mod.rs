@@ -243,6 +243,20 @@ pub(crate) fn multiplies(ops: &[Op]) -> bool {
     })
 }
 
+/// Whether some matrix unit takes the number types of all of a kernel's products.
+pub(crate) fn some_unit_takes(kernel: &Kernel, machine: &Machine) -> bool {
+    let all = |unit: &MatrixUnit| {
+        let mut takes = true;
+        uses::each(&kernel.body, &mut |op| {
+            if let Op::Mma { dst, a, b, .. } = op {
+                takes &= kernel.value(*dst).dtype != DType::F64 && operand(kernel, unit, *a, *b).is_some();
+            }
+        });
+        takes
+    };
+    machine.matrix.iter().any(all)
+}
+
 /// The number type in which a unit multiplies these two tiles: the wider one's if it takes both.
 fn operand(kernel: &Kernel, unit: &MatrixUnit, a: ValueId, b: ValueId) -> Option<DType> {
     let [a, b] = [a, b].map(|v| kernel.value(v).dtype);

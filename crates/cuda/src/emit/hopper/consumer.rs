@@ -226,6 +226,7 @@ impl Emitter<'_> {
             self.w.line(format!("int {name}_kind = 0;"));
             self.w.line(format!("const int {first} = {name}_next({name}_begin, {name}_kind);"));
         }
+        self.part_sums(s, body);
         self.w.open(format!("if ({first} < {name}_end)"));
         self.w.open("");
         self.w.line(format!("const int {name}_base = {first};"));
@@ -248,6 +249,26 @@ impl Emitter<'_> {
         self.whole.remove(axis);
         self.w.close("");
         self.complete(states);
+    }
+
+    /// Gives every sum registers of its own before the first product is started, where there are several: the compiler would else set
+    /// those of one, equal at first to those of another, while that other's product runs, and wait for it.
+    fn part_sums(&mut self, s: &Specialised, body: &[Op]) {
+        let onto = |op: &Op| match op {
+            Op::Mma { dst, acc: Some(_), .. } => s.layout.products.get(dst).map(|p| (*dst, p)),
+            _ => None,
+        };
+        let sums: Vec<_> = body
+            .iter()
+            .filter_map(onto)
+            .filter(|(dst, p)| {
+                matches!(p.instruction, Instruction::TensorCore(_)) && self.schedule.in_place.contains_key(dst)
+            })
+            .map(|(dst, p)| self.variable_of(dst, Some(p.frame)))
+            .collect();
+        if sums.len() > 1 {
+            sums.iter().for_each(|sum| self.w.line(format!("pin({sum});")));
+        }
     }
 
     /// Declares what is alive from chunk to chunk without being a state: left operands of products that are started a
