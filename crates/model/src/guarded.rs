@@ -5,9 +5,7 @@
 //! and what holds everywhere holds everywhere: intervals only shrink with the windows. So runs of chunks are decided at
 //! once where they can be, and halved where they cannot.
 
-use einloom_tile::{
-    AxisId, AxisKind, Coverage, Guard, Interval, Kernel, Op, Window, initial_windows, verdict,
-};
+use einloom_tile::{AxisId, AxisKind, Coverage, Guard, Interval, Kernel, Op, Window, initial_windows, verdict};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -112,10 +110,9 @@ impl Left {
             Coverage::Empty => {}
             Coverage::Partial if count > 1 => {
                 let half = count / 2 * self.tile;
-                for half in [
-                    Window { base: part.base, len: half },
-                    Window { base: part.base + half, len: part.len - half },
-                ] {
+                for half in
+                    [Window { base: part.base, len: half }, Window { base: part.base + half, len: part.len - half }]
+                {
                     decided += self.add(guards, axis, half, windows, most - decided);
                 }
             }

@@ -415,7 +415,12 @@ fn placed_by_programs(machine: &Machine) -> Option<u64> {
 
 /// Seconds of a kernel's arithmetic if its data were there: all of its products on one matrix unit of a machine whose lanes multiply too, or all by these.
 pub fn compute_seconds(kernel: &Kernel, machine: &Machine) -> f64 {
-    compute_seconds_of(kernel, machine, &Counts::default(), machine.lanes.is_some() && !some_unit_takes(kernel, machine))
+    compute_seconds_of(
+        kernel,
+        machine,
+        &Counts::default(),
+        machine.lanes.is_some() && !some_unit_takes(kernel, machine),
+    )
 }
 
 /// The same where something was counted of the kernel already: `counts` are those of the kernel, for all sizes of its tiles.
