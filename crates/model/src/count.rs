@@ -217,10 +217,11 @@ impl Group {
         {
             return total;
         }
+        let any = (step.together, step.most) == (Together::Largest, Most::Any);
         if rest.is_empty()
-            && step.together == Together::Each
+            && (any || step.together == Together::Each)
             && count >= MANY
-            && let Some(total) = self.steadily((axis, tile), (base, high), windows)
+            && let Some(total) = self.steadily((axis, tile), (base, high), any, windows)
         {
             return total;
         }
@@ -288,12 +289,13 @@ impl Group {
         self.factors.iter().all(|f| f.lengths || !f.axes.contains(&axis))
     }
 
-    /// The sum over the windows of the last loop, from `base` to `high`: one value for all of those that stand where it stays the same. `None` where that is
-    /// not known.
+    /// The sum over the windows of the last loop, from `base` to `high`, or the largest: one value for all of those that stand where it stays the
+    /// same. `None` where that is not known.
     fn steadily(
         &self,
         (axis, tile): (AxisId, usize),
         (base, high): (usize, usize),
+        largest: bool,
         windows: &mut [Window],
     ) -> Option<u64> {
         let at = |base: usize, windows: &mut [Window]| {
@@ -315,9 +317,10 @@ impl Group {
             (Ok(from), Ok(to)) if from < to => (from, to),
             _ => (count, count),
         };
-        let steady = if from < to { at(base + from * tile, windows).saturating_mul((to - from) as u64) } else { 0 };
+        let times = if largest { 1 } else { (to - from) as u64 };
+        let steady = if from < to { at(base + from * tile, windows).saturating_mul(times) } else { 0 };
         let others = (0..from).chain(to..count).map(|k| at(base + k * tile, windows));
-        let total = others.fold(steady, u64::saturating_add);
+        let total = others.fold(steady, if largest { u64::max } else { u64::saturating_add });
         windows[axis.at()] = Window::default();
         Some(total)
     }
@@ -659,5 +662,41 @@ mod tests {
             }
         }
         assert!(some > 1000 && turned > 100, "{some} {turned}");
+    }
+
+    /// The largest window of a loop, and the sum of all, where a value stays the same between two places: as all windows one by one.
+    #[test]
+    fn windows_between_two_places_count_as_one_by_one() {
+        let factor = |axis: AxisId, known: bool| {
+            // Positions before 30 and from 70 on are not there.
+            let inside = move |w: Window| (30..70).filter(|p| (w.base..w.base + w.len).contains(p)).count() as u64;
+            let steady: Steady = Box::new(move |w: &[Window], _| (30, 70 - w[axis.at()].len as i128));
+            let set = BTreeSet::from([axis]);
+            Arc::new(Factor {
+                axes: set.clone(),
+                placed: set,
+                size: Box::new(move |w| 1 + inside(w[axis.at()])),
+                steady: known.then_some(steady),
+                mark: vec![u64::from(known)],
+                lengths: false,
+            })
+        };
+        for tile in 1..12 {
+            let mut axis = None;
+            let mut builder = Builder::new("window");
+            builder.kernel("window", |k| axis = Some(k.grid("n", 99, tile)));
+            let (program, axis) = (builder.finish().expect("well-formed"), axis.expect("an axis"));
+            let kernel = &program.kernels[0];
+            let loops = [Loop::over(axis)];
+            for largest in [false, true] {
+                let total = |known: bool| {
+                    let factors = [factor(axis, known)];
+                    let (outer, union) = (&loops[..], Union::Hull);
+                    let sum = Sum { kernel, outer, inner: &[], factors: &factors, additive: false, largest, union };
+                    sum.groups(&Counts::default()).iter().map(|g| g.total(kernel)).product::<u64>()
+                };
+                assert_eq!(total(true), total(false), "tiles of {tile}, largest: {largest}");
+            }
+        }
     }
 }
