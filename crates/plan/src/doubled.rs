@@ -36,8 +36,8 @@ pub fn doubled(
     Ok(out)
 }
 
-/// The machine with twice of each of its resources in turn.
-fn machines(machine: &Machine) -> Vec<(String, Machine)> {
+/// The machine with twice of each of its resources in turn, by the names of [`Doubled::resource`].
+pub fn machines(machine: &Machine) -> Vec<(String, Machine)> {
     let mut out = vec![];
     let mut with = |name: String, change: &dyn Fn(&mut Machine)| {
         let mut changed = machine.clone();

@@ -66,7 +66,7 @@ mod ways;
 mod written;
 
 pub use choose::{Form, choose};
-pub use doubled::{Doubled, doubled};
+pub use doubled::{Doubled, doubled, machines as with_twice};
 pub use lost::Lost;
 pub use merged::Merge;
 pub use options::{Chunks, Fusion, Merging, Options, Plan, PlanError, PlannedKernel, Work};

@@ -24,6 +24,8 @@ use join::reads;
 
 /// Kernels of a plan that are looked at once more: the one that takes longest.
 const AGAIN: usize = 1;
+/// Divisions that are polished beside the best.
+const RIVALS: usize = 2;
 /// Kernels that are built while looking for better divisions, at most, per node of the graph.
 const TRIES: usize = 16;
 
@@ -174,6 +176,19 @@ impl<'a> Search<'a> {
         if !refined {
             return best;
         }
+        let best = self.polished(best);
+        let mut best = self.better_polished(best);
+        for kernel in &mut best.kernels {
+            if let Some(ordered) = self.shop.in_order(kernel).or_else(|| self.shop.in_caches(kernel)) {
+                *kernel = Arc::new(ordered);
+            }
+        }
+        best.seconds = best.kernels.iter().map(|k| k.cost.seconds).sum();
+        best
+    }
+
+    /// A division whose kernels have number types, tiles, orders and blocks that take longer to find.
+    fn polished(&mut self, mut best: Division) -> Division {
         for kernel in best.kernels.iter_mut().filter(|k| !k.mixed.is_empty()) {
             *kernel = Arc::new(self.shop.in_best_types(kernel));
         }
@@ -201,12 +216,39 @@ impl<'a> Search<'a> {
             found.sort_by_key(|f| f.0);
             best.kernels = found.into_iter().flat_map(|f| f.1).map(Arc::new).collect();
         }
-        for kernel in &mut best.kernels {
-            if let Some(ordered) = self.shop.in_order(kernel).or_else(|| self.shop.in_caches(kernel)) {
-                *kernel = Arc::new(ordered);
+        best.seconds = best.kernels.iter().map(|k| k.cost.seconds).sum();
+        best
+    }
+
+    /// The division, or another one that was seen and takes less than a cut must save once it is polished as well: divisions are compared in one order of
+    /// their points, in which memories further out may move what in others they keep.
+    fn better_polished(&mut self, mut best: Division) -> Division {
+        if Memory::of(self.shop.machine).is_none() {
+            return best;
+        }
+        // What passes the innermost memory is what no order and no block changes much.
+        let least = |d: &Division| d.kernels.iter().filter_map(|k| k.cost.parts.last()).map(|p| p.1).sum::<f64>();
+        let known = best.roots();
+        let mut rivals: Vec<usize> = (0..self.seen.len()).filter(|&k| self.seen[k].1.roots() != known).collect();
+        rivals.sort_by(|&a, &b| least(&self.seen[a].1).total_cmp(&least(&self.seen[b].1)));
+        rivals.dedup_by_key(|k| self.seen[*k].1.roots());
+        for k in rivals.into_iter().take(RIVALS) {
+            let rival = &self.seen[k].1;
+            // In one order it would have been taken.
+            if least(rival) >= WORTH_A_CUT * best.seconds || rival.seconds < WORTH_A_CUT * best.seconds {
+                continue;
+            }
+            let rival = self.polished(rival.clone());
+            if rival.seconds < WORTH_A_CUT * best.seconds {
+                let what = std::mem::replace(&mut self.seen[k].0, "by what moves in one order".to_string());
+                self.seen[k].1 = std::mem::replace(&mut best, rival);
+                best.note(&format!(
+                    "{what}: predicted {} in all, {} otherwise",
+                    time(best.seconds),
+                    time(self.seen[k].1.seconds)
+                ));
             }
         }
-        best.seconds = best.kernels.iter().map(|k| k.cost.seconds).sum();
         best
     }
 
