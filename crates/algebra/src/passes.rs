@@ -322,7 +322,7 @@ fn grows(graph: &Graph, node: &Node, i: IndexId) -> bool {
 }
 
 /// The rank that a rank is declared to be the same as, or itself.
-fn same(graph: &Graph, mut rank: RankId) -> RankId {
+pub(crate) fn same(graph: &Graph, mut rank: RankId) -> RankId {
     for _ in 0..graph.cascade.ranks.len() {
         let declared = graph.cascade[rank].default.as_ref().filter(|d| d.denominator.as_constant() == Some(1));
         match declared.and_then(|d| d.numerator.as_rank()) {

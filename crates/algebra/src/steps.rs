@@ -35,6 +35,8 @@ pub enum Rule {
     Window,
     /// A reduction over an index that an equation leaves one position of is what stands there.
     Pick,
+    /// What an equation says of two places that they are one is read at that which does not move.
+    Place,
     /// A reduction of which few elements are read is computed for these alone.
     Elements,
     /// Positions of a recurrence are taken in chunks.
@@ -62,6 +64,7 @@ impl Rule {
             Self::Halves => "halves",
             Self::Window => "window",
             Self::Pick => "pick",
+            Self::Place => "place",
             Self::Elements => "elements",
             Self::Scan => "scan",
             Self::Share => "share",
@@ -111,6 +114,9 @@ impl Rule {
             }
             Self::Pick => {
                 "an equation with a whole number that does not move with an index leaves one position of it, or none: what stands there is read, and else there is nothing to reduce"
+            }
+            Self::Place => {
+                "under an equation of two places what stands at the one stands at the other, so it is read at that which does not move with what is reduced"
             }
             Self::Elements => {
                 "which elements of a reduction are read is told by fewer indices than it has, so these are computed by themselves, under the conditions under which they are read"

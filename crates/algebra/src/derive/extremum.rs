@@ -164,13 +164,14 @@ impl Deriver<'_> {
         filter: &[Term],
     ) -> (NodeId, Term) {
         let sum = product::sum(exponent);
+        let plain = self.plain(exponent, over);
         // The program may take this very maximum itself, in other words.
         let same = |n: &NodeId| match &self.out[*n].def {
             Def::Reduce(r) => {
                 r.monoid == Monoid::Max
                     && r.over == over
                     && r.filter == filter
-                    && product::sum(&r.body) == sum
+                    && (product::sum(&r.body) == sum || self.plain(&r.body, over) == plain)
                     && !super::inline::rounds(&self.out[*n])
                     && self.out[*n].axes.iter().all(|a| node.axes.contains(a))
             }
@@ -202,6 +203,18 @@ impl Deriver<'_> {
         }
         let (with, scale) = (factor.term(), self.out.read(state));
         (state, Term::Binary(BinaryOp::Mul, Box::new(scale), Box::new(with)))
+    }
+
+    /// A term as a sum of products, with what an exponent would have in place of its definitions.
+    fn plain(&self, t: &Term, over: &[IndexId]) -> product::Sum {
+        let t = self.with_definitions(t, over).unwrap_or_else(|| t.clone());
+        let mut all = vec![];
+        for (c, t) in product::sum(&t) {
+            let mut p = Product::of(&t, &self.out);
+            let c = c * std::mem::replace(&mut p.coefficient, 1.0);
+            product::append(&mut all, vec![(c, p.term())], 1.0);
+        }
+        all
     }
 
     pub(super) fn names(&self, nodes: &[NodeId]) -> String {

@@ -115,6 +115,13 @@ impl Deriver<'_> {
         term.clone()
     }
 
+    /// The same, unless it is too large.
+    pub(super) fn with_definitions(&self, term: &Term, over: &[IndexId]) -> Option<Term> {
+        let (mut left, mut too_large) = (LARGEST, None);
+        let inlined = self.with_barriers(term, over, &mut left, &mut too_large);
+        too_large.is_none().then_some(inlined)
+    }
+
     /// As far as `left` operations last; then names a node that was not inlined.
     fn with_barriers(&self, term: &Term, over: &[IndexId], left: &mut usize, too_large: &mut Option<NodeId>) -> Term {
         term.replace_reads(&mut |n, at| {

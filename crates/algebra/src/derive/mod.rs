@@ -5,6 +5,7 @@
 //! condition written beside it holds, and says why not where it does not.
 
 mod addends;
+mod again;
 mod alike;
 mod along;
 mod apart;
@@ -17,6 +18,7 @@ mod condition;
 mod distribute;
 mod elements;
 mod ends;
+mod equal;
 mod extremum;
 mod filter;
 mod guard;
@@ -100,23 +102,25 @@ impl Derivation {
 /// Derives the streaming form of a cascade (which must be free of errors).
 pub fn derive(cascade: &Cascade) -> Derivation {
     let written = flatten(cascade);
-    let (start, picks, unsolved) = pick::picked(&written);
+    let (equal, places) = equal::placed(&written);
+    let (start, picks, unsolved) = pick::picked(&equal);
     let (alone, few) = elements::few(&start);
     // What is whole may be there in any case, or be faster through memory: either is a form. That which is written comes first, and where an
     // equation has been solved that in which what it picks from need not be in memory, as it needed not before.
     let other = (!few.is_empty()).then(|| match picks.is_empty() {
-        true => (elements::ALONE, window::unrolled(&alone), few.clone()),
-        false => (elements::WHOLE, window::unrolled(&written), vec![]),
+        true => (elements::ALONE, window::unrolled(&alone), [places.clone(), few.clone()].concat()),
+        false => (elements::WHOLE, window::unrolled(&equal), places.clone()),
     });
     let (start, few) = if picks.is_empty() { (start, vec![]) } else { (alone, few) };
     let (start, windows) = window::unrolled(&start);
-    let first: Vec<Step> = [picks, few, windows].concat();
+    let first: Vec<Step> = [places, picks, few, windows].concat();
     let after = |own: Vec<Step>| -> Vec<Step> { first.iter().cloned().chain(own).collect() };
     let Streamed { graph: derived, steps, mut refusals, unanchored } = streaming(&start, false);
     let steps = after(steps);
     refusals.extend(unsolved);
     let waiting = Some(streaming(&start, true)).filter(|w| w.graph != derived && w.unanchored == unanchored);
     let passes = passes::compare(&written, &derived);
+    refusals.extend(again::unsaid(&derived, &passes, &refusals));
     let (mut rewritten, refused) = reassociate::alternatives(&start);
     refusals.extend(refused);
     let (mut nested, refused) = distribute::alternatives(&start);

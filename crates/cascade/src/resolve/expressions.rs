@@ -145,6 +145,7 @@ impl<'p> Resolver<'p> {
         let filter = reduce.filter.as_ref().map(|f| self.value(f));
         let body = self.value(&reduce.body);
         bound.iter().for_each(|&i| self.scope.unbind(i));
+        self.scope.ended.extend(bound.iter().map(|&i| (i, (reduce.name.text, reduce.name.span))));
         let filter = match filter {
             Some(filter) => Some(filter?),
             None => None,
@@ -242,6 +243,13 @@ impl<'p> Resolver<'p> {
                 format!("index `{name}` is neither in the brackets on the left nor reduced"),
             )
             .hint(format!("reduce over it, such as `sum({name}) …`, or add `{name}` on the left")),
+        };
+        // As often as not it was meant to stand in the reduction before.
+        let d = match self.scope.ended.get(&index) {
+            Some((word, before)) if self.scope.frames.is_empty() => d
+                .label(*before, "ends before it")
+                .hint(format!("a reduction ends before `+`, `-`, a comparison and a closing bracket: `{word}({name}) (…)` has all of it")),
+            _ => d,
         };
         self.report.add(d);
     }

@@ -1,7 +1,7 @@
 //! What a bare name may mean at the place that is being resolved.
 
 use super::build::Built;
-use crate::{Expr, ExprKind, IndexId};
+use crate::{Expr, ExprKind, IndexId, Span};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The bound indices and, inside an op or a monoid, the arguments.
@@ -15,6 +15,8 @@ pub(super) struct Scope<'p> {
     pub depth: u32,
     /// Indices of this statement whose missing binding was reported.
     pub reported: BTreeSet<IndexId>,
+    /// Indices of this statement that a reduction before the place at hand was over, each with what the last one is called.
+    pub ended: BTreeMap<IndexId, (&'p str, Span)>,
 }
 
 /// An op or a monoid whose body is being resolved.
