@@ -133,6 +133,9 @@ impl Noisy {
     /// The expression with factors after its operations.
     fn inside(&mut self, expr: &Expr) -> Expr {
         let again = |kind| Expr::new(kind, expr.span);
+        if let ExprKind::Unary(UnaryOp::Gelu, x) = &expr.kind {
+            return self.inside(&written_out(x));
+        }
         let (out, rounds) = match &expr.kind {
             ExprKind::Unary(op, x) => {
                 let exact = matches!(
@@ -171,6 +174,17 @@ impl Noisy {
     }
 }
 
+/// `gelu(x)` in the operations of which it is made: far below 0 they cancel, and its error is one of `x` there.
+fn written_out(x: &Expr) -> Expr {
+    let new = |kind| Expr::new(kind, x.span);
+    let number = |v| new(ExprKind::Number(v));
+    let binary = |op, a, b| new(ExprKind::Binary(op, Box::new(a), Box::new(b)));
+    let inner = binary(BinaryOp::Mul, x.clone(), number(std::f64::consts::FRAC_1_SQRT_2));
+    let erf = new(ExprKind::Unary(UnaryOp::Erf, Box::new(inner)));
+    let half = binary(BinaryOp::Mul, number(0.5), x.clone());
+    binary(BinaryOp::Mul, half, binary(BinaryOp::Add, number(1.0), erf))
+}
+
 fn times(value: Expr, noise: TensorId, at: Vec<IndexExpr>) -> Expr {
     let span = value.span;
     let factor = Expr::new(ExprKind::Read { tensor: noise, at }, span);
@@ -200,6 +214,12 @@ mod tests {
     fn a_difference_that_cancels_moves_a_lot() {
         let moved = moves("input X[m]: f32\noutput Y: f32\nY[m] = log(1 + X[m])", &[1e-6]);
         assert!(moved > 0.1, "{moved}");
+    }
+
+    #[test]
+    fn a_gelu_far_below_0_moves_as_its_argument_does() {
+        let moved = |x| moves("input X[m]: f32\noutput Y: f32\nY[m] = gelu(X[m])", &[x]);
+        assert!(moved(-6.0) > 0.1 && moved(2.0) < 2e-5, "{} {}", moved(-6.0), moved(2.0));
     }
 
     #[test]
