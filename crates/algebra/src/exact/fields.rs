@@ -193,6 +193,32 @@ impl<'a> Fields<'a> {
         Some(std::array::from_fn(|k| field::mul(square(x, k), square(y, k), k)))
     }
 
+    /// A number that is no integer: the quotient that it stands for, or the root of one, times π or by it, as a form has it where it
+    /// multiplied `1/√2` or `√(2π)` out; else a constant of its own.
+    fn fraction(&self, v: f64) -> Value {
+        let constant = |v: f64| Value::finite(std::array::from_fn(|k| field::from_f64(v, k)), Degree::ZERO);
+        let whole = |(over, under): (u64, u64)| (i128::from(over), i128::from(under));
+        let pi = std::f64::consts::PI;
+        let root = || {
+            // Of the quotient, times π or by it.
+            let found =
+                [1.0, pi, 1.0 / pi].into_iter().find_map(|by| Some((by, field::quotient(v * v / by).map(whole)?)));
+            let (by, (over, under)) = found?;
+            let quotient = self.binary(BinaryOp::Div, &Value::integer(over), &Value::integer(under));
+            let square = match by {
+                1.0 => quotient,
+                _ if by == pi => self.binary(BinaryOp::Mul, &quotient, &constant(pi)),
+                _ => self.binary(BinaryOp::Div, &quotient, &constant(pi)),
+            };
+            let root = self.sqrt(&square);
+            Some(if v < 0.0 { self.unary(UnaryOp::Neg, &root) } else { root })
+        };
+        match field::quotient(v.abs()).map(whole) {
+            Some((over, under)) => constant(v).with_quotient(Some((if v < 0.0 { -over } else { over }, under))),
+            None => root().unwrap_or_else(|| constant(v)),
+        }
+    }
+
     fn sqrt(&self, x: &Value) -> Value {
         match x.special {
             Special::Finite => {
@@ -373,13 +399,12 @@ impl Domain for Fields<'_> {
         } else if v.fract() == 0.0 && v.abs() < 1e30 {
             Value::integer(v as i128)
         } else {
-            let known = field::quotient(v.abs()).map(|(over, under)| (i128::from(over), i128::from(under)));
-            let known = known.map(|(over, under)| (if v < 0.0 { -over } else { over }, under));
-            let constant = || {
-                let fields = std::array::from_fn(|k| field::from_f64(v, k));
-                Value::finite(fields, Degree::ZERO).with_quotient(known)
-            };
-            *self.constants.borrow_mut().entry(v.to_bits()).or_insert_with(constant)
+            if let Some(known) = self.constants.borrow().get(&v.to_bits()) {
+                return *known;
+            }
+            let value = self.fraction(v);
+            self.constants.borrow_mut().insert(v.to_bits(), value);
+            value
         }
     }
 
