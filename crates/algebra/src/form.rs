@@ -194,7 +194,8 @@ fn reduction(graph: &Graph, state: NodeId) -> &Reduction {
     }
 }
 
-fn identity(graph: &Graph, m: Monoid) -> f64 {
+/// What a reduction over nothing is.
+pub(crate) fn identity(graph: &Graph, m: Monoid) -> f64 {
     match m {
         Monoid::Sum => 0.0,
         Monoid::Prod => 1.0,

@@ -212,6 +212,36 @@ mod tests {
         assert!(some > 1000 && all < 2800, "{some} {all}");
     }
 
+    /// A window with sinks is decided in few steps however many chunks there are; chunks that are left out one by one are not.
+    #[test]
+    fn many_chunks_are_told_apart_where_runs_of_them_are_decided_at_once() {
+        for (length, few) in [(1 << 13, true), (1 << 16, true), (1 << 20, false)] {
+            let mut axes = None;
+            let mut builder = Builder::new("guarded");
+            builder.kernel("guarded", |k| {
+                let (m, n) = (k.grid("m", length, 128), k.stream_axis("n", length, 64));
+                k.stream(n, Predicate::default(), [], |_, []| []);
+                axes = Some((m, n));
+            });
+            let (program, (m, n)) = (builder.finish().expect("well-formed"), axes.expect("two axes"));
+            let kernel = &program.kernels[0];
+            let two = |op, x, y| Guard::Binary(op, Box::new(x), Box::new(y));
+            let near = Guard::Within(Predicate { all: vec![Affine::from(127) + n - m] });
+            let first = two(BinaryOp::Lt, Guard::Position(n), Guard::Const(4.0));
+            assert_eq!(are_few(kernel, n, &[two(BinaryOp::Or, near, first)]), few, "a window in {length}");
+            // Every other chunk.
+            let pair =
+                Guard::Unary(UnaryOp::Floor, Box::new(two(BinaryOp::Div, Guard::Position(n), Guard::Const(128.0))));
+            let rest = two(BinaryOp::Sub, Guard::Position(n), two(BinaryOp::Mul, pair, Guard::Const(128.0)));
+            let apart = two(
+                BinaryOp::Lt,
+                two(BinaryOp::Add, rest, two(BinaryOp::Mul, Guard::Position(m), Guard::Const(0.0))),
+                Guard::Const(64.0),
+            );
+            assert_eq!(are_few(kernel, n, &[apart]), length == 1 << 13, "every other chunk of {length}");
+        }
+    }
+
     fn numbers() -> impl FnMut(i64, i64) -> i64 {
         let mut seed = 1u64;
         move |from, to| {

@@ -7,6 +7,7 @@
 //! places are read are put in place of their reads, unless they round. No member of a recurrence is changed.
 
 use super::{filter, inline};
+use crate::form::identity;
 use crate::{Def, Graph, NodeId, Reduction, Rule, Step, Term, show};
 use einloom_cascade::{BinaryOp, DType, IndexAtom, IndexExpr, IndexId, Monoid, SizeExpr, UnaryOp};
 
@@ -22,9 +23,12 @@ pub(super) fn placed(graph: &Graph) -> (Graph, Vec<Step>) {
     for id in graph.ids().filter(|id| !graph.recurrences.iter().any(|r| r.members.contains(id))) {
         let node = &graph[id];
         let Def::Reduce(written) = &node.def else { continue };
-        let (body, filter) = match neutral(written.monoid) {
-            Some(neutral) => filter::stripped(graph, written, neutral),
-            None => (written.body.clone(), written.filter.clone()),
+        let (body, filter) = match written.monoid {
+            Monoid::Sum | Monoid::Prod | Monoid::Max | Monoid::Min => {
+                filter::stripped(graph, written, identity(graph, written.monoid))
+            }
+            // An element that equals what is there of none is one of them all the same.
+            _ => (written.body.clone(), written.filter.clone()),
         };
         let mut r = Reduction { body, filter, ..written.clone() };
         let mut told = vec![];
@@ -63,16 +67,6 @@ pub(super) fn placed(graph: &Graph) -> (Graph, Vec<Step>) {
         crate::level::assign(&mut out);
     }
     (out, steps)
-}
-
-fn neutral(monoid: Monoid) -> Option<f64> {
-    match monoid {
-        Monoid::Sum => Some(0.0),
-        Monoid::Prod => Some(1.0),
-        Monoid::Max => Some(f64::NEG_INFINITY),
-        Monoid::Min => Some(f64::INFINITY),
-        Monoid::ArgMax | Monoid::ArgMin | Monoid::Custom(_) => None,
-    }
 }
 
 /// The side of a condition that moves with what is reduced, and the side that does not, if it is an equation of two places.

@@ -219,9 +219,9 @@ pub(crate) fn resident(facts: &Facts<'_>, schedule: &Schedule) -> Option<usize> 
     Some(all.max(largest.min(2)))
 }
 
-/// The part of the registers that are counted which the compiler needs at least to keep all of them: it computes some values again. Of 19 row kernels of several tiles (H200, f32) those with
-/// as many blocks as this leaves room for were within 6 % of the best number but one (9 %); where a core was to hold as many blocks as the largest tile alone
-/// leaves room for, they spilled and took 1.2 to 2.8 times as long: layer normalisation of 1024 numbers 34 µs and not 22.
+/// The part of the registers that are counted which the compiler needs at least to keep all of them: it computes some values again. Of 20 row kernels that
+/// were timed with 2 to 16 blocks (H200, f32; docs/gpu-log.md, "Row kernels of several tiles") the number that this leaves room for was within 6 % of the
+/// best for 17 and within 13 % for the others. With as many blocks as the largest tile alone leaves room for, kernels spilled and took up to 6.9 times as long.
 const SPARED: f64 = 0.85;
 
 /// Registers beside the largest tile's: addresses, reductions, elements on their way.
